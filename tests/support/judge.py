@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     entry: np.ndarray  # (m,), among the entries of all windows
     equal: np.ndarray  # (m,) bool
     asked: np.ndarray  # (m,)
-    reference: np.ndarray  # (M,), entries of the reference tokens
+    rest: np.ndarray  # entries without a row: the reference tokens, and those of which nothing is asked
     length: np.ndarray  # (m,)
 
     def apply(self, W):
@@ -43,9 +43,9 @@ class Rows(NamedTuple):
         return pull.T @ self.z
 
     def multipliers(self, data, shaped):
-        """One for each row out of an entry-shaped array, and the largest on a reference token."""
+        """One for each row out of an entry-shaped array, and the largest on an entry without a row."""
         flat = np.concatenate([np.asarray(x, LONG) for x in reference.per_entry(data, shaped)])
-        return flat[self.entry], np.abs(flat[self.reference]).max(initial=0)
+        return flat[self.entry], np.abs(flat[self.rest]).max(initial=0)
 
 
 def rows_of(case):
@@ -55,23 +55,30 @@ def rows_of(case):
     first = np.array([int(np.argmax(k)) for k in kept])
     sizes = np.array([len(k) for k in kept])
     start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    entry = np.delete(np.arange(sizes.sum()), start + first)
+    b = np.concatenate(asked).astype(LONG)
+    row = b > -np.inf
+    row[start + first] = False
+    entry = np.flatnonzero(row)
     query = np.repeat(np.arange(len(kept)), sizes)[entry]
     token = data.start[query] + entry - start[query]
     keys, z = np.asarray(data.keys, LONG), np.asarray(data.queries, LONG)
     delta = keys[data.start[query] + first[query]] - keys[token]
     length = np.sqrt((delta**2).sum(axis=1)) * np.sqrt((z**2).sum(axis=1))[query]
-    equal, b = np.concatenate(kept)[entry], np.concatenate(asked).astype(LONG)[entry]
-    return Rows(delta, z, query, entry, equal, b, start + first, length)
+    return Rows(delta, z, query, entry, np.concatenate(kept)[entry], b[entry], np.flatnonzero(~row), length)
 
 
 def norms_of(W, norm):
-    """The norm of W and its dual norm: entries relative to the largest, whose powers stay in range."""
+    """The norm of W, or the metric, and the dual one: entries relative to the largest, whose powers stay in range."""
     largest = np.abs(W).max(initial=0)
     if not 0 < largest < np.inf:
         return LONG(largest), LONG(largest)
     V = np.abs(W / largest).ravel()
-    if norm in ("nuclear", "spectral"):
+    if isinstance(norm, tuple):
+        V = W / largest
+        both = [np.sqrt((V * (P @ V @ R)).sum()) for P, R in (norm, map(np.linalg.inv, norm))]
+    elif isinstance(norm, np.ndarray):
+        both = [np.sqrt((D.ravel() * V**2).sum()) for D in (norm, 1 / norm)]
+    elif norm in ("nuclear", "spectral"):
         values = np.linalg.svd((W / largest).astype(float), compute_uv=False)
         both = (values.sum(), values[0]) if norm == "nuclear" else (values[0], values.sum())
     elif norm == "max":
@@ -80,6 +87,11 @@ def norms_of(W, norm):
         p = LONG(2 if norm == "frobenius" else norm)
         both = (V**p).sum() ** (1 / p), (V ** (p / (p - 1))).sum() ** ((p - 1) / p)
     return largest * both[0], largest * both[1]
+
+
+def norm_of(sol):
+    """Or the metric."""
+    return sol.norm if sol.metric is None else sol.metric
 
 
 def bounds(case, sol, rows=None):
@@ -91,19 +103,21 @@ def bounds(case, sol, rows=None):
     lam = lam / np.abs(lam).max(initial=1e-4000) if lam.any() else lam  # no bound depends on a factor
     pull, gained = rows.adjoint(lam), rows.asked @ lam
     W = sol.W.astype(LONG) if sol.W is not None else np.zeros(pull.shape, LONG)
-    size, frobenius = norms_of(W, sol.norm)[0], np.sqrt((W**2).sum())
+    size, frobenius = norms_of(W, norm_of(sol))[0], np.sqrt((W**2).sum())
     got, rounding = rows.apply(W), 4 * EPS * rows.length * frobenius
     largest = np.abs(rows.asked).max(initial=0)
     on = (np.abs(got - rows.asked) <= MISS * (rows.length * frobenius + largest))[rows.equal].all()
     if sol.C is None:
-        least = gained / norms_of(pull, sol.norm)[1] if gained > 0 and pull.any() else LONG(np.inf if gained > 0 else 0)
+        least = (
+            gained / norms_of(pull, norm_of(sol))[1] if gained > 0 and pull.any() else LONG(np.inf if gained > 0 else 0)
+        )
         missed = MISS * np.abs(rows.asked) + np.minimum(1e-13 * rows.length * frobenius, MISS * largest)
         met = on and (got >= rows.asked - missed)[~rows.equal].all()
         return least, size if sol.W is not None and met else LONG(np.inf)
     # Along the ray of lambda the dual value is at most (b.lam)^2 / (2 ||A^* lam||^2 + sum lam_k^2 / C).
     soft, price = ~rows.equal, LONG(sol.C)
     short = np.maximum(rows.asked - got - rounding, 0)[soft]
-    length = max(norms_of(pull, "frobenius")[0] - EPS * (np.abs(lam) * rows.length).sum(), LONG(0))
+    length = max(norms_of(pull, norm_of(sol))[1] - EPS * (np.abs(lam) * rows.length).sum(), LONG(0))
     below = 2 * length**2 + (lam[soft] ** 2).sum() / price
     most = size**2 / 2 + price * (short**2).sum() if on else LONG(np.inf)
     return gained**2 / below if gained > 0 and below > 0 else LONG(0), most
@@ -117,6 +131,9 @@ def wrong(case, sol, tol=1e-9, linprog=None):
             lam, on_reference = rows.multipliers(case.data, shaped)
             if on_reference != 0 or not np.isfinite(lam).all() or (lam < 0)[~rows.equal].any():
                 return "a multiplier has no right to be"
+    held, elsewhere = rows.multipliers(case.data, sol.support)
+    if elsewhere or held[rows.equal].any():
+        return "support that is no margin row"
     if sol.status not in repr(sol) or not sol.gap >= 0:
         return "it does not print its status, or its gap is none"
     if sol.status == "infeasible":
@@ -151,10 +168,11 @@ def _infeasible(case, sol, rows, linprog):
 
 def _bounds(case, sol, rows, tol):
     least, most = bounds(case, sol, rows)
+    size = np.sqrt((sol.W.astype(LONG) ** 2).sum())
     if sol.C is None:
         # certificate_tolerance: the longest row over the margin, in the norm of the weights.
-        size, largest = np.sqrt((sol.W.astype(LONG) ** 2).sum()), np.abs(rows.asked).max(initial=0)
-        own = norms_of(sol.W.astype(LONG), sol.norm)[0]
+        largest = np.abs(rows.asked).max(initial=0)
+        own = norms_of(sol.W.astype(LONG), norm_of(sol))[0]
         rounding = 100 * EPS * float(rows.length.max() * own / largest) if largest > 0 else 0.0
         said = (1 / least if least > 0 else np.inf, 1 / most if most > 0 else np.inf)
         told = (sol.margin_bound, sol.margin)
@@ -166,13 +184,23 @@ def _bounds(case, sol, rows, tol):
             return "W misses a row"
         if not most <= least * (1 + 1.2 * allowed):
             return f"W has the norm {float(most)}, {float(least)} is proved, {allowed:.1e} between them is allowed"
-        if sol.C is None and sol.norm == "frobenius" and sol.dual is not None:
+        lam = rows.multipliers(case.data, sol.dual)[0]
+        if sol.C is not None:  # whose slacks are strongly convex on either side
+            missing = np.where(rows.equal, 0, np.maximum(rows.asked - rows.apply(sol.W), 0))
+            off = np.abs(rows.multipliers(case.data, sol.slack)[0] - missing) - 4 * EPS * rows.length * size
+            if not sol.C * (np.maximum(off, 0) ** 2).sum() <= 4 * allowed * most:
+                return "slacks are not what rows fall short by"
+        elif sol.norm == "frobenius":
             # Up to a factor, where multipliers would leave double precision; each is found to sqrt(2 gap), as the
             # objective is strongly convex.
-            M = rows.adjoint(rows.multipliers(case.data, sol.dual)[0])
+            M = rows.adjoint(lam)
             apart = np.sqrt(((M / norms_of(M, "frobenius")[0] - sol.W / size) ** 2).sum()) if size > 0 else 0.0
             if not apart <= 3 * np.sqrt(allowed):
                 return f"W is not A^*(dual): apart by {float(apart):.1e} of its norm"
+        elif sol.norm == "max" or isinstance(sol.norm, float):
+            power, times = (1, 1000) if sol.norm == "max" else (sol.norm, 10)
+            if 1e-300 < own**power < 1e300 and not abs(rows.asked @ lam / own**power - 1) <= times * allowed:
+                return "the multipliers have not the scale of W"
     # No bound that it tells is better than W and multipliers prove, nor (of an answer) much worse.
     for its, mine, sign in zip(told, map(float, said), (1, -1) if sol.C is None else (-1, 1), strict=True):
         noise = 1e-11 + allowed / 2 + rounding

@@ -181,6 +181,17 @@ def contradictory(rng):
     return Case(attsvm.cross_attention(np.tile(X, (n, 1, 1)), np.tile(Z, (n, 1))), kept)
 
 
+def dependent_equalities(rng):
+    """Most tokens or all selected, as many equality rows as unknowns or more, met by some W or, by 1e-3, by none."""
+    n, T, d, dz = ((1, 6, 2, 1), (4, 5, 4, 4))[rng.integers(2)]
+    data = attsvm.cross_attention(rng.standard_normal((n, T, d)), rng.standard_normal((n, dz)))
+    logits, kept = data.logits(rng.standard_normal((d, dz))), rng.random((n, T)) < rng.choice([0.7, 1.0])
+    kept[:, [0, 1]] = True
+    margins = logits[:, :1] - logits
+    margins[0, 1] += 1e-3 * rng.integers(2)
+    return Case(data, kept, asked=margins)
+
+
 def asked(kind):
     """Margins of each row's own: as they come, or met by some weights."""
 
@@ -193,6 +204,8 @@ def asked(kind):
             flat = np.where(kept, 0.0, np.exp(rng.standard_normal(m)))
         elif kind == "zeros":
             flat = np.where(kept, 0.0, rng.random(m) < 0.5)
+        elif kind == "some without a row":
+            flat = np.where(kept, 0.0, np.where(rng.random(m) < 0.4, -np.inf, rng.uniform(0.5, 1.5, m)))
         elif kind == "signs":
             flat = rng.standard_normal(m) * 10.0 ** rng.integers(-3, 4)
         else:
@@ -254,8 +267,12 @@ KINDS = {
     "contradictory equalities": contradictory,
     **{
         f"margins: {kind}": cross_with(margins=asked(kind), sizes=((2, 8), (2, 8), (2, 8)), several=0.5)
-        for kind in ("mixed", "lognormal", "zeros", "signs", "met", "met with room", "contradicting", "decades")
+        for kind in (
+            *("mixed", "lognormal", "zeros", "signs", "met", "met with room", "contradicting", "decades"),
+            "some without a row",
+        )
     },
+    "dependent equalities": dependent_equalities,
 }
 
 

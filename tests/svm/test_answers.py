@@ -31,22 +31,23 @@ WAYS = {
     "spectral": ({"norm": "spectral"}, 3),
     **{f"p = {p}": ({"norm": p}, 2) for p in (1.1, 1.5, 3.0, 10.0)},
     "a loose tolerance": ({"tol": 1e-5}, 1),
-    **{f"C = {C}": ({"C": C}, 4) for C in (1e-12, 1e-3, 1.0, 1e3, 1e12)},
-    "soft interior": ({"C": 1.0, "method": "interior"}, 5),
+    **{f"C = {C}": ({"C": C}, most) for C, most in ((1e-12, 1), (1e-3, 1), (1.0, 1), (1e3, 1), (1e12, 4))},
+    **{f"soft interior, {C}": ({"C": C, "method": "interior"}, 1) for C in (1e-3, 1.0, 1e3)},
     "soft block": ({"C": 1.0, "method": "block"}, 5),
 }
-ALONE = ("gradient", "block", "factored")
+ALONE = ("gradient", "block", "factored", "soft block")
 
 
 def solve(case, **options):
-    """The answer; None where the scale of the data is named as an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
+    """The answer, with a warning where it is open; None where the scale of the data is named as an error."""
+    with warnings.catch_warnings(record=True, action="always") as caught:
         try:
-            return attsvm.solve_svm(case.data, case.selected, margins=case.asked, **options)
+            sol = attsvm.solve_svm(case.data, case.selected, margins=case.asked, **options)
         except ValueError as error:
             assert "scale" in str(error)
             return None
+    assert [w.category for w in caught] == [attsvm.ConvergenceWarning] * (sol.status not in judge.SETTLED)
+    return sol
 
 
 def campaign(way, numbers, linprog=None):
@@ -74,7 +75,7 @@ def check(way, numbers, linprog=None):
     print(f"{way:20s} {dict(statuses)}, open: {left}")
     assert sum(left.values()) <= WAYS[way][1] / 100 * statuses.total() + 1, left
     assert statuses["optimal"] > 20 and statuses["no constraint"] > 1
-    assert statuses["infeasible"] > (20 if "C" not in WAYS[way][0] else -1)
+    assert statuses["infeasible"] > (20 if "C" not in WAYS[way][0] else -1 if way in ALONE else 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -129,6 +130,7 @@ def test_stopped_early_the_bounds_hold(way):
         for most in (1, 2, 5):
             sol = solve(case, **options | {"max_iter": most})
             assert judge.wrong(case, sol) is None
+            assert sol.iterations <= most or kind == "tight"
             if whole.status == "optimal" and sol.C is None:
                 assert sol.margin <= whole.margin_bound * (1 + 1e-9) and sol.margin_bound >= whole.margin * (1 - 1e-9)
 
@@ -146,7 +148,7 @@ def test_norms_agree_on_what_can_be_met_and_bound_each_other(kind):
 
 
 @pytest.mark.parametrize("kind", ["random", "tight", "copies", "steep", "margins: met", "integers"])
-def test_order_of_tokens_and_queries_and_units_change_nothing(kind):
+def test_order_and_units_of_all_that_is_given_change_nothing(kind):
     rng = np.random.default_rng(0)
     for norm in ("frobenius", "nuclear", "max", "spectral", 3.0):
         case = draw(kind, 1)
@@ -156,11 +158,14 @@ def test_order_of_tokens_and_queries_and_units_change_nothing(kind):
         kept = kept if kept.dtype == bool else np.arange(T) == kept[:, None]
         first = kept.argmax(axis=1)  # the reference stays the first of those selected
         order = np.array([np.concatenate([[a], rng.permutation(np.delete(np.arange(T), a))]) for a in first])
-        queries, rows = rng.permutation(n), np.arange(n)[:, None]
-        asked = None if case.asked is None else np.asarray(case.asked)[rows, order][queries]
-        again = attsvm.cross_attention(np.ldexp(X[rows, order][queries], 40), np.ldexp(Z[queries], -70))
+        at = rng.permutation(n)
+        at = at[:, None], order[at]
+        asked = np.where(kept, 0.0, 1.0) if case.asked is None else np.asarray(case.asked)
+        again = attsvm.cross_attention(np.ldexp(X[at], 40), np.ldexp(Z[at[0][:, 0]], -70))
         one = attsvm.solve_svm(case.data, case.selected, norm, margins=case.asked)
-        other = attsvm.solve_svm(again, kept[rows, order][queries], norm, margins=asked)
+        asked = np.ldexp(asked[at], 300)
+        asked[:, 0] = 7e100  # the reference's is not read
+        other = attsvm.solve_svm(again, kept[at], norm, margins=asked)
         assert other.status == one.status
         if one.status == "optimal":
-            assert np.ldexp(other.margin, 30) == pytest.approx(one.margin, rel=2 * max(1e-9, one.gap, other.gap))
+            assert np.ldexp(other.margin, 330) == pytest.approx(one.margin, rel=2 * max(1e-9, one.gap, other.gap))

@@ -20,11 +20,10 @@ WAYS = {
     "gradient": dict(method="gradient"),
     "nuclear": dict(norm="nuclear"),
     "l3": dict(norm=3.0),
-    "infeasible": dict(copy=True),
 }
 
 
-def draw(scale, kept=1, margins=False, copy=False, **options):
+def draw(scale, kept=1, margins=False, **options):
     """Parts, each (X, Z, selection, margins); sizes of tokens and queries differ from part to part."""
     rng, parts = np.random.default_rng(3), []
     for k, (n, T, dk, dz) in enumerate(SIZES):
@@ -33,8 +32,6 @@ def draw(scale, kept=1, margins=False, copy=False, **options):
         chosen = np.einsum("ntd,de,ne->nt", X, rng.standard_normal((dk, dz)), Z).argmax(axis=1)
         if kept > 1:
             X[np.arange(n), (chosen + 1) % T] = X[np.arange(n), chosen]
-        if copy and k == 1:
-            X[1, (chosen[1] + 1) % T] = X[1, chosen[1]]
         mask = (np.arange(T) - chosen[:, None]) % T < kept
         parts.append((X, Z, mask if kept > 1 else chosen, rng.uniform(0.5, 2, (n, T)) if margins else None))
     return parts, options
@@ -71,12 +68,6 @@ def test_what_shares_nothing_is_solved_apart(way, scale):
     *given, blocks = together(parts)
     sol, each = solve(*given, **options), [solve(*part, **options) for part in parts]
     np.testing.assert_array_equal(flat(sol.selected), flat(np.ravel(one.selected) for one in each))
-    if way == "infeasible":
-        assert [one.status for one in each] == ["optimal", "infeasible", "optimal"] and sol.status == "infeasible"
-        assert sol.W is None and sol.margin == 0 and sol.unique is None and sol.dual is None
-        counts = [certificate.any() for certificate in sol.certificate]
-        assert counts == [False, False, False, True, False, False, False] and "query 3" in sol.message
-        return
     assert {one.status for one in each} == {"optimal"} and sol.status == "optimal" and sol.gap <= 1e-9
     close = 1e-3 if way in ("nuclear", "l3") else 1e-4  # a gap of 1e-9 leaves W to its root
     for at, one in zip(blocks, each, strict=True):
@@ -99,9 +90,6 @@ def test_what_shares_nothing_is_solved_apart(way, scale):
     if way not in ("nuclear", "l3"):  # of those norms multipliers carry the norm of all
         dual = flat(np.ravel(one.dual) for one in each)
         np.testing.assert_allclose(flat(sol.dual), dual, rtol=0, atol=1e-4 * dual.max())
-        entries = np.flatnonzero(dual > 1e-6 * dual.max())
-        pulls = [log_pulls(one, np.arange(one.flat_dual.size)) for one in each]
-        np.testing.assert_allclose(log_pulls(sol, entries), np.concatenate(pulls)[entries], atol=1e-3)
 
 
 def test_the_sizes_of_rows_are_of_their_own_queries():

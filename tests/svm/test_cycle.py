@@ -57,29 +57,23 @@ def test_finds_a_cycle_exactly_where_there_is_one(seed, words, n, T, vectors):
 def test_an_infeasible_answer_with_its_rows(data_of):
     rng = np.random.default_rng(0)
     E = rng.integers(-3, 4, (30, 8)).astype(float)  # first coordinates repeat though words differ
-    X = E[np.array([rng.permutation(30)[:8] for _ in range(80)])]
-    order = np.argsort(E @ rng.standard_normal(8))[::-1]
-    rank = {tuple(E[w]): i for i, w in enumerate(order)}
-    best = np.array([np.argmin([rank[tuple(x)] for x in xs]) for xs in X])
+    words = np.array([rng.permutation(30)[:8] for _ in range(80)])
     if data_of == "self":
-        X[:, 0] = E[0]  # every sequence begins with the same word, which is the query
-        best = np.array([np.argmin([rank[tuple(x)] for x in xs]) for xs in X])
+        words[:, 0] = 0  # every sequence begins with the same word, which is the query
+    words = [row[: 5 + i % 4] if data_of == "ragged" else row for i, row in enumerate(words)]
+    rank, X, Z = -E @ rng.standard_normal(8), [E[row] for row in words], np.tile(sphere(rng, 5), (80, 1))
+    if data_of == "self":
         data = attsvm.self_attention(X)
-    elif data_of == "ragged":
-        X = [x[: 5 + i % 4] for i, x in enumerate(X)]
-        best = np.array([np.argmin([rank[tuple(x)] for x in xs]) for xs in X])
-        data = attsvm.cross_attention(X, np.tile(sphere(rng, 5), (80, 1)))
     else:
-        data = attsvm.cross_attention(X.astype(np.float32 if data_of == "float32" else float),
-                                      np.tile(sphere(rng, 5), (80, 1)))  # fmt: skip
+        data = attsvm.cross_attention(np.float32(X) if data_of == "float32" else X, Z)
+    best = np.array([rank[row].argmin() for row in words])
     assert data._rows > 400
     assert cycle(data, Selection(data, best)) is None  # an order has no cycle
     if data_of != "self":
         clean = attsvm.solve_svm(data, best)
         assert clean.status in ("optimal", "infeasible") and clean.iterations > 0
     worst = best.copy()
-    flipped = 3
-    worst[flipped] = np.argmax([rank[tuple(np.asarray(x, float))] for x in X[flipped]])
+    worst[3] = rank[words[3]].argmax()
     sol = attsvm.solve_svm(data, worst)
     assert sol.status == "infeasible" and sol.iterations == 0 and sol.method == "presolve"
     assert reference.farkas(data, worst, sol.certificate) <= 1e-14

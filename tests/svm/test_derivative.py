@@ -94,29 +94,27 @@ def test_margin_has_its_own_formula():
     np.testing.assert_allclose(dW, -sol.W, atol=1e-6 * np.abs(sol.W).max())  # tokens twice as long: half of W
 
 
-def test_refused_with_the_reason():
-    plain = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.5]]], [[1.0]])
-    twice = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]] * 2, [[1.0], [1.0]])
-    weak = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0]])  # W = (1, -0): token 2 only touches
-    with pytest.raises(ValueError, match="on the margin with no multiplier|depend on each other"):
-        attsvm.solve_svm(twice, [0, 0]).derivative()
-    with pytest.raises(ValueError, match="token [12] of query 0 is on the margin with no multiplier"):
-        attsvm.solve_svm(weak, [0]).derivative()
-    with pytest.raises(ValueError, match="optimal answer, got one that is 'infeasible'"):
-        attsvm.solve_svm(attsvm.cross_attention([[[1.0], [1.0]]], [[1.0]]), [0]).derivative()
-    with pytest.raises(ValueError, match="spectral norm are not implemented"):
-        attsvm.solve_svm(plain, [0], norm="spectral").derivative()
-    with pytest.raises(ValueError, match="in a metric are not implemented"):
-        attsvm.solve_svm(plain, [0], metric=np.ones((2, 1))).derivative()
-    with pytest.raises(ValueError, match="dX must have the shape of what it moves"):
-        attsvm.solve_svm(plain, [0]).derivative(dX=np.zeros((1, 2, 2)))
+PLAIN = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.5]]
+# Gram matrix of condition 1e11, both rows with half of the multiplier.
+NEAR = [[[1.0, 3e-6], [0.0, 0.0]], [[1.0, -3e-6], [0.0, 0.0]]]
 
 
-def test_refused_where_rows_are_nearly_dependent():
-    """Gram matrix of condition 1e11, both rows with half of the multiplier."""
-    near = attsvm.cross_attention([[[1.0, 3e-6], [0.0, 0.0]], [[1.0, -3e-6], [0.0, 0.0]]], [[1.0], [1.0]])
-    with pytest.raises(ValueError, match="depend on each other"):
-        attsvm.solve_svm(near, [0, 0]).derivative()
+@pytest.mark.parametrize(
+    ("X", "options", "direction", "why"),
+    [
+        ([PLAIN[:2]] * 2, {}, {}, "on the margin with no multiplier|depend on each other"),
+        (NEAR, {}, {}, "depend on each other"),
+        ([[*PLAIN[:2], [0.0, 1.0]]], {}, {}, "token [12] of query 0 is on the margin with no multiplier"),
+        ([[[1.0], [1.0]]], {}, {}, "optimal answer, got one that is 'infeasible'"),
+        ([PLAIN], {"norm": "spectral"}, {}, "spectral norm are not implemented"),
+        ([PLAIN], {"metric": np.ones((2, 1))}, {}, "in a metric are not implemented"),
+        ([PLAIN], {}, {"dX": np.zeros((1, 2, 2))}, "dX must have the shape of what it moves"),
+    ],
+)
+def test_refused_with_the_reason(X, options, direction, why):
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, np.ones((len(X), 1))), [0] * len(X), **options)
+    with pytest.raises(ValueError, match=why):
+        sol.derivative(**direction)
 
 
 @pytest.mark.parametrize(("off", "grows"), [(1e-5, False), (4e-7, True)])

@@ -8,11 +8,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-import reference
-from attsvm import _core
 from problems import Case, ball, nearly_twins, planted_margin, several_kept, sphere
-
-EPS = np.finfo(float).eps
 
 
 def interior(case, **options):
@@ -65,47 +61,6 @@ def test_nearly_singular_systems():
     assert sol.status == "optimal" and judge.wrong(case, sol) is None
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_any_right_hand_side(seed):
-    """Rows >= b and = b with b of both signs, met with slack by the weights they are made from."""
-    rng = np.random.default_rng(seed)
-    n, T, d = 20, 6, 4 + 4 * (seed % 2)
-    data = attsvm.cross_attention(sphere(rng, n, T, d), sphere(rng, n, d))
-    logits = data.logits(rng.standard_normal((d, d)))
-    margins = logits.max(axis=1, keepdims=True) - logits
-    kept = margins == 0
-    if seed >= 2:
-        kept[rng.permutation(n)[:3], 5] = True
-    first = kept.argmax(axis=1).astype(np.intp)
-    margins = logits[np.arange(n), first][:, None] - logits
-    slack = np.abs(rng.standard_normal((n, T))) * (rng.random((n, T)) < 0.7)
-    rhs = np.where(kept, margins, margins - slack)
-    arguments = (data._handle, first, kept.ravel(), np.ascontiguousarray(rhs).ravel(), 1e-9, 200, 0.0, 2.0)
-    arguments += (0, None, None, None)
-    status, W, dual, lower, upper, *_ = _core.frobenius_interior(*arguments)
-    logits = data.logits(W)
-    left = logits[np.arange(n), first][:, None] - logits
-    assert status == 0 and upper <= lower * (1 + 1e-9)
-    assert (left - rhs)[~kept].min() >= -1e-9 and np.abs((left - rhs)[kept]).max() <= 1e-9
-    assert 0.5 * np.linalg.norm(W) ** 2 == pytest.approx(0.5 / upper**2, rel=1e-8)
-    assert np.vdot(dual, rhs) == pytest.approx(np.linalg.norm(W) ** 2, rel=1e-8)
-
-
-def test_equality_rows_alone():
-    """One linear system with as many rows as there are dimensions: nearly singular now and then."""
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        n, T, d = 4, 5, 4
-        data = attsvm.cross_attention(sphere(rng, n, T, d), sphere(rng, n, d))
-        logits = data.logits(rng.standard_normal((d, d)))
-        rhs = (logits[:, :1] - logits).ravel()
-        first, kept = np.zeros(n, dtype=np.intp), np.ones(n * T, dtype=bool)
-        status, W, *_ = _core.frobenius_interior(
-            data._handle, first, kept, rhs, 1e-9, 200, 0.0, 2.0, 0, None, None, None
-        )
-        assert status == 0 and np.abs(data.logits(W) - data.logits(W)[:, :1] + rhs.reshape(n, T)).max() <= 1e-11
-
-
 def test_auto_takes_it_for_tight_problems():
     cases = [((64, 16, 12), "interior"), ((60, 16, 20), "block"), ((32, 16, 16), "active"), ((40, 8, 8), "active")]
     for shape, method in cases:
@@ -120,5 +75,4 @@ def test_auto_goes_on_where_it_fails():
     assert stuck.status == "iteration limit" and np.count_nonzero(stuck.dual) == 21000
     sol = attsvm.solve_svm(case.data, case.selected)
     assert (sol.status, sol.method) == ("optimal", "active")
-    lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, "frobenius")
-    assert upper / lower - 1 <= 2e-6  # 100 eps times the longest row over the margin, certificate.h
+    assert judge.wrong(case, sol) is None and sol.gap <= 2e-6  # 100 eps (longest row) / margin, certificate.h

@@ -11,7 +11,9 @@ import pytest
 from kinds import draw
 from scipy.optimize import linprog
 
-FIELDS = "status W dual certificate margin margin_bound gap norm C objective objective_bound".split()
+FIELDS = (
+    "status W dual certificate margin margin_bound gap norm metric C slack support objective objective_bound".split()
+)
 
 
 class Answer(SimpleNamespace):
@@ -49,8 +51,11 @@ def test_false_optimal_answers(kind, norm):
         {"margin": sol.margin * (1 + 1e-7)},
         {"margin_bound": sol.margin_bound * (1 - 1e-7)},
         {"gap": np.nan},
+        {"support": sol.support | True},
     ):
         assert judge.wrong(case, Answer(**{**vars(sol), **change})) is not None, change
+    if norm in ("max", 3.0):
+        assert judge.wrong(case, Answer(**{**vars(sol), "dual": 1.001 * sol.dual})) is not None
     negative = sol.dual.copy()
     negative[np.unravel_index(negative.argmax(), negative.shape)] *= -1
     assert judge.wrong(case, Answer(**{**vars(sol), "dual": negative})) is not None
@@ -94,6 +99,7 @@ def test_false_soft_answers(C):
     for change in (
         {"W": sol.W * (1 + 1e-3)},
         {"dual": sol.dual * (1 + 1e-3 * np.random.default_rng(0).random(sol.dual.shape))},
+        {"slack": sol.slack * (1 + 1e-3)},
         {"objective": sol.objective * (1 - 1e-6)},
         {"objective_bound": sol.objective_bound * (1 + 1e-6)},
     ):

@@ -52,13 +52,20 @@ def test_rows_of_the_wrong_sign_change_sides(library, outside):
     assert call(library.parts_change_sides, inside, x, margin, b, size, p.struct, kept, None) == 0
 
 
-@pytest.mark.parametrize(("asked", "equal", "free"), [(0.0, 1, 1), (0.5, 1, 0), (0.5, 0, 1), (0.0, 0, 0), (-0.5, 0, 0)])
-def test_rows_leave_a_scale(library, asked, equal, free):
+def with_one_equality(asked, equal=True, others=1.0):
+    """Row 0 is an equality, or not, that asks for ``asked``, all others ask for ``others``."""
     p = make(7, 3, 4, 5, 4)
-    rhs, kept, largest = np.full((3, 4), 0.25), np.zeros((3, 4), dtype=bool), np.zeros(1)
+    rhs, kept = np.full((3, 4), others), np.zeros((3, 4), dtype=bool)
     first = int(p.kept[2][0] == 0)
     kept[0, first], rhs[0, first] = equal, asked
-    assert call(library.parts_rows, largest, p.struct, kept, rhs) == free
+    return p, (p.struct, kept, rhs)
+
+
+@pytest.mark.parametrize(("asked", "equal", "free"), [(0.0, 1, 1), (0.5, 1, 0), (0.5, 0, 1), (0.0, 0, 0), (-0.5, 0, 0)])
+def test_rows_leave_a_scale(library, asked, equal, free):
+    _, problem = with_one_equality(asked, equal, 0.25)
+    largest = np.zeros(1)
+    assert call(library.parts_rows, largest, *problem) == free
     assert largest == max(0.25, abs(asked))
 
 
@@ -77,17 +84,13 @@ def test_rows_leave_a_scale(library, asked, equal, free):
     ],
 )
 def test_scale_of_weights(library, off, short, asked, scale):
-    """Row 0 is an equality that asks for ``asked``, all others ask for 1; W of size 10 misses them by ``off``, and row
-    1 reaches ``short`` of it."""
-    p = make(7, 3, 4, 5, 4)
-    rhs, kept = np.ones((3, 4)), np.zeros((3, 4), dtype=bool)
-    first = int(p.kept[2][0] == 0)
-    kept[0, first], rhs[0, first] = True, asked
+    """W of size 10 misses the rows by ``off``, and row 1 reaches ``short`` of what it asks."""
+    p, problem = with_one_equality(asked)
     margin = 1 / p.length
     margin[0] = asked / p.length[0] + 10 * off
     margin[1] *= short
     library.parts_scaling.restype = ctypes.c_double
-    assert call(library.parts_scaling, margin, 10.0, 1e-10, p.struct, kept, rhs) == pytest.approx(scale, rel=1e-9)
+    assert call(library.parts_scaling, margin, 10.0, 1e-10, *problem) == pytest.approx(scale, rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -105,52 +108,46 @@ def test_gram(library, shape):
         np.testing.assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
 
 
+def factored(library, p, member, moves, least):
+    """What is left of the members after the moves, with x = U^-1 y, U x and U^-T beta."""
+    left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
+    vectors, moves = np.zeros((3, p.m)), np.array(moves, dtype=np.intp)
+    arguments = (p.struct, p.beta, np.array(member, dtype=np.intp), len(member), moves, len(moves), least)
+    assert call(library.parts_factor, left, count, *vectors, *arguments) == 0
+    return left[: count[0]], vectors[:, : count[0]]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_factor_that_grows_and_shrinks(library, shape):
     p = make(2, *shape)
-    rows = p.rng.permutation(independent(p, min(p.m - 1, 45))).astype(np.intp)
+    rows = p.rng.permutation(independent(p, min(p.m - 1, 45))).tolist()
     for first in (0, 1, len(rows) // 2, len(rows)):
-        member, moves, inside = rows[:first].copy(), [], list(rows[:first])
+        moves, inside = [], set(rows[:first])
         for k in p.rng.permutation(rows).tolist() * 2:  # every row joins or leaves twice, in any order
             moves.append(-1 - k if k in inside else k)
-            inside.remove(k) if k in inside else inside.append(k)
+            inside ^= {k}
         for stop in (0, len(moves) // 2, len(moves) - 3, len(moves)):
-            left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
-            x, times, transposed = np.zeros(p.m), np.zeros(p.m), np.zeros(p.m)
-            part = np.array(moves[:stop], dtype=np.intp)
-            status = call(library.parts_factor, left, count, x, times, transposed, p.struct, p.beta, member, first,
-                          part, len(part), 1e-6)  # fmt: skip
-            assert status == 0
-            S = left[: count[0]]
-            expected = set(rows[:first].tolist())
-            for k in part.tolist():
-                expected ^= {k if k >= 0 else -1 - k}
-            assert set(S.tolist()) == expected and len(S) == len(expected)
+            S, found = factored(library, p, rows[:first], moves[:stop], 1e-6)
+            expected = set(rows[:first])
+            for k in moves[:stop]:
+                expected ^= {max(k, -1 - k)}
+            assert sorted(S.tolist()) == sorted(expected)
             U = np.linalg.cholesky(p.G[np.ix_(S, S)]).T if len(S) else np.zeros((0, 0))
             y = np.linalg.solve(U.T, p.beta[S])
             # conditions of at most a hundred, so a few hundred roundings
-            for found, wanted in [(x, np.linalg.solve(U, y)), (times, y), (transposed, y)]:
-                np.testing.assert_allclose(found[: len(S)], wanted, atol=1e-11 * np.abs(p.beta).max())
+            np.testing.assert_allclose(found, [np.linalg.solve(U, y), y, y], atol=1e-11 * np.abs(p.beta).max())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_factor_leaves_out_what_depends(library, shape):
     p = make(3, *shape)
-    dimensions = min(shape[2] * shape[3], p.m)
-    member = p.rng.permutation(p.m).astype(np.intp)
-    left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
-    x, times, transposed = np.zeros(p.m), np.zeros(p.m), np.zeros(p.m)
-    status = call(library.parts_factor, left, count, x, times, transposed, p.struct, p.beta, member, p.m,
-                  np.zeros(0, dtype=np.intp), 0, 1e-2)  # fmt: skip
-    S = left[: count[0]]
-    assert status == 0 and 0 < len(S) <= dimensions
-    kept: list[int] = []
-    for k in member.tolist():  # the rule, row by row
-        solved = np.linalg.solve(p.G[np.ix_(kept, kept)], p.G[kept, k]) if kept else np.zeros(0)
-        if 1 - p.G[kept, k] @ solved > 1e-2:
+    member, kept = p.rng.permutation(p.m).tolist(), []
+    S, (x, *_) = factored(library, p, member, [], 1e-2)
+    for k in member:  # the rule, row by row
+        if 1 - p.G[kept, k] @ np.linalg.solve(p.G[np.ix_(kept, kept)], p.G[kept, k]) > 1e-2:
             kept.append(k)
-    assert S.tolist() == kept
-    np.testing.assert_allclose(x[: len(S)], np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
+    assert S.tolist() == kept and 0 < len(S) <= min(shape[2] * shape[3], p.m)
+    np.testing.assert_allclose(x, np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -54,41 +54,23 @@ def test_every_scale_is_solved_or_named(way, rng):
     assert solved >= (5 if "C" in way else 13)  # W of up to 2^1000; a soft margin's multipliers go with its square
 
 
-@pytest.mark.parametrize("way", [{}, {"method": "interior"}, {"norm": "nuclear"}, {"norm": 3.0}], ids=str)
-def test_certificates_are_of_order_one_at_every_scale(way, rng):
-    X, Z = rng.standard_normal((30, 6, 2)), rng.standard_normal((30, 2))
-    for power in POWERS:
-        sol = solve(np.ldexp(X, power), Z, [0] * 30, **way)
-        assert sol.status == "infeasible" and "infeasible" in repr(sol)
-        assert 1 <= np.abs(sol.certificate).max() < 2
-        combined = np.einsum("it,itj,ik->jk", sol.certificate, X[:, :1] - X, Z)
-        lengths = np.linalg.norm(X[:, :1] - X, axis=2) * np.linalg.norm(Z, axis=1)[:, None]
-        assert np.linalg.norm(combined) <= 1e-9 * (sol.certificate * lengths).sum()
-
-
 def test_margins_beyond_double_precision_are_named(rng):
     X, Z = rng.standard_normal((3, 4, 8)) * 1e-160, rng.standard_normal((3, 8))
     with pytest.raises(ValueError, match="must be of a scale .* rescale X or Z"):
         solve(X, Z, [0, 1, 2], margins=np.full((3, 4), 1e150))
 
 
-def test_feasible_answers_print_at_every_scale(rng):
-    X, Z = rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10))
-    for power in POWERS:
-        try:
-            sol = attsvm.feasible(attsvm.cross_attention(np.ldexp(X, power), Z), [0] * 6)
-        except ValueError as error:
-            assert "scale" in str(error)
-            continue
-        assert sol.status == "feasible" and "feasible" in repr(sol) and sol.margin > 0 and sol.rank >= 1
-
-
-@pytest.mark.parametrize("before, after", [(1.0, 2.0**800), (2.0**800, 1.0), (2.0**-800, 1.0)])
-def test_tokens_rescaled_before_the_first_solve(before, after, rng):
-    """What was found when the data were made is not what the solve sees; powers of two change no digit."""
+@pytest.mark.parametrize(
+    ("before", "after", "solved"),
+    [(1.0, 2.0**800, False), (2.0**800, 1.0, False), (2.0**-800, 1.0, False), (1.0, 2.0**300, True)],
+)
+def test_tokens_rescaled_before_a_solve(before, after, solved, rng):
+    """What was found when the data were made, or solved, is not what the solve sees; powers of two change no digit."""
     X, Z = rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10))
     tokens = before * X
     data = attsvm.cross_attention(tokens, Z, copy=False)
+    if solved:
+        attsvm.solve_svm(data, [0] * 6)
     tokens *= after / before
     expected = attsvm.solve_svm(attsvm.cross_attention(after * X, Z), [0] * 6)
     sol = attsvm.solve_svm(data, [0] * 6)
@@ -104,32 +86,10 @@ def test_tokens_made_infinite_afterwards_are_named(way, bad, d, rng):
     for name, at in (("X", (2, 3, d - 1)), ("X", (2, 0, 0)), ("Z", (1, d - 1))):
         arrays = {"X": rng.standard_normal((6, 8, d)), "Z": rng.standard_normal((6, d))}
         data = attsvm.cross_attention(**arrays, copy=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-            attsvm.solve_svm(data, [0] * 6, **way)
-            arrays[name][at] = bad
-            with pytest.raises(ValueError, match=f"{name} must stay finite, got {bad}.* changed after"):
-                attsvm.solve_svm(data, [0] * 6, **way)
-    with pytest.raises(ValueError, match="Z must stay finite"):
         attsvm.feasible(data, [0] * 6)
-
-
-def test_tokens_scaled_afterwards_are_solved_as_they_are(rng):
-    X, Z = rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10))
-    data = attsvm.cross_attention(X, Z, copy=False)
-    before = attsvm.solve_svm(data, [0] * 6)
-    X *= 2.0**300
-    np.testing.assert_allclose(np.ldexp(attsvm.solve_svm(data, [0] * 6).W, 300), before.W, rtol=1e-6, atol=1e-9)
-
-
-def test_the_arrays_of_data_cannot_be_written_through_it(rng):
-    X, Z = rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10))
-    for data in (attsvm.cross_attention(X, Z, values=X + 1), attsvm.self_attention(X), attsvm.causal_attention(X)):
-        for array in (data.keys, data.queries, data.values):
-            with pytest.raises(ValueError, match="read-only"):
-                array[0, 0] = 1.0
-    assert np.shares_memory(attsvm.cross_attention(X, Z, copy=False).keys, X)  # a view all the same
-    assert X.flags.writeable and Z.flags.writeable
+        arrays[name][at] = bad
+        with pytest.raises(ValueError, match=f"{name} must stay finite, got {bad}.* changed after"):
+            attsvm.solve_svm(data, [0] * 6, **way)
 
 
 def test_a_result_holds_finite_numbers_or_none():
@@ -139,7 +99,7 @@ def test_a_result_holds_finite_numbers_or_none():
         rng = np.random.default_rng([66, seed])
         X = rng.standard_normal((3, 4, 4)) * 10.0 ** rng.uniform(-150, 150, (3, 4, 1))
         data = attsvm.cross_attention(X, rng.standard_normal((3, 4)))
-        sol = attsvm.solve_svm(data, rng.integers(0, 4, 3), norm=["frobenius", "nuclear", "spectral", "max"][seed % 4])
+        sol = attsvm.solve_svm(data, rng.integers(0, 4, 3), ["frobenius", "nuclear", "spectral", "max"][seed % 4])
         assert all(np.isfinite(array).all() for array in (sol.W, sol.dual, sol.certificate) if array is not None)
         stopped += sol.margin_bound == np.inf
     assert stopped

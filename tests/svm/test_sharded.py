@@ -1,69 +1,42 @@
 """The SVM of rows that several workers hold, threads here: certified from the raw tokens of all."""
 
+import copy
+
 import attsvm
+import judge
 import numpy as np
 import pytest
 import reference
 from network import Network
+from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0]
 
 
-def draw(seed, n, T, d, dz=None):
+def draw(seed, n, T, d):
     rng = np.random.default_rng(seed)
-    return rng, rng.standard_normal((n, T, d)), rng.standard_normal((n, dz or d))
+    return rng, rng.standard_normal((n, T, d)), rng.standard_normal((n, d))
 
 
 def solve_apart(parts, selected, *options, **more):
     network = Network(len(parts))
-    works = [
-        lambda p=p, s=s: attsvm.solve_svm(p, s, *options, reduce=network.reduce, **more)
-        for p, s in zip(parts, selected, strict=True)
-    ]
-    return network.run(works)
+    return network.run(
+        [
+            lambda p=p, s=s: attsvm.solve_svm(p, s, *options, reduce=network.reduce, **more)
+            for p, s in zip(parts, selected, strict=True)
+        ]
+    )
 
 
-def check(whole, selected, parts, answers, norm, rel=3e-9):
-    """One W for all, with bounds that the tokens and all multipliers together prove; those of one process."""
-    alone = attsvm.solve_svm(whole, selected, norm)
-    for sol in answers:
-        assert sol.status == alone.status == "optimal"
-        np.testing.assert_array_equal(sol.W, answers[0].W)
-        assert (sol.margin, sol.margin_bound) == (answers[0].margin, answers[0].margin_bound)
-        assert sol.gap <= 1e-9
-        assert sol.margin == pytest.approx(alone.margin, rel=rel)
-    dual = [row for part, sol in zip(parts, answers, strict=True) for row in reference.per_entry(part, sol.dual)]
-    lower, upper = reference.certificate(whole, selected, answers[0].W, list(dual), norm)
-    assert lower == pytest.approx(answers[0].margin, rel=1e-11)
-    assert upper == pytest.approx(answers[0].margin_bound, rel=1e-11)
-    return alone
-
-
-@pytest.mark.parametrize("sizes", [(3, 3), (1, 5), (2, 2, 2), (6,)], ids=str)
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("seed", range(3))
-def test_shards_have_the_answer_of_the_whole(sizes, norm, seed):
-    rng, X, Z = draw(seed, 6, 8, 10)
-    whole, selected = attsvm.cross_attention(X, Z), rng.integers(0, 8, 6)
-    cuts = np.split(np.arange(6), np.cumsum(sizes)[:-1])
-    parts = [attsvm.cross_attention(X[c], Z[c]) for c in cuts]
-    answers = solve_apart(parts, [selected[c] for c in cuts], norm)
-    alone = check(whole, selected, parts, answers, norm)
-    # One worker sees but its own multipliers, and whether W is the only one takes all of them.
-    assert {sol.unique for sol in answers} == {True if norm == "frobenius" or norm in (1.5, 3.0) else None}
-    if not alone.unique:
-        return
-    # A gap of 1e-9 leaves W to its square root, or the p-th root.
-    np.testing.assert_allclose(answers[0].W, alone.W, rtol=0, atol=2e-3 * np.abs(alone.W).max())
-    support = [row for sol in answers for row in np.atleast_2d(sol.support)]
-    if norm == "frobenius":
-        np.testing.assert_array_equal(support, alone.support)
+def random():
+    rng, X, Z = draw(0, 6, 8, 10)
+    return attsvm.cross_attention, X, Z, rng.integers(0, 8, 6)
 
 
 def many_rows():
     """Of which few hold."""
     rng, X, Z = draw(1, 60, 12, 16)
-    return attsvm.cross_attention, X, Z, attsvm.cross_attention(X, Z).select(rng.standard_normal((16, 16))), (20, 40)
+    return attsvm.cross_attention, X, Z, attsvm.cross_attention(X, Z).select(rng.standard_normal((16, 16)))
 
 
 def several_selected():
@@ -71,35 +44,52 @@ def several_selected():
     _, X, Z = draw(2, 6, 5, 12)
     kept = np.zeros((6, 5), dtype=bool)
     kept[:, 1] = kept[::2, 3] = True
-    return attsvm.cross_attention, X, Z, kept, (2,)
+    return attsvm.cross_attention, X, Z, kept
 
 
 def ragged_singles():
-    rng = np.random.default_rng(3)
-    X = [rng.standard_normal((T, 6)).astype(np.float32) for T in (3, 1, 5, 2, 7)]
-    return attsvm.cross_attention, X, rng.standard_normal((5, 4)), [2, 0, 1, 1, 6], (2,)
+    _, X, Z = draw(3, 5, 7, 6)
+    X = [x[:T].astype(np.float32) for x, T in zip(X, (3, 1, 5, 2, 7), strict=True)]
+    return attsvm.cross_attention, X, Z[:, :4], [2, 0, 1, 1, 6]
 
 
 def causal():
     rng, X, Z = draw(4, 3, 4, 9)
-    return (
-        lambda X, Z: attsvm.causal_attention(X),
-        X,
-        Z,
-        attsvm.causal_attention(X).select(rng.standard_normal((9, 9))),
-        (1,),
-    )
+    selected = attsvm.causal_attention(X).select(rng.standard_normal((9, 9)))
+    return lambda X, Z: attsvm.causal_attention(X), X, Z, selected
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("make", [many_rows, several_selected, ragged_singles, causal])
-def test_every_layout_has_the_answer_of_the_whole(make, norm):
-    build, X, Z, selected, cuts = make()
-    ends = [0, *cuts, len(Z)]
-    pieces = [slice(*pair) for pair in zip(ends, ends[1:], strict=False)]
+@pytest.mark.parametrize(
+    ("make", "cuts"),
+    [
+        *((random, cuts) for cuts in ((3,), (1,), (2, 4), ())),
+        *((make, (2,)) for make in (many_rows, several_selected, ragged_singles, causal)),
+    ],
+)
+def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
+    """One W for all, with bounds that the tokens and all multipliers together prove; those of one process."""
+    build, X, Z, selected = make()
+    pieces = [slice(*pair) for pair in zip((0, *cuts), (*cuts, len(Z)), strict=True)]
     parts = [build(X[piece], Z[piece]) for piece in pieces]
     answers = solve_apart(parts, [selected[piece] for piece in pieces], norm)
-    check(build(X, Z), selected, parts, answers, norm)
+    whole, first = build(X, Z), answers[0]
+    alone = attsvm.solve_svm(whole, selected, norm)
+    for sol in answers:
+        assert sol.status == alone.status == "optimal" and sol.gap <= 1e-9
+        np.testing.assert_array_equal(sol.W, first.W)
+        assert (sol.margin, sol.margin_bound) == (first.margin, first.margin_bound)
+    together = copy.copy(first)
+    together.data, together.selection = whole, alone.selection
+    together.answer = first.answer._replace(dual=np.concatenate([sol.flat_dual for sol in answers]))
+    assert judge.wrong(Case(whole, selected), together) is None
+    # One worker sees but its own multipliers, and whether W is the only one takes all of them.
+    assert {sol.unique for sol in answers} == {True if norm in ("frobenius", 1.5, 3.0) else None}
+    # A gap of 1e-9 leaves W to its square root, or the p-th root.
+    if alone.unique:
+        np.testing.assert_allclose(first.W, alone.W, rtol=0, atol=2e-3 * np.abs(alone.W).max())
+    if norm == "frobenius":
+        np.testing.assert_array_equal(np.concatenate([sol._holding for sol in answers]), alone._holding)
 
 
 def test_a_worker_without_rows_learns_the_answer():
@@ -120,66 +110,36 @@ def test_shards_that_contradict_each_other(norm):
     """The same window, each token selected once: both are separable, together they are not."""
     _, X, Z = draw(6, 1, 2, 3)
     data = attsvm.cross_attention(X, Z)
-    answers = solve_apart([data, data], [[0], [1]], norm)
+    one, other = solve_apart([data, data], [[0], [1]], norm)
+    assert one.status == other.status == "infeasible"
     whole = attsvm.cross_attention(np.concatenate([X, X]), np.concatenate([Z, Z]))
-    assert [sol.status for sol in answers] == ["infeasible", "infeasible"]
-    certificate = np.concatenate([sol.certificate for sol in answers])
-    assert reference.farkas(whole, [0, 1], certificate) <= 1e-9
-    assert attsvm.solve_svm(whole, [0, 1]).status == "infeasible"
+    assert reference.farkas(whole, [0, 1], np.concatenate([one.certificate, other.certificate])) <= 1e-9
 
 
 def test_the_worker_that_holds_a_copy_names_it():
     _, X, Z = draw(7, 4, 5, 6)
     X[3, 2] = X[3, 4]
-    parts = [attsvm.cross_attention(X[:2], Z[:2]), attsvm.cross_attention(X[2:], Z[2:])]
-    first, second = solve_apart(parts, [[0, 0], [0, 4]])
+    first, second = solve_apart([attsvm.cross_attention(X[c], Z[c]) for c in ([0, 1], [2, 3])], [[0, 0], [0, 4]])
     assert first.status == second.status == "infeasible"
     assert "query 1, token 2 equals the selected token 4" in second.message
     assert "equals" not in first.message
 
 
-def test_a_limit_leaves_valid_bounds():
-    rng, X, Z = draw(8, 20, 8, 12)
-    whole = attsvm.cross_attention(X, Z)
-    selected, cuts = whole.select(rng.standard_normal((12, 12))), np.array_split(np.arange(20), 2)
-    best = attsvm.solve_svm(whole, selected)
-    parts = [attsvm.cross_attention(X[c], Z[c]) for c in cuts]
-    with pytest.warns(attsvm.ConvergenceWarning):
-        answers = solve_apart(parts, [selected[c] for c in cuts], method="gradient", max_iter=3)
-    for sol in answers:
-        assert sol.status in ("iteration limit", "undecided")
-        assert sol.margin <= best.margin_bound and sol.margin_bound >= best.margin
-
-
-@pytest.mark.parametrize("options", [dict(tol=0.2), dict(tol=0.05), dict(method="gradient", max_iter=30)], ids=str)
+@pytest.mark.parametrize("method", [{}, {"method": "gradient", "max_iter": 3}, {"method": "gradient", "max_iter": 30}])
+@pytest.mark.parametrize("tol", [0.2, 0.05, 1e-9])
 @pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
-def test_rough_answers_hold_for_all_rows(options):
+def test_rough_answers_hold_for_all_rows(tol, method):
     """Rows outside the working set may fall a little short: W and its bound are those of all."""
     for seed in range(5):
         rng, X, Z = draw(seed, 40, 10, 14)
         whole = attsvm.cross_attention(X, Z)
-        selected, cuts = whole.select(rng.standard_normal((14, 14))), np.array_split(np.arange(40), 2)
-        answers = solve_apart(
-            [attsvm.cross_attention(X[c], Z[c]) for c in cuts], [selected[c] for c in cuts], **options
-        )
-        dual = np.concatenate([sol.dual for sol in answers])
-        lower, upper = reference.certificate(whole, selected, answers[0].W, dual, "frobenius")
-        assert answers[0].margin == pytest.approx(lower, rel=1e-11)
-        assert answers[0].margin_bound == pytest.approx(upper, rel=1e-11)
-        if answers[0].W is not None and answers[0].margin > 0:
-            rows = reference.svm_rows(whole, selected)
-            assert reference.svm_apply(rows, answers[0].W).min() >= 1 - 1e-12
-
-
-@pytest.mark.parametrize(
-    "option", [dict(C=1.0), dict(margins=np.ones((4, 5))), dict(warm_start=np.ones((4, 5))), dict(progress=True)]
-)
-def test_what_does_not_go_with_shards_is_named(option):
-    _, X, Z = draw(9, 4, 5, 6)
-    with pytest.raises(ValueError, match=f"reduce goes without {next(iter(option))}"):
-        attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 0, 0, 0], reduce=lambda a: None, **option)
-    with pytest.raises(ValueError, match="reduce goes without rank"):
-        attsvm.solve_svm(attsvm.cross_attention(X, Z), [0] * 4, "nuclear", rank=2, reduce=lambda a: None)
+        selected = whole.select(rng.standard_normal((14, 14)))
+        parts = [attsvm.cross_attention(X[c], Z[c]) for c in (slice(20), slice(20, 40))]
+        one, other = solve_apart(parts, [selected[:20], selected[20:]], tol=tol, **method)
+        bounds = reference.certificate(whole, selected, one.W, np.concatenate([one.dual, other.dual]), "frobenius")
+        assert (one.margin, one.margin_bound) == pytest.approx(bounds, rel=1e-11)
+        if one.W is not None and one.margin > 0:
+            assert reference.svm_apply(reference.svm_rows(whole, selected), one.W).min() >= 1 - 1e-12
 
 
 def test_workers_that_ask_for_different_norms_are_told():
@@ -190,12 +150,6 @@ def test_workers_that_ask_for_different_norms_are_told():
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
-def all_workers(call):
-    """What each of two threads, each a worker, raises."""
-    network = Network(2)
-    return network.run([lambda rank=rank: call(rank, network.reduce) for rank in range(2)])
-
-
 WRONG = [dict(selected=x) for x in ([99] * 3, [0.5] * 3, [0, 0], "what")]
 WRONG += [dict(data=None), dict(norm="nuc"), dict(tol=0), dict(method="fast"), dict(C=1.0), dict(max_iter=0.5)]
 
@@ -204,12 +158,10 @@ WRONG += [dict(data=None), dict(norm="nuc"), dict(tol=0), dict(method="fast"), d
 def test_what_one_worker_refuses_stops_all(wrong):
     X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
 
-    def call(rank, reduce):
-        part = slice(3 * rank, 3 * rank + 3)
-        options = dict(data=attsvm.cross_attention(X[part], Z[part]), selected=[0, 1, 2])
-        attsvm.solve_svm(**options | (wrong if rank == 1 else {}), reduce=reduce)
-
-    fine, own = all_workers(call)
+    parts = [attsvm.cross_attention(X[part], Z[part]) for part in (slice(3), slice(3, 6))]
+    options, network = [dict(data=data, selected=[0, 1, 2]) for data in parts], Network(2)
+    options[1] |= wrong
+    fine, own = network.run([lambda o=o: attsvm.solve_svm(**o, reduce=network.reduce) for o in options])
     assert isinstance(own, (ValueError, TypeError)) and next(iter(wrong)) in str(own)
     assert isinstance(fine, RuntimeError) and str(own) in str(fine)
     assert "of 2 workers" in str(fine) and "failed, so all stop" in str(fine)
@@ -218,12 +170,8 @@ def test_what_one_worker_refuses_stops_all(wrong):
 @pytest.mark.parametrize("other", ["loss", "head"])
 def test_workers_of_another_loss_or_head_are_noticed(other):
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-
-    def call(rank, reduce):
-        part = slice(3 * rank, 3 * rank + 3)
-        head = attsvm.LinearHead(v * (1 + rank * (other == "head")))
-        loss = "linear" if rank and other == "loss" else "logistic"
-        problem = attsvm.Problem(attsvm.cross_attention(X[part], Z[part]), y[part], head, loss)
-        attsvm.train(problem, steps=5, reduce=reduce)
-
-    assert all("the same start and the same settings" in str(error) for error in all_workers(call))
+    data, network = attsvm.cross_attention(X, Z), Network(2)
+    same = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    differs = attsvm.Problem(data, y, *((same.head, "linear") if other == "loss" else (attsvm.LinearHead(-v),)))
+    errors = network.run([lambda p=p: attsvm.train(p, steps=5, reduce=network.reduce) for p in (same, differs)])
+    assert all("the same start and the same settings" in str(error) for error in errors)

@@ -9,10 +9,14 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-from problems import CASES, ball, planted_margin, several_kept, sphere
+from problems import CASES, Case, ball, planted_margin, several_kept, sphere
 
-METHODS = [("frobenius", "active"), ("frobenius", "block"), ("frobenius", "gradient"), ("frobenius", "interior")]
-METHODS += [("nuclear", "interior"), ("nuclear", "factored"), (3.0, "interior")]
+METHODS = [("frobenius", method) for method in ("active", "block", "gradient", "interior")]
+METHODS += [
+    ("nuclear", "interior"),
+    ("nuclear", "factored"),
+    *((norm, "interior") for norm in ("max", "spectral", 3.0)),
+]
 NAMES = ["paper_size", "overloaded", "barely_feasible_1e-5", "infeasible_random", "duplicate_token_kept"]
 NAMES += ["near_duplicate_1e-8", "spread_norms", "huge_tokens", "tiny_tokens", "correlated", "redundant_equalities"]
 NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities", "several_queries"]
@@ -48,13 +52,8 @@ def test_no_start_changes_the_answer(name, norm, method):
             continue  # takes its 20,000 steps each time
         sol = solve(case.data, case.selected, norm, method=method, warm_start=start)
         assert (why := judge.wrong(case, sol)) is None, f"{kind}: {why}"
-        settled = ("optimal", "infeasible", "no constraint")
-        if method == "gradient" or cold.status not in settled:  # a plain method: its start may help it over, or not
-            assert sol.status in (cold.status, "iteration limit", "undecided", *settled), kind
-        else:
+        if method != "gradient" and cold.status in judge.SETTLED:  # a plain method: its start may help it over, or not
             assert sol.status == cold.status, kind
-        if sol.status == cold.status == "optimal":
-            assert sol.margin == pytest.approx(cold.margin, rel=2e-9 + 1e-14 / cold.margin)
 
 
 def test_a_start_that_leads_nowhere_ends_no_worse_than_none():
@@ -80,35 +79,28 @@ def test_near_problems(norm, method):
     kept = (np.arange(6) == selected[:, None]) | (np.arange(6) == (selected[:, None] + 2) % 6)
     for near, chosen in ((data, selected), (data, other), (moved, selected), (data, kept)):
         warm = attsvm.solve_svm(near, chosen, norm, method=method, warm_start=sol)
-        cold = attsvm.solve_svm(near, chosen, norm, method=method)
-        assert warm.status == cold.status == "optimal"
-        assert warm.margin == pytest.approx(cold.margin, rel=2e-9)
-        apart = np.linalg.norm(warm.W - cold.W)
-        assert apart <= 1e-3 * np.linalg.norm(cold.W)  # a gap of 1e-9 fixes W to 1e-4 of itself, or so
+        assert warm.status == "optimal" and judge.wrong(Case(near, chosen), warm) is None
 
 
 @pytest.mark.parametrize(
-    ("norm", "method", "most"),
+    ("options", "most"),
     # Steps from the answer itself: none, or those that find that out.  Block ascent restarts where the equalities of
     # several tokens are met to rounding only, and needs then what it needs from nothing.
-    [("frobenius", "gradient", 2), ("frobenius", "active", 1), ("frobenius", "block", 3), ("nuclear", "factored", 1)],
+    [
+        *(({"method": method}, most) for method, most in (("gradient", 2), ("active", 1), ("block", 3))),
+        ({"norm": "nuclear", "method": "factored"}, 1),
+        ({"C": 10.0, "method": "block"}, 3),
+        ({"C": 10.0, "method": "interior"}, 10),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("make", [lambda: ball(0, 16, 12, 24), several_kept], ids=["one_token", "several"])
-def test_the_answer_itself_saves_the_work(make, norm, method, most):
+def test_the_answer_itself_saves_the_work(make, options, most):
     case = make()
-    cold = solve(case.data, case.selected, norm, method=method)
-    warm = solve(case.data, case.selected, norm, method=method, warm_start=cold)
+    cold = solve(case.data, case.selected, **options)
+    warm = solve(case.data, case.selected, **options, warm_start=cold)
     assert warm.status == "optimal" and warm.iterations <= min(most, cold.iterations)
-
-
-def test_path_over_the_soft_margin():
-    case = ball(3, 14, 8, 5)
-    sol = None
-    for C in 10.0 ** np.arange(-1.0, 4.0):
-        sol = solve(case.data, case.selected, C=C, warm_start=sol)
-        cold = solve(case.data, case.selected, C=C)
-        assert sol.status == cold.status == "optimal"
-        assert sol.objective == pytest.approx(cold.objective, rel=2e-9)
+    assert judge.wrong(case, warm) is None
 
 
 def test_start_with_the_same_multipliers_as_an_array_or_a_list():
@@ -127,32 +119,6 @@ def test_rank_cap_takes_a_start():
     warm = solve(case.data, case.selected, "nuclear", rank=best.rank - 1, warm_start=best)
     assert warm.status == cold.status == "stationary"
     assert warm.margin == pytest.approx(cold.margin, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("start", "error"),
-    [
-        pytest.param("cold", TypeError, id="words"),
-        pytest.param(3.0, ValueError, id="number"),
-        pytest.param(np.ones((6, 7)), ValueError, id="shape"),
-        pytest.param(np.ones(48), ValueError, id="flat"),
-        pytest.param(np.full((6, 8), np.nan), ValueError, id="nan"),
-        pytest.param(np.full((6, 8), 1j), TypeError, id="complex"),
-        pytest.param(object(), TypeError, id="object"),
-        pytest.param({"dual": 1}, TypeError, id="dict"),
-        pytest.param([[1.0], [1.0, 2.0]], ValueError, id="ragged"),
-    ],
-)
-def test_errors_name_warm_start(start, error):
-    case = ball(0, 6, 8, 10)
-    with pytest.raises(error, match="warm_start"):
-        attsvm.solve_svm(case.data, case.selected, warm_start=start)
-
-
-def test_an_answer_on_other_data_is_refused():
-    one, other = ball(0, 6, 8, 10), ball(0, 6, 7, 10)
-    with pytest.raises(ValueError, match="warm_start.*48, got 42"):
-        attsvm.solve_svm(one.data, one.selected, warm_start=solve(other.data, other.selected))
 
 
 # ------------------------------------------------------------------------------------- long runs
@@ -220,16 +186,10 @@ def test_bar_and_lines(monkeypatch, capsys):
     plain = solve(case.data, case.selected, **options)
     shown = solve(case.data, case.selected, **options, progress=True)
     np.testing.assert_array_equal(plain.W, shown.W)
+    assert solve(ball(0, 6, 8, 10).data, [0] * 6, progress=True).status == "optimal"
     out, err = capsys.readouterr()
-    assert out == "" and "solve_svm" in err and "digits" in err and "iteration" in err
+    assert out == "" and all(word in err for word in ("solve_svm", "digits", "iteration", "100%"))
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # as where it is not installed
     solve(case.data, case.selected, **options, progress=True)
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("solve_svm: iteration ") and "digits" not in err
-
-
-def test_bar_ends_full(capsys):
-    pytest.importorskip("tqdm")
-    case = ball(0, 6, 8, 10)
-    assert attsvm.solve_svm(case.data, case.selected, progress=True).status == "optimal"
-    assert "100%" in capsys.readouterr().err

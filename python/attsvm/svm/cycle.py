@@ -22,23 +22,18 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     first = np.sort(data.queries[:, 0])
     if not (first[1:] == first[:-1]).any():  # rows of one query have the same tail: a cycle takes two
         return None
-    same = _classes(data.queries, np.arange(len(data)))
-    queries = np.flatnonzero(same != ALONE)
-    lengths = data.lengths[queries]
-    if ((selection.reference[queries] < 0) | (selection.reference[queries] >= lengths)).any():
+    if ((selection.reference < 0) | (selection.reference >= data.lengths)).any():
         return None  # C reports it
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    entry = within + np.repeat(data.indptr[queries], lengths)
-    token = within + np.repeat(data.start[queries], lengths)
-    chosen = np.repeat(data.start[queries] + selection.reference[queries], lengths)
+    same = _classes(data.queries, np.arange(len(data)))
+    entry = np.flatnonzero(np.repeat(same != ALONE, data.lengths))
+    query, chosen, token = data._rows_of(selection.reference, entry)
     kinds = np.full(len(data.keys), ALONE)
     met = np.flatnonzero(np.bincount(token))
     kinds[met] = _classes(data.keys, met)
-    tail, head, vector = kinds[chosen], kinds[token], np.repeat(same[queries], lengths)
+    tail, head = kinds[chosen], kinds[token]
     edges = np.flatnonzero((tail != ALONE) & (head != ALONE) & (tail != head))
-    nodes = np.array([tail, head])[:, edges] + vector[edges] * (kinds.max() + 1)
-    tail, head = np.unique(nodes, return_inverse=True)[1].reshape(2, -1)
-    found = _edges_of_a_cycle(tail, head)
+    nodes = np.array([tail, head])[:, edges] + same[query[edges]] * (kinds.max() + 1)
+    found = _edges_of_a_cycle(*np.unique(nodes, return_inverse=True)[1].reshape(2, -1))
     if found is None:
         return None
     dual = np.zeros(data.indptr[-1])
@@ -61,13 +56,8 @@ def _classes(rows: np.ndarray, among: np.ndarray) -> np.ndarray:
 def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
     """The edges of one cycle of a directed graph, None when there is none."""
     edges = np.arange(len(tail))
-    while True:  # drop edges out of nodes that no edge enters, and into nodes that no edge leaves
-        reached, left = np.zeros((2, 1 + max(tail.max(initial=0), head.max(initial=0))), dtype=bool)
-        reached[head[edges]] = left[tail[edges]] = True
-        stay = reached[tail[edges]] & left[head[edges]]
-        if stay.all():
-            break
-        edges = edges[stay]
+    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes that no edge leaves
+        edges = edges[onwards]
     if not len(edges):
         return None
     onward = dict(zip(tail[edges].tolist(), edges.tolist(), strict=True))

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..common.check import as_floats
+from ..common.norms import conjugate
 from .separation import Separation
+from .support import products
 
 __all__ = ["Tangent", "derivative_of", "tangent_of"]
 
@@ -28,6 +30,9 @@ HOLDS = 1e-6
 # Condition number of the linear system up to which its solution has half of the digits.
 MOST_CONDITION = 1e10
 STEPS = 3  # Newton steps on the equations: an answer with a gap of 1e-9 fixes W to about 5e-5
+
+
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Rows(NamedTuple):
@@ -50,6 +55,11 @@ class Rows(NamedTuple):
         """sum y_k r_k."""
         return (y[:, None] * self.delta).T @ self.z
 
+    @property
+    def dense(self) -> np.ndarray:
+        """(m, dk dz)."""
+        return products(self.delta, self.z)
+
 
 class Tangent:
     """The linear map from (dX, dZ) to (dW, dmargin) at an answer, and its adjoint."""
@@ -60,23 +70,22 @@ class Tangent:
         self.rows = rows = _holding_rows(sol)
         self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
         self.rows = rows._replace(multiplier=y)
-        self.margin = sol.margin
+        # Over sum y_k <dr_k, W>: margin = 1 / ||W||, where y is scaled to ||W||^2 = b.y.
+        self._dmargin = sol.margin**3
 
     def forward(self, dX: np.ndarray, dZ: np.ndarray) -> tuple[np.ndarray, float]:
         """dW (dk, dz) and dmargin, of dX as the keys and dZ as the queries."""
         rows = self.rows
-        delta, z = dX[rows.chosen] - dX[rows.token], dZ[rows.query]
-        y = rows.multiplier
-        moved = np.einsum("ki,ij,kj->k", delta, self.W, rows.z) + np.einsum("ki,ij,kj->k", rows.delta, self.W, z)
-        pulled = (y[:, None] * delta).T @ rows.z + (y[:, None] * rows.delta).T @ z
-        dW, _ = self._solve(pulled, -moved)
-        return dW, float(self._dmargin() * (y @ moved))
+        changes = rows._replace(delta=dX[rows.chosen] - dX[rows.token]), rows._replace(z=dZ[rows.query])
+        moved = sum(change.apply(self.W) for change in changes)
+        dW, _ = self._solve(sum(change.adjoint(rows.multiplier) for change in changes), -moved)
+        return dW, float(self._dmargin * (rows.multiplier @ moved))
 
-    def backward(self, gW: np.ndarray, gmargin: float) -> tuple[np.ndarray, np.ndarray]:
+    def backward(self, gW: np.ndarray, gmargin: float) -> Pair:
         """The gradients in the keys and in the queries of ``<gW, W> + gmargin * margin``."""
         rows, y = self.rows, self.rows.multiplier
         A, mu = self._solve(gW, np.zeros(len(y)))  # the system is symmetric
-        pull = mu if gmargin == 0 else mu + gmargin * self._dmargin() * y
+        pull = mu if gmargin == 0 else mu + gmargin * self._dmargin * y
         on_delta = y[:, None] * (rows.z @ A.T) + pull[:, None] * (rows.z @ self.W.T)
         on_z = y[:, None] * (rows.delta @ A) + pull[:, None] * (rows.delta @ self.W)
         gX, gZ = np.zeros(self.data.keys.shape), np.zeros(self.data.queries.shape)
@@ -84,10 +93,6 @@ class Tangent:
         np.subtract.at(gX, rows.token, on_delta)
         np.add.at(gZ, rows.query, on_z)
         return gX, gZ
-
-    def _dmargin(self) -> float:
-        """dmargin over sum y_k <dr_k, W>: margin = 1 / ||W||, where y is scaled to ||W||^2 = b.y."""
-        return float(self.margin**3) if np.isfinite(self.margin) else np.nan
 
 
 def tangent_of(sol: Separation) -> Tangent:
@@ -103,8 +108,8 @@ def _check(sol: Separation) -> None:
         raise ValueError(f"the derivative is that of an optimal answer, got one that is {sol.status!r}: {sol.message}")
     if not sol.W.any():
         raise ValueError("the derivative needs weights that are held by rows, got W = 0")
-    if sol.norm == "spectral" or sol.metric is not None:
-        kind = "the spectral norm" if sol.metric is None else "a metric"
+    kind = "a metric" if sol.metric is not None else "the spectral norm" if sol.norm == "spectral" else None
+    if kind is not None:
         raise ValueError(f"derivatives in {kind} are not implemented: solve again with the tokens moved")
     if sol.data._identity or sol.method == "working set":
         raise ValueError("the derivative needs the tokens of all rows in one process")
@@ -115,11 +120,9 @@ def _holding_rows(sol: Separation) -> Rows:
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
-    equal = np.zeros(len(query), dtype=bool)
-    if selection.kept is not None:
-        equal = selection.kept & (token != chosen)
-        if selection.rhs is None:
-            asked[selection.kept] = 0.0
+    equal = np.zeros(len(query), dtype=bool) if selection.kept is None else selection.kept & (token != chosen)
+    if selection.rhs is None:
+        asked[equal] = 0.0
     margins = data._flat_margins(sol.W, selection.reference)
     size = np.linalg.norm(data.keys[chosen].astype(np.float64) - data.keys[token], axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
@@ -143,26 +146,26 @@ def _holding_rows(sol: Separation) -> Rows:
     return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
 
 
-def _inverse(K: np.ndarray, nullity: int, why: str) -> np.ndarray:
+def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
     """The (pseudo-)inverse of a symmetric matrix, of which as many directions are known to change nothing."""
     values, vectors = np.linalg.eigh(K)
     order = np.argsort(np.abs(values))[nullity:]
     values, vectors = values[order], vectors[:, order]
     if len(values) and np.abs(values).min() * MOST_CONDITION < np.abs(values).max():
-        raise ValueError(f"the answer has no derivative: {why}")
+        raise ValueError(
+            "the answer has no derivative: the rows that hold it depend on each other, so that they may stop to meet "
+            "when one moves"
+        )
     return (vectors / values) @ vectors.T
-
-
-DEPENDENT = "the rows that hold it depend on each other, so that they may stop to meet when one moves"
 
 
 def _frobenius(sol: Separation, rows: Rows) -> Any:
     """W = M: the Gram matrix of the rows."""
     gram = (rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft)
-    inverse = _inverse(gram, 0, DEPENDENT)
+    inverse = _inverse(gram)
     y = inverse @ rows.asked
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         dy = inverse @ (s - rows.apply(P))
         return P + rows.adjoint(dy), dy
 
@@ -171,11 +174,10 @@ def _frobenius(sol: Separation, rows: Rows) -> Any:
 
 def _entrywise(sol: Separation, rows: Rows) -> Any:
     """W = the gradient of ||M||_q^2 / 2: ``||M||^(2-q) sign(M) |M|^(q-1)``."""
-    q, y = float(sol.norm) / (float(sol.norm) - 1), rows.multiplier
-    dense = (rows.delta[:, :, None] * rows.z[:, None, :]).reshape(len(y), -1)
+    q, y, dense = conjugate(sol.norm), rows.multiplier, rows.dense
     for _ in range(STEPS):
         M = rows.adjoint(y).ravel()
-        length = float((np.abs(M) ** q).sum() ** (1 / q))
+        length = np.linalg.norm(M, q)
         unit = np.abs(M) / length
         if q < 2 and unit.min() < HOLDS:
             raise ValueError(
@@ -184,14 +186,14 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
         W = length * np.sign(M) * unit ** (q - 1)
         scale, slope = (q - 1) * unit ** (q - 2), W / length  # the Hessian: diag(scale) + (2 - q) slope slope^T
         curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
-        inverse = _inverse(curved @ dense.T, 0, DEPENDENT)
+        inverse = _inverse(curved @ dense.T)
         y = y + inverse @ (rows.asked - dense @ W)
 
     def bend(P: np.ndarray) -> np.ndarray:
         flat = P.ravel()
         return (scale * flat + (2 - q) * slope * (slope @ flat)).reshape(P.shape)
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         dy = inverse @ (s - rows.apply(bend(P)))
         return bend(P + rows.adjoint(dy)), dy
 
@@ -205,25 +207,26 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
     A, B = U[:, :r] * np.sqrt(sizes[:r]), Vt[:r].T * np.sqrt(sizes[:r])
     h = sizes[:r].sum()
     y = rows.multiplier / h
-    left, other = slice(0, dk * r), slice(dk * r, (dk + dz) * r)
+
+    def step(on_A: np.ndarray, on_B: np.ndarray, on_rows: np.ndarray) -> Any:
+        """The changes of A, B and y."""
+        found = inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows])
+        dA, dB, dy = np.split(found, [dk * r, (dk + dz) * r])
+        return dA.reshape(A.shape), dB.reshape(B.shape), dy
+
     for _ in range(STEPS):
         M = rows.adjoint(y)
-        K = np.eye((dk + dz) * r + m)
-        K[left, other] = -np.kron(M, np.eye(r))
-        K[left, other.stop :] = -(rows.delta[:, :, None] * (rows.z @ B)[:, None, :]).reshape(m, -1).T
-        K[other, other.stop :] = -(rows.z[:, :, None] * (rows.delta @ A)[:, None, :]).reshape(m, -1).T
-        K[other, left], K[other.stop :, : other.stop] = K[left, other].T, K[: other.stop, other.stop :].T
-        K[other.stop :, other.stop :] = 0.0
-        inverse = _inverse(K, r * (r - 1) // 2, DEPENDENT)  # A and B may be rotated together
-        right = np.concatenate([(M @ B - A).ravel(), (M.T @ A - B).ravel(), rows.apply(A @ B.T) - rows.asked])
-        step = inverse @ right
-        A, B, y = A + step[left].reshape(A.shape), B + step[other].reshape(B.shape), y + step[other.stop :]
+        N, L, R = -np.kron(M, np.eye(r)), -products(rows.delta, rows.z @ B), -products(rows.z, rows.delta @ A)
+        K = np.block([[np.eye(dk * r), N, L.T], [N.T, np.eye(dz * r), R.T], [L, R, np.zeros((m, m))]])
+        inverse = _inverse(K, r * (r - 1) // 2)  # A and B may be rotated together
+        dA, dB, dy = step(M @ B - A, M.T @ A - B, rows.apply(A @ B.T) - rows.asked)
+        A, B, y = A + dA, B + dB, y + dy
     if r < min(dk, dz) and np.linalg.svd(rows.adjoint(y), compute_uv=False)[r] > 1 - HOLDS:
         raise ValueError("the answer has no derivative: its rank may grow when a token moves")
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        step = inverse @ np.concatenate([(P @ B).ravel() / h, (P.T @ A).ravel() / h, -s])
-        return step[left].reshape(A.shape) @ B.T + A @ step[other].reshape(B.shape).T, h * step[other.stop :]
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
+        dA, dB, dy = step(P @ B / h, P.T @ A / h, -s)
+        return dA @ B.T + A @ dB.T, h * dy
 
     return A @ B.T, h * y, solve
 
@@ -232,17 +235,16 @@ def _max(sol: Separation, rows: Rows) -> Any:
     """W = h sign(M) where M is not zero: as many rows as h and the other entries, a vertex."""
     M = rows.adjoint(rows.multiplier)
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
-    dense = (rows.delta[:, :, None] * rows.z[:, None, :]).reshape(len(rows.asked), -1)
     places = np.zeros((M.size, int(free.sum()) + 1))  # of the unknowns, the free entries and h, in W
     places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
     places[~free, -1] = np.sign(M).ravel()[~free]
-    J = dense @ places
+    J = rows.dense @ places
     if J.shape[0] != J.shape[1] or np.linalg.cond(J) > MOST_CONDITION:
         raise ValueError("the answer has no derivative: the rows that hold it do not meet in one vertex")
     u = np.linalg.solve(J, rows.asked)
     y = np.linalg.solve(J.T, np.eye(len(u))[-1]) * u[-1]
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         return (places @ np.linalg.solve(J, s)).reshape(M.shape), -np.linalg.solve(J.T, places.T @ P.ravel())
 
     return (places @ u).reshape(M.shape), y, solve

@@ -39,9 +39,8 @@ CODE = {word: code for code, word in _core.STATUS.items()}
 def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None) -> Separation:
     """The answer of one method.  ``kinds``: whose data these are."""
     methods = methods_of(request.norm, request.C, request.rank)
-    name = request.method if request.method in methods else next(iter(methods))  # "auto" where there is but one
-    if name != request.method:
-        request = replace(request, method=name)
+    if request.method not in methods:  # "auto" where there is but one
+        request = replace(request, method=next(iter(methods)))
     if data._identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
         return _solve_kinds(data, request, Vocabulary(data, request))
     try:
@@ -54,7 +53,7 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
         if kinds is not None and request.method == "auto" and request.norm == "frobenius" and data._rows > LEVELS_ROWS:
             answer, request = _by_levels(data, request, kinds)
         if answer is None:
-            answer = _call(methods[name], data, request)
+            answer = _call(methods[request.method], data, request)
         sol = Separation(data, request, answer)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
@@ -79,8 +78,7 @@ def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separa
         return Separation(data, request, vocabulary.back(found.answer))
     except KeyboardInterrupt as interrupt:
         partial: Any = interrupt.partial  # type: ignore[attr-defined]
-        partial = Separation(data, request, vocabulary.back(partial.answer))
-        interrupt.partial = partial  # type: ignore[attr-defined]
+        interrupt.partial = Separation(data, request, vocabulary.back(partial.answer))  # type: ignore[attr-defined]
         raise
 
 
@@ -91,9 +89,8 @@ def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer 
     found = solve_levels(data.queries, kinds.chosen, kinds.count, request.tol / 2, request.max_iter, request.report)
     request = replace(request, dual=found.dual.ravel())
     proposed = replace(request, W=found.W / kinds.scale[:, None], max_iter=0, report=None)
-    answer = Answer._make(_call(_core.check, data, proposed))._replace(
-        method="newton", iterations=found.iterations, exception=found.exception
-    )
+    answer = _call(_core.check, data, proposed)
+    answer = answer._replace(method="newton", iterations=found.iterations, exception=found.exception)
     if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:
         return answer, request
     return None if found.exception is None else answer._replace(status=CODE["interrupted"]), request

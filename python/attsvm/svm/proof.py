@@ -23,11 +23,10 @@ from ..common.norms import of_values
 from ..common.storage import replacing
 from .influence import check_removable, moving, owners, without
 from .separation import Separation
-from .support import ROUNDED, log_pulls
+from .support import ROUNDED, log_pulls, products
 
 DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
 BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
-BITS = (28, 44, 53)  # of an inverse, the fewest that do: products of short integers are fast
 MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 take minutes
 NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
 
@@ -87,34 +86,29 @@ class _Rows:
 
     def __init__(self, sol: Separation, left_out: np.ndarray | None = None):
         data, selection = sol.data, sol.selection
-        queries = np.flatnonzero(data.lengths > 1)
-        seen = np.zeros(len(data.keys) + 1, dtype=np.intp)  # how many windows begin less how many end, at each token
-        np.add.at(seen, data.start[queries], 1)
-        np.add.at(seen, data.stop[queries], -1)
-        tokens = np.flatnonzero(seen.cumsum()[:-1])
+        query, chosen, key = data._rows_of(selection.reference)
+        self.sol, self.entries = sol, np.flatnonzero(data.lengths[query] > 1)
+        queries, self.query = np.unique(query[self.entries], return_inverse=True)
+        tokens, self.key = np.unique(key[self.entries], return_inverse=True)
         self.keys, self.queries = data.keys[tokens].astype(np.float64), data.queries[queries]
+        self.chosen = np.searchsorted(tokens, chosen[self.entries])
         self.start = np.searchsorted(tokens, data.start[queries])
-        self.stop = self.start + data.lengths[queries]
-        self.selected = selection.reference[queries]
-        lengths = self.stop - self.start
-        entries = np.concatenate([np.arange(data.indptr[q], data.indptr[q + 1]) for q in queries])
-        self.query = np.repeat(np.arange(len(queries)), lengths)
-        self.token = entries - data.indptr[queries][self.query]
-        reference = self.token == self.selected[self.query]
-        self.kept = reference if selection.kept is None else selection.kept[entries]
-        self.rhs = None if selection.rhs is None else selection.asked(entries)
-        self.sol, self.entries, self.several = sol, entries, selection.kept is not None
-        self.dual = np.where(reference, 0.0, sol.flat_dual[entries])
-        self.without: list[int] = []
-        if left_out is not None:
-            self.dual[left_out[entries]] = 0.0
-            self.without = np.unique(self.query[left_out[entries]]).tolist()
+        self.stop, self.selected = self.start + data.lengths[queries], selection.reference[queries]
+        self.token = self.key - self.start[self.query]
+        reference = self.key == self.chosen
+        self.kept = reference if selection.kept is None else selection.kept[self.entries]
         self.equation = self.kept & ~reference
-        a, t = self.start[self.query] + self.selected[self.query], self.start[self.query] + self.token
-        self.chosen, self.key = a, t
+        self.rhs = None if selection.rhs is None else selection.asked(self.entries)
+        gone = np.zeros_like(reference) if left_out is None else left_out[self.entries]
+        self.dual = np.where(reference | gone, 0.0, sol.flat_dual[self.entries])
+        self.without = np.unique(self.query[gone]).tolist()
 
     def differences(self, rows: np.ndarray) -> np.ndarray:
         return self.keys[self.chosen[rows]] - self.keys[self.key[rows]]
+
+    def dense(self, rows: np.ndarray) -> np.ndarray:
+        """The matrices (x_a - x_t) z^T, flat."""
+        return products(self.differences(rows), self.queries[self.query[rows]])
 
     def combined(self, dual: np.ndarray) -> np.ndarray:
         """``sum dual (x_a - x_t) z^T``."""
@@ -134,8 +128,8 @@ class _Rows:
     ) -> dict[str, Any]:
         """The content of the file, but for its statement.  ``used``: rows whose multiplier is listed, zero or not."""
         sol, some = self.sol, np.flatnonzero(dual) if used is None else used
-        windows = np.split(np.arange(len(self.query)), np.cumsum(self.stop - self.start)[:-1])
-        used = list(zip(self.names(some), _hex(dual[some]), strict=True))
+        ends = np.cumsum(self.stop - self.start)[:-1]
+        several = sol.selection.kept is not None
         return {
             "format": "attsvm-proof-1",
             "statement": None,
@@ -147,19 +141,17 @@ class _Rows:
             "start": self.start.tolist(),
             "stop": self.stop.tolist(),
             "selected": self.selected.tolist(),
-            "kept": [np.flatnonzero(self.kept[part]).tolist() for part in windows] if self.several else None,
-            "rhs": None if self.rhs is None else [_hex(self.rhs[part]) for part in windows],
+            "kept": [np.flatnonzero(part).tolist() for part in np.split(self.kept, ends)] if several else None,
+            "rhs": None if self.rhs is None else [_hex(part) for part in np.split(self.rhs, ends)],
             "W": None if W is None else _hex(W),
-            "dual": [[*name, x] for name, x in used],
+            "dual": [[*name, x] for name, x in zip(self.names(some), _hex(dual[some]), strict=True)],
             "witness": witness,
         } | ({"without": self.without} if self.without else {})
 
 
 def _hex(array: np.ndarray) -> Any:
     """Doubles as hexadecimal strings, in lists of the array's shape."""
-    if array.ndim > 1:
-        return [_hex(row) for row in array]
-    return [x.hex() for x in array.tolist()]
+    return np.vectorize(float.hex, otypes=[object])(array).tolist()
 
 
 # ------------------------------------------------------------------------------------- weights and their bound
@@ -180,14 +172,11 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
 def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
     """A direction along which the margins that bind grow by what they are asked, and equations stay: W may miss some
     by rounding, and where they ask for various numbers no stretching of W mends that."""
-    at = np.arange(len(rows.query))
-    queries = rows.queries[rows.query]
-    asked = np.asarray(rows.rhs)
-    excess = np.einsum("kd,kd->k", rows.differences(at), queries @ W.T) - asked
-    largest = rows.sol.selection.largest
+    every, largest = np.arange(len(rows.query)), rows.sol.selection.largest
+    excess = np.einsum("kd,kd->k", rows.differences(every), rows.queries[rows.query] @ W.T) - rows.rhs
     binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
-    A = (rows.differences(binding)[:, :, None] * queries[binding][:, None, :]).reshape(len(binding), -1)
-    return np.linalg.lstsq(A, np.where(rows.equation[binding], 0.0, largest), rcond=None)[0].reshape(W.shape)
+    more = np.where(rows.equation[binding], 0.0, largest)
+    return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(W.shape)
 
 
 def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
@@ -202,11 +191,10 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
     at = np.flatnonzero(rows.equation)
     if not len(at):
         return {}
-    differences, queries = rows.differences(at), rows.queries[rows.query[at]]
-    A = (differences[:, :, None] * queries[:, None, :]).reshape(len(at), -1)
+    A = rows.dense(at)
     if not A.any():  # copies of the selected token alone: every W meets them
         return {}
-    places = [divmod(k, queries.shape[1]) for k in range(A.shape[1])]
+    places = list(np.ndindex(rows.sol.W.shape))
     found = _square(A, rows.names(at), places, np.ones(A.shape[1]), lambda e, k: rows.entry(at[e], *places[k]))
     return found or {"basis": [], "dependent": [], "inverse": []}
 
@@ -235,8 +223,7 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
 def _of_one_query(rows: _Rows, dual: np.ndarray) -> Iterator[np.ndarray]:
     """The multipliers of equal queries, where those alone add the rows up to zero."""
     b = rows.kept == 0 if rows.rhs is None else np.maximum(rows.rhs, -1e300)  # no multiplier where there is no row
-    _, kind = np.unique(rows.queries, axis=0, return_inverse=True)
-    kind = kind.ravel()[rows.query]
+    kind = np.unique(rows.queries, axis=0, return_inverse=True)[1].ravel()[rows.query]
     for k in np.unique(kind[dual != 0]):
         one = np.where(kind == k, dual, 0.0)
         some = np.flatnonzero(one)
@@ -253,9 +240,9 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     if lift:
         _, last, kind = np.unique(rows.keys[::-1], axis=0, return_index=True, return_inverse=True)
         place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # the last of the keys that are equal to each
-        D = np.zeros((len(at), len(rows.keys)))
-        np.add.at(D, (np.arange(len(at)), place[rows.chosen[at]]), 1.0)
-        np.add.at(D, (np.arange(len(at)), place[rows.key[at]]), -1.0)
+        D, every = np.zeros((len(at), len(rows.keys))), np.arange(len(at))
+        D[every, place[rows.chosen[at]]] = 1.0
+        D[every, place[rows.key[at]]] -= 1.0
     keys, queries = np.flatnonzero(D.any(axis=0)), np.flatnonzero(Z.any(axis=0))
     multiples = []
     if (Z == Z[0]).all():
@@ -264,24 +251,21 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
             one, other = _whole([Fraction(Z[0, most]), -Fraction(Z[0, j])])
             multiples += [[[i, j, one], [i, most, other]] for i in keys.tolist()]
         queries = np.array([most])
-    A = (D[:, keys, None] * Z[:, None, queries]).reshape(len(at), -1).T
+    A = products(D[:, keys], Z[:, queries]).T
     touched = np.flatnonzero(A.any(axis=1))
-    places = [(int(keys[k // len(queries)]), int(queries[k % len(queries)])) for k in touched]
+    places = [(keys[k // len(queries)].item(), queries[k % len(queries)].item()) for k in touched]
     names, wanted = rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
 
     def entry(equation: int, unknown: int) -> Fraction:
-        (i, j), row = places[equation], at[unknown]
-        if lift:
-            return Fraction(D[unknown, i]) * Fraction(Z[unknown, j])
-        return rows.entry(row, i, j)
+        i, j = places[equation]
+        return Fraction(D[unknown, i]) * Fraction(Z[unknown, j]) if lift else rows.entry(at[unknown], i, j)
 
     found = _square(A[touched], places, names, wanted, entry)
     if found is None:
         return None
     basis = [names.index(tuple(name)) for name in found["basis"]]  # takes up what the solver's tolerance has left
     exact = dual.copy()
-    for _ in range(2):
-        exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ exact[at], rcond=None)[0]
+    exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
     if (exact[at][~rows.equation[at]] < 0).any():
         return None
     found["dependent"] = multiples + found["dependent"]
@@ -311,33 +295,28 @@ def _square(
         others = np.flatnonzero(np.abs(factors) * sizes[free] > DEPENDENT * sizes[k])
         if len(others) > MOST_DEPENDED:
             return None
-        some = basis[_pivots(A[np.ix_(free[others], basis)])] if len(others) else basis[:0]
+        some = basis[_pivots(A[np.ix_(free[others], basis)])]
         exact = _solved([[entry(e, x) for e in free[others]] for x in some], [entry(k, x) for x in some])
         if len(some) < len(others) or exact is None:
             return None
         whole = _whole([Fraction(1), *(-x for x in exact)])
         dependent.append([[*equations[e], x] for e, x in zip([k, *free[others]], whole, strict=True)])
-    return {
-        "basis": [list(unknowns[k]) for k in basis],
-        "dependent": dependent,
-        "inverse": _hex(_rounded(inverse, A[np.ix_(free, basis)]).T),
-    }
+    return {"basis": [list(unknowns[k]) for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
 
 
 def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None:
     """x with A x = b, exactly; None where A is singular."""
-    rows = [[*row, x] for row, x in zip(A, b, strict=True)]
-    for k in range(len(rows)):
-        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
-        if pivot is None:
+    rows = np.empty((len(b), len(b) + 1), dtype=object)
+    rows[:, :-1], rows[:, -1] = A, b
+    for k in range(len(b)):
+        pivots = k + np.flatnonzero(rows[k:, k])
+        if not len(pivots):
             return None
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [x / rows[k][k] for x in rows[k]]
-        rows = [
-            row if i == k or not row[k] else [x - row[k] * y for x, y in zip(row, rows[k], strict=True)]
-            for i, row in enumerate(rows)
-        ]
-    return [row[-1] for row in rows]
+        rows[[k, pivots[0]]] = rows[[pivots[0], k]]
+        rows[k] /= rows[k, k]
+        others = np.arange(len(b)) != k
+        rows[others] -= np.outer(rows[others, k], rows[k])
+    return rows[:, -1].tolist()
 
 
 def _whole(numbers: list[Fraction]) -> list[int]:
@@ -349,9 +328,9 @@ def _whole(numbers: list[Fraction]) -> list[int]:
 def _pivots(A: np.ndarray) -> np.ndarray:
     """Columns that span all, chosen one by one: the longest of what the chosen ones leave of the others."""
     A, chosen = A.copy(), []
-    least = DEPENDENT * np.sqrt((A**2).sum(axis=0).max(initial=0.0))
+    least = DEPENDENT * np.linalg.norm(A, axis=0).max(initial=0.0)
     for _ in range(min(A.shape)):
-        lengths = np.sqrt((A**2).sum(axis=0))
+        lengths = np.linalg.norm(A, axis=0)
         k = int(lengths.argmax())
         if lengths[k] <= least:
             break
@@ -360,13 +339,3 @@ def _pivots(A: np.ndarray) -> np.ndarray:
         A[:, k] = 0.0
         chosen.append(k)
     return np.array(chosen, dtype=np.intp)
-
-
-def _rounded(inverse: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The inverse to few bits, as long as it is one."""
-    exponent = int(np.frexp(np.abs(inverse).max())[1])
-    for bits in BITS[:-1]:
-        short = np.ldexp(np.rint(np.ldexp(inverse, bits - exponent)), exponent - bits)
-        if np.abs(np.eye(len(B)) - short @ B).sum(axis=1).max() < 0.5:
-            return short
-    return inverse

@@ -94,11 +94,9 @@ class Plane(Result):
         Its rows are a tree of pairs of support points, which carries the multipliers, and every other point beside the
         nearest of the other class.  Solved when first asked for.
         """
-        turned, heights = _turned(self.points, self.positive), self._heights
-        if not self.bias:
-            return separation_of(turned, self.weights, self.margin, [np.argsort(heights)], self.support)
-        sides = [side[np.argsort(heights[side])] for side in _sides(self.positive)]
-        return separation_of(turned, self.weights, self.margin, sides, self.support)
+        heights = self._heights
+        sides = [side[np.argsort(heights[side])] for side in _sides(self.positive, self.bias)]
+        return separation_of(_turned(self.points, self.positive), self.weights, self.margin, sides, self.support)
 
     @property
     def dual(self) -> np.ndarray:
@@ -279,8 +277,9 @@ def _turned(points: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return np.where(positive[:, None], points, -points)
 
 
-def _sides(positive: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(positive), np.flatnonzero(~positive)]
+def _sides(positive: np.ndarray, bias: bool) -> list[np.ndarray]:
+    """The points of either class, or of both together."""
+    return [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(positive))]
 
 
 def _plane(
@@ -299,7 +298,7 @@ def _plane(
     spread = float(np.linalg.norm(moved, axis=1).max()) or 1.0
     known = None if start is None else start[0] * (unit / start[1]) ** 2
     w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
-    sides = _sides(positive) if bias else [np.arange(len(X))]
+    sides = _sides(positive, bias)
     for side in sides:  # the multipliers of either class have one sum
         weights[side] /= len(sides) * weights[side].sum() or 1.0
     turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
@@ -308,7 +307,7 @@ def _plane(
     if weights.sum() < 0.9:  # a class without multipliers: no bound
         bound = np.inf
     held = weights > ROUNDED * weights.max()
-    margin, b = 0.0, 0.0
+    margin = 0.0
     if w is not None:
         heights, size = turned @ w, float(np.linalg.norm(w))
         lows = [float(heights[side].min()) for side in sides]

@@ -38,9 +38,10 @@ def solve_sharded(
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
         entries, first, working, selected = _propose(data, chosen, held, workers)
-        sol = workers.together(lambda: _first_solves(solve, working, selected, request, workers))  # noqa: B023
         if working is None:  # nobody has a row
             return own
+        asked = replace(request, selection=Selection(working, selected), tol=tol / 2)
+        sol = workers.together(lambda: solve(working, asked) if workers.rank == 0 else None)  # noqa: B023
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
@@ -63,35 +64,27 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     """The own entries in the working set, and from where on they stand in it; the working set as data and selection."""
     counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
     has_rows = counts > 1
-    entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, np.diff(data.indptr)))
-    q = data._query_at(entries)
-    tokens = data.keys[data.start[q] + entries - data.indptr[q]]
-    lengths, X, Z, kept = (workers.gather(a) for a in (counts[has_rows], tokens, data.queries[has_rows], held[entries]))
-    first = sum(len(part) for part in kept[: workers.rank])
-    ends = np.cumsum(np.concatenate(lengths), dtype=np.intp)[:-1]
-    if not len(np.concatenate(lengths)):
+    entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))
+    tokens = data.keys[data._rows_of(data.start, entries)[2]]
+    parts = [workers.gather(a) for a in (held[entries], counts[has_rows], tokens, data.queries[has_rows])]
+    first = sum(len(part) for part in parts[0][: workers.rank])
+    kept, lengths, X, Z = (np.concatenate(part) for part in parts)
+    if not len(lengths):
         return entries, first, None, None
-    windows = np.split(np.concatenate(X).reshape(-1, data.dk), ends)
-    flags = np.split(np.concatenate(kept) > 0, ends)
-    working = cross_attention(windows, np.concatenate(Z).reshape(-1, data.dz), copy=False)
+    ends = np.cumsum(lengths, dtype=np.intp)[:-1]
+    flags = np.split(kept > 0, ends)
+    working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
     single = all(f.sum() == 1 for f in flags)
     return entries, first, working, [int(f.argmax()) for f in flags] if single else flags
 
 
-def _first_solves(
-    solve: Callable[[Data, Request], Separation], working: Any, selected: Any, request: Request, workers: Workers
-) -> Separation | None:
-    if workers.rank != 0 or not working:
-        return None
-    return solve(working, replace(request, selection=Selection(working, selected), tol=request.tol / 2))
-
-
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
     """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
-    numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working.indptr[-1])
+    size = working.dk * working.dz
+    told = np.zeros(5 + size + working.indptr[-1])
     if sol is not None:
-        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
-        dual += sol.flat_dual
-        W += 0.0 if sol.W is None else sol.W
-    numbers, W, dual = (workers.first(a) for a in (numbers, W, dual))
-    return int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]), int(numbers[4]), W, dual
+        told[:5] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
+        told[5 : 5 + size] = 0.0 if sol.W is None else sol.W.ravel()
+        told[5 + size :] = sol.flat_dual
+    (code, lower, upper, iterations, entry), W, dual = np.split(workers.first(told), [5, 5 + size])
+    return int(code), float(lower), float(upper), int(iterations), int(entry), W.reshape(working.dk, -1), dual

@@ -14,11 +14,11 @@ from ..attention.data import Data, check_data
 from ..attention.intervals import intervals
 from ..attention.selection import Selection, as_entries, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
-from ..common.norms import Metric, as_metric
+from ..common.norms import Metric, as_metric, size
 from ..common.progress import closing_gap
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
-from .methods import methods_of, solve_request
+from .methods import CODE, methods_of, solve_request
 from .request import Request
 from .separation import Separation
 from .sharded import solve_sharded
@@ -29,6 +29,7 @@ __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 OLD_NAMES = {"barrier": "interior"}  # of the entrywise norm
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
+LOOSEST = 2.3e-5  # the gap that rounding may leave at most (CERTIFICATE_LOOSEST of certificate.h)
 listeners: list[Callable[[Separation], None]] = []  # each is called with every answer of solve_svm
 
 
@@ -219,7 +220,7 @@ def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
     """The plain problem on whitened tokens; both bounds are computed again from the tokens as they are."""
     if request.norm != "frobenius":
         raise ValueError(f"metric goes with norm='frobenius', got norm={request.norm!r}")
-    whitening = Whitening(data, metric)
+    whitening = Whitening(data, metric, request.selection.reference)
     plain = solve_request(whitening.plain, request)
     answer, W = plain.answer, whitening.back(plain.answer.W)
     low, high = answer.lower, answer.upper
@@ -227,6 +228,10 @@ def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
     if bounded and request.C is None and request.selection.rhs is None:
         ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
         low, high = (float(end[0]) for end in ends)
+        if low > 0:  # whitening has moved the margins by rounding: the least is 1 again
+            W = W / (low * float(size(W, metric)))
+        if not high <= low * (1 + LOOSEST):
+            answer = answer._replace(status=CODE["iteration limit"])
     found = answer._replace(W=W, lower=low, upper=high)
     return Separation(data, replace(request, norm=metric), found)
 

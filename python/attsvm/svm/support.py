@@ -9,7 +9,7 @@ import numpy as np
 
 from ..common.norms import Metric, of_values
 
-__all__ = ["ROUNDED", "holding", "log_pulls"]
+__all__ = ["ROUNDED", "holding", "log_pulls", "products"]
 
 ROUNDED = 1e-12  # of the largest multiplier, each times the size of its row: what sums of thousands of rows leave
 CHUNK = 65536  # rows whose sizes are taken at a time
@@ -36,10 +36,9 @@ def holding(sol: Any) -> np.ndarray:
 def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
     """Logarithms, as the numbers may leave double precision, of the multipliers of these entries, each times the size
     of its row: the largest number in x_ref - x_t times that in z."""
-    data, sizes = sol.data, np.empty(len(entries))
+    data = sol.data
     q, chosen, token = data._rows_of(sol.selection.reference, entries)
-    if data._identity:
-        sizes = (chosen != token) / 2
+    sizes = (chosen != token) / 2
     for k in range(0, 0 if data._identity else len(entries), CHUNK):
         a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
         sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
@@ -60,74 +59,73 @@ def is_unique(sol: Any) -> bool | None:
         return True  # strictly convex, or zero
     query, delta, multiplier, slack = _rows(sol)
     # Nothing below depends on units, but squares of numbers in them may leave double precision.
-    delta, Z, multiplier, W = (_of_order_one(a) for a in (delta, sol.data.queries, multiplier, sol.W))
+    delta, Z, multiplier, W = (
+        a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
+        for a in (delta, sol.data.queries, multiplier, sol.W)
+    )
     M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
-    held = _split(np.where(np.isinf(slack), np.inf, multiplier * length))
-    face_of = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}.get(sol.norm)
-    face = None if face_of is None else face_of(M, W)
+    equal = np.isinf(slack)
+    pull = np.where(equal, 0.0, multiplier * length)
+    faces: dict[Any, Any] = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}
+    held, face = _split(pull, pull.max()), faces[sol.norm](M, W) if sol.norm in faces else None
     if held is None or face is None:
         return None
-    inside, dimensions, restrict = face
+    held |= equal
+    inside, restrict = face
+    dimensions = restrict(delta[:1], Z[:1]).shape[1]
     if dimensions == 0:
         return True
-    inside &= bool((slack[~held] > NONZERO).all())
+    inside = inside and (slack[~held] > NONZERO).all()
     if dimensions > held.sum():
         return False if inside else None
     if dimensions * held.sum() > LARGEST:
         return None
-    unit = delta[held] / length[held, None]
-    least = np.linalg.svd(restrict(unit, Z[query[held]]), compute_uv=False)[-1]
+    least = np.linalg.svd(restrict(delta[held] / length[held, None], Z[query[held]]), compute_uv=False)[-1]
     if least > REGULAR:
         return True
     return False if inside and least < SINGULAR else None
 
 
-def _of_order_one(a: np.ndarray) -> np.ndarray:
-    return a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
-
-
 def _rows(sol: Any) -> tuple[Any, ...]:
     """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
-    data, reference = sol.data, sol.selection.reference
-    query, chosen, token = data._rows_of(reference)
+    data, selection = sol.data, sol.selection
+    query, chosen, token = data._rows_of(selection.reference)
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
-    asked = sol.selection.asked(np.arange(len(token)))
-    margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)
-    slack = (margin - asked) / sol.selection.largest
-    if sol.selection.kept is not None:
-        slack[sol.selection.kept] = np.inf
-    row = (token != chosen) & (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
+    asked = selection.asked(np.arange(len(token)))
+    slack = (np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T) - asked) / selection.largest
+    if selection.kept is not None:
+        slack[selection.kept] = np.inf
+    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     return query[row], delta[row], sol.flat_dual[row], slack[row]
 
 
-def _split(values: np.ndarray, largest: float | None = None) -> np.ndarray | None:
-    """Which values are not zero; None where that is not plain."""
-    finite = np.abs(values[np.isfinite(values)])
-    top = finite.max(initial=0.0) if largest is None else largest
-    plain = (np.abs(values) <= ZERO * top) | (np.abs(values) >= NONZERO * top)
-    return np.abs(values) >= NONZERO * top if plain.all() else None
+def _split(values: np.ndarray, top: float) -> np.ndarray | None:
+    """Which values are not zero beside ``top``; None where that is not plain."""
+    large = np.abs(values) >= NONZERO * top
+    return large if (large | (np.abs(values) <= ZERO * top)).all() else None
+
+
+# Of each norm, whether W is inside its face and what rows see there; None where its dimensions are not plain.
 
 
 def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    fixed = _split(M)
+    fixed = _split(M, np.abs(M).max())
     if fixed is None:
         return None
-    free = ~fixed
-    inside = bool((np.abs(W[free]) < (1 - NONZERO) * np.abs(W).max()).all())
-    return inside, int(free.sum()), lambda delta, z: (delta[:, :, None] * z[:, None, :])[:, free]
+    inside = (np.abs(W[~fixed]) < (1 - NONZERO) * np.abs(W).max()).all()
+    return inside, lambda delta, z: products(delta, z)[:, ~fixed.ravel()]
 
 
 def _spectral(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
     U, s, Vt = np.linalg.svd(M)
-    ranked = _split(s)
+    ranked = _split(s, s[0])
     if ranked is None:
         return None
-    k = int(ranked.sum())
-    U, V = U[:, k:], Vt[k:].T
-    dimensions = U.shape[1] * V.shape[1]
-    inside = dimensions == 0 or np.linalg.norm(U.T @ W @ V, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
-    return bool(inside), dimensions, lambda delta, z: _products(delta @ U, z @ V)
+    U, V = U[:, ranked.sum() :], Vt[ranked.sum() :].T
+    free = U.T @ W @ V
+    inside = free.size == 0 or np.linalg.norm(free, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
+    return inside, lambda delta, z: products(delta @ U, z @ V)
 
 
 def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
@@ -136,19 +134,16 @@ def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
     if below is None:
         return None
     r = int((~below).sum())
-    U, V = U[:, :r], Vt[:r].T
     sigma = np.linalg.svd(W, compute_uv=False)
-    upper = np.triu_indices(r)
+    i, j = np.triu_indices(r)
 
     def restrict(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-        products = _products(delta @ U, z @ V).reshape(len(delta), r, r)
-        both = products + products.swapaxes(1, 2)
-        both[:, np.arange(r), np.arange(r)] /= 2
-        return both[:, upper[0], upper[1]]
+        a, b = delta @ U[:, :r], z @ Vt[:r].T
+        return a[:, i] * b[:, j] + (i != j) * a[:, j] * b[:, i]
 
-    return bool(sigma[r - 1] > NONZERO * sigma[0]), r * (r + 1) // 2, restrict
+    return sigma[r - 1] > NONZERO * sigma[0], restrict
 
 
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Row by row, all products of an entry of a with one of b."""
     return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)

@@ -40,11 +40,8 @@ def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
 
 
 def of_order_one(dual: np.ndarray) -> np.ndarray:
-    """The multipliers over a power of two, the largest between 1 and 2; zeros where some are not finite: a method that
-    rounding stopped leaves such, and they prove nothing."""
+    """The multipliers over a power of two, the largest between 1 and 2."""
     largest = float(np.abs(dual).max(initial=0.0))
-    if not math.isfinite(largest):
-        return np.zeros_like(dual)
     return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
 
 
@@ -57,11 +54,10 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     """
     if rows == asked == answer.status == 0:
         return answer
-    infeasible = _core.STATUS[answer.status] == "infeasible"
-    if rows == asked == 0 and not infeasible:
-        return answer if np.isfinite(answer.dual).all() else answer._replace(dual=of_order_one(answer.dual))
     W, dual = answer.W, answer.dual
-    if infeasible:
+    if not np.isfinite(dual).all():  # a method that rounding stopped leaves such, and they prove nothing
+        dual = np.zeros_like(dual)
+    if _core.STATUS[answer.status] == "infeasible":
         return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
@@ -88,16 +84,22 @@ MOST = 2e8  # numbers in the tokens of a metric that is not of rank one, 1.6 GB
 class Whitening:
     """``min ||W||`` in a metric as ``min ||V||_F`` over other data: ``V = L^T W M`` with ``P = L L^T``, ``R = M M^T``.
 
-    The rows are ``(L^-1 (x_ref - x_t)) V (M^-1 z)``.  A metric D (dk, dz) that is no product of two vectors has
+    The rows are ``(L^-1 (x_t - x_ref)) V (M^-1 z)``.  A metric D (dk, dz) that is no product of two vectors has
     ``V = sqrt(D) W`` as one vector: tokens ``vec(x z^T) / sqrt(D)`` of their own for each query, and the query 1.
+    The difference to the reference token is taken before a token is multiplied: after it, a row that is short beside
+    its tokens would be rounding.  Where queries share tokens, the difference is that to the sequence's first token.
     """
 
-    def __init__(self, data: Data, metric: Metric):
+    def __init__(self, data: Data, metric: Metric, reference: np.ndarray):
         self.data, self.metric = data, metric
+        q, chosen, token = data._rows_of(reference)
         if metric.D is None:
-            left, right = metric.inverses
-            keys = data.keys.astype(np.float64) @ left.T
-            self.plain = Data("metric", keys, np.ascontiguousarray(data.queries @ right.T), None, data._layout)
+            layout, (left, right) = data._layout, metric.inverses
+            if not layout.single or layout.begin is not None:  # queries may share tokens
+                chosen = np.repeat(layout._begin(), layout.counts)[q]
+            keys = np.zeros(data.keys.shape)
+            keys[token] = data.keys[token].astype(np.float64) - data.keys[chosen]
+            self.plain = Data("metric", keys @ left.T, np.ascontiguousarray(data.queries @ right.T), None, layout)
             return
         entries = int(data.indptr[-1])
         if entries * metric.D.size > MOST:
@@ -105,8 +107,8 @@ class Whitening:
                 f"metric must be a tuple (P, R) where entries times dk dz are above {MOST:g}, "
                 f"got an array D and {entries} entries"
             )
-        q, _, token = data._rows_of(np.zeros_like(data.start))
-        rows = data.keys[token].astype(np.float64)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
+        keys = data.keys[token].astype(np.float64) - data.keys[chosen]
+        rows = keys[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
         lengths = np.diff(data.indptr)
         layout = Layout(lengths, np.ones_like(lengths), True)
         self.plain = Data("metric", rows.reshape(entries, -1), np.ones((len(data), 1)), None, layout)

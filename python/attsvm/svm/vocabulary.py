@@ -10,6 +10,7 @@ import numpy as np
 
 from ..attention.data import Data
 from ..attention.selection import Selection
+from ..common.norms import of_values
 from ..common.progress import Report
 from .request import Answer, Request
 
@@ -28,26 +29,20 @@ class Vocabulary:
 
     def __init__(self, data: Data, request: Request):
         selection = request.selection.within(data)
-        M, V = len(data), data.dk
-        if selection.kept is None:
-            chosen = np.zeros((M, V), dtype=bool)
-            chosen[np.arange(M), selection.reference] = True
-        else:
-            chosen = selection.kept.reshape(M, V)
+        self.reference, one = selection.reference, selection.kept is None
+        kept: Any = np.arange(data.dk) == self.reference[:, None] if one else selection.kept
+        chosen = kept.reshape(len(data), data.dk)
         queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)  # a row of bits for each token
-        rows = queries.view(np.dtype((np.void, queries.shape[1]))).ravel()
+        rows = queries.view(f"V{queries.shape[1]}").ravel()
         _, self.first, self.kind, self.count = np.unique(
             rows, return_index=True, return_inverse=True, return_counts=True
         )
-        p = request.norm if not isinstance(request.norm, str) else {"max": math.inf}.get(request.norm, 2.0)
-        self.scale = self.count ** (-1 / p)
-        layout: Any = replace(data._layout, lengths=np.full(M, len(self.first)))
-        self.data, self.reference = (
-            Data(data._name, np.diag(self.scale), data.queries, None, layout),
-            selection.reference,
-        )
+        singular, p = of_values(request.norm)
+        self.scale = self.count ** (-1 / (2.0 if singular else p))
+        layout: Any = replace(data._layout, lengths=np.full(len(data), len(self.first)))
+        self.data = Data(data._name, np.diag(self.scale), data.queries, None, layout)
         self.chosen = chosen[:, self.first]  # the kinds that each query selects
-        selected = self.kind[self.reference] if selection.kept is None else self.chosen
+        selected = self.kind[self.reference] if one else self.chosen
         self.request = replace(request, selection=Selection(self.data, selected), dual=None, W=None)
 
     def back(self, answer: Any) -> Answer:
@@ -135,23 +130,23 @@ class _Problem:
 
     def minimise(self, sigma: float, most: int) -> bool:
         """Of the augmented Lagrangian; then its multipliers.  Whether more may be done."""
-        n, u, more = self.n, self._cut(self._uncut(sigma)), True
+        n, u = self.n, self._cut(self._uncut(sigma))
         for _ in range(STEPS):
             g, h = self.W + u @ self.Z, -(n @ u)
             if math.sqrt(n @ (g * g).sum(axis=1) + h @ h) <= ROUNDING * math.sqrt(n @ (u * u).sum(axis=1)):
                 break
             active = self.selected | (u > 0)
             step = self._direction(active, sigma, g, h) if self.steps != most or most == 0 else None
-            more = step is not None
             if step is None:
-                break
+                self.y = u
+                return False
             length = self._length(*step, sigma, n @ (g * step[0]).sum(axis=1) + h @ step[1])
             self.W, self.t, self.steps = self.W + length * step[0], self.t + length * step[1], self.steps + 1
             u = self._cut(self._uncut(sigma))
             if length == 1 and ((self.selected | (u > 0)) == active).all():
                 break
         self.y = u
-        return more
+        return True
 
     def bounds(self) -> tuple[float, float, bool]:
         """Of the margin, in units of b; and whether the multipliers prove that there is no W instead."""
