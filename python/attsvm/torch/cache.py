@@ -94,7 +94,7 @@ def from_cache(
     if bias is not None:
         added = added + _fit("bias", _floats("bias", bias), shape)
     logits = scaling * (q @ k.repeat_interleave(shape[1] // k.shape[1], 1).mT) + added
-    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], plain=False, logits=logits)
+    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], logits=logits)
     recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
     recorder.begin(_Words(shape[0], tokens))
     recorder(call)

@@ -52,7 +52,7 @@ class Attention:
     inputs: list[torch.Tensor]
     maps: list[LinearMap]
     cap: float | None = None
-    plain: bool = True
+    plain: bool = False
     sinks: int = 0
     logits: torch.Tensor | None = None
     mask: torch.Tensor | None = None
