@@ -58,7 +58,7 @@ class Form:
 
 def nothing(call: Call) -> torch.Tensor:
     """The head's output is zero."""
-    return torch.zeros_like(uniform(call))
+    return torch.zeros_like(call.seen, dtype=call.x.dtype)
 
 
 def offset(places: int | None, cross: bool) -> Replacement:
@@ -147,9 +147,9 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
     """Recorded sequences as calls, with the largest attention of their queries that see several tokens."""
     text, given = head.text, head.given
-    bias, sink, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
+    biases, sinks, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
     held = np.cumsum(text.counts * text.lengths)
-    for i in range(max(1, np.searchsorted(held, LOGITS, "right"))):
+    for i in range(max(1, int((held <= LOGITS).sum()))):
         seen = text.seen(i)
         several = seen.sum(axis=1) > 1
         rows = text.query_begin[i] + np.flatnonzero(several)
@@ -157,12 +157,12 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
             None if a is None else torch.from_numpy(np.array(a, np.float64))[None]
             for a in (
                 text.keys[text.begin[i] :][: text.lengths[i]], head.queries[rows],
-                None if bias is None else np.broadcast_to(bias[i], seen.shape)[several],
-                None if sink is None else sink[i][several],
+                None if biases is None else np.broadcast_to(biases[i], seen.shape)[several],
+                None if sinks is None else sinks[i][several],
             )
         )  # fmt: skip
-        x, z, *around = arrays
-        yield Call(x, z, torch.from_numpy(seen[several])[None], *around, cap), head.choices.top[rows]
+        x, z, bias, sink = arrays
+        yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:

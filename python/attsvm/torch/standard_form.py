@@ -30,10 +30,6 @@ class Standard:
     k: torch.Tensor
     v: torch.Tensor | None
 
-    @property
-    def sequences(self) -> int:
-        return len(self.q)
-
 
 @dataclass(eq=False)
 class OneSequence:

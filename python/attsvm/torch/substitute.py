@@ -171,7 +171,8 @@ class Substitution(Watch):
                 raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
             if h >= H:
                 raise _other(head, f"it has {H} heads")
-            part = Call(*_inputs(head, standard), *(None if x is None else x[:, h] for x in around), call.cap)
+            seen, bias, sink = (None if x is None else x[:, h] for x in around)
+            part = Call(*_inputs(head, standard), seen, bias, sink, call.cap)
             prob = value(part)
             if call.logits is None:
                 assert standard.v is not None  # the arguments of scaled_dot_product_attention
@@ -182,7 +183,7 @@ class Substitution(Watch):
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
             own = result[:, h]
-            own.copy_(torch.where(part.seen.any(-1, keepdim=True), new.to(own.dtype), own))
+            own.copy_(torch.where(seen.any(-1, keepdim=True), new.to(own.dtype), own))
         return result.reshape(call.result.shape)
 
 
