@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,7 +131,7 @@ class Layer:
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
         return same and disagreement(residual, standard) <= most
 
-    def make(self, wanted: Callable[[int, int], bool], **options: Any) -> list[Head]:
+    def make(self, **options: Any) -> list[Head]:
         """The heads of the layer."""
         if not self.kept:
             return []
@@ -142,8 +141,6 @@ class Layer:
         texts = [self._text(keys) for keys in arrays.get("x", arrays["k"])]
         found, norms = [], self._of("value_norms")
         for h in range(self.heads):
-            if not wanted(self.number, h):
-                continue
             text, keys, K, Q = (self._own(part, h) for part in (texts, arrays["k"], self.K, self.Q))
             bias, sink = (self._own_parts(name, h) for name in ("bias", "sink"))
             given = Logits(arrays["q"][h], keys, self.scale, self.cap, bias, sink)
@@ -226,10 +223,8 @@ class Recorder:
         self.keep = []
         for entry in range(self.size):
             tokens = self.batch.tokens(entry, T) * (n // self.size)
-            kept, dropped = self.sample.take(self.entries + entry, tokens)
-            if kept:
-                self.keep.append(entry)
-            for old in dropped:
+            self.keep.append(entry)
+            for old in self.sample.take(self.entries + entry, tokens):
                 if old >= self.entries:
                     self.keep.remove(old - self.entries)
                 for layer in self.layers.values():
@@ -243,6 +238,10 @@ class Recorder:
             )
         self.calls = self.count
         self.entries += 0 if self.keep is None else self.size
+
+    def make(self, **options: Any) -> list[Head]:
+        """In the order of calls, then of heads."""
+        return [head for number in sorted(self.layers) for head in self.layers[number].make(**options)]
 
     def close(self) -> None:
         for layer in self.layers.values():

@@ -183,7 +183,7 @@ class Substitution(Watch):
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
             own = result[:, h]
-            own.copy_(torch.where(seen.any(-1, keepdim=True), new.to(own.dtype), own))
+            own.copy_(torch.where(part.seen.any(-1, keepdim=True), new.to(own.dtype), own))
         return result.reshape(call.result.shape)
 
 

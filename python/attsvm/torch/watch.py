@@ -252,5 +252,10 @@ _inside = types.FunctionType(
 _inside.__kwdefaults__ = F.multi_head_attention_forward.__kwdefaults__
 
 
+def tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """What a function is given, by position and by name."""
+    return [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+
+
 def _first(args: Any, kwargs: Any) -> Any:
     return args[0] if args else kwargs.get("input", kwargs.get("self"))
