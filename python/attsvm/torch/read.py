@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from ..common.check import as_choice, as_count
-from ..heads.head import QUERIES, THRESHOLD, ByName, Head, as_threshold, place_of
+from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold, place_of
 from .batch import TOKENIZERS, Batch, check_batches
+from .products import tensors
 from .record import Recorder
 from .sampling import Sample
-from .watch import Watch, tensors
+from .watch import Watch
 
 SPACES = ("auto", "residual", "head")
 NOTHING = (
@@ -206,7 +207,7 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
         watch.enter(name, module, tensors(args, kwargs))
 
     def leave(module: Any, args: Any, output: Any) -> None:
-        watch.leave()
+        watch.unseen.leave()
 
     with contextlib.ExitStack() as stack:
         for name, module in model.named_modules():
