@@ -62,7 +62,7 @@ def from_cache(
     Raises
     ------
     ValueError
-        Naming the argument that does not fit.
+        Shapes that do not fit together, numbers that are not finite, a mask of integers.
 
     Notes
     -----

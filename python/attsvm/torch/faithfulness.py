@@ -106,8 +106,8 @@ def faithfulness(
     Raises
     ------
     TypeError, ValueError
-        Naming the argument that does not fit; as :func:`attsvm.torch.substitute` for a model that is not the one read;
-        and for a file of another model, other inputs or options.
+        As :func:`attsvm.torch.substitute` for a model that is not the one read; for a head that is given twice; and for
+        a file of another model, other inputs or options.
     ModuleNotFoundError
         Without joblib: ``pip install joblib``.
 

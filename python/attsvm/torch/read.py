@@ -89,7 +89,7 @@ def read(
         When no attention is seen; when what was read does not give the probabilities (eager) or the attended values
         over the largest value (sdpa) that the model computed, to ``5e-6 + 2 eps (1 + L)``, with the rounding eps of the
         model's type (1.2e-7 in float32) and L the largest ``scaling |q| |k|`` of a sequence; with ``space="residual"``
-        where there is none; with parameters on the meta device; or naming the argument that does not fit.
+        where there is none; or with parameters on the meta device.
     LookupError
         From a head's ``attention(b)``, for a sequence that was not kept.
 

@@ -54,8 +54,9 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
     Raises
     ------
     TypeError, ValueError
-        Naming the argument that does not fit.  In the context, from the model: when the head's layer does not run, or
-        not as it was read; when its keys come from a cache; when a part of the model is called in its place.
+        An array of another shape, an unknown word, a head given twice.  In the context, from the model: when the head's
+        layer does not run, or not as it was read; when its keys come from a cache; when a part of the model is called
+        in its place.
 
     Notes
     -----
