@@ -5,11 +5,8 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-mpmath = pytest.importorskip("mpmath")
-
-from attsvm.torch import attention  # noqa: E402
+import torch
+from attsvm.torch import attention
 
 n, T, dk, dz, dv, m, S = 3, 5, 4, 3, 2, 2, 4
 
@@ -57,6 +54,7 @@ def test_agrees_with_numpy_and_passes_gradcheck(arguments, several, weights, own
 @pytest.mark.parametrize("size", [1.0, 40.0, 300.0])
 def test_gradient_is_accurate_where_attention_saturates(size):
     """Against the textbook formula in 400 digits; at size 40 the other probabilities are about 1e-17 to 1e-40."""
+    mpmath = pytest.importorskip("mpmath")
     X, Z, W = drawn(2, 4, 3, seed=8), drawn(2, 3, seed=9), drawn(3, 3, seed=10)
     with torch.no_grad():
         gap = (Z @ W.T)[:, None] @ X.mT

@@ -6,19 +6,17 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from attsvm.heads.cases import as_cases  # noqa: E402
-from attsvm.heads.directions import directions, name_directions  # noqa: E402
-from attsvm.heads.sequences import Text  # noqa: E402
-from attsvm.torch.candidates import _whitened_cut, as_source  # noqa: E402
-from attsvm.torch.damage import HeldOut  # noqa: E402
-from attsvm.torch.faithfulness import without_directions  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from attsvm.heads.cases import as_cases
+from attsvm.heads.directions import directions, name_directions
+from attsvm.heads.sequences import Text
+from attsvm.torch.candidates import _whitened_cut, as_source
+from attsvm.torch.damage import HeldOut
+from attsvm.torch.faithfulness import without_directions
+from torch.nn import functional as F
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
 runs_of = sys.modules["attsvm.torch.faithfulness"]

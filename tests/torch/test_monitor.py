@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from attsvm.heads.steps import COLUMNS, LEAST  # noqa: E402
+import torch
+from attsvm.heads.steps import COLUMNS, LEAST
 
 
 class Model(torch.nn.Module):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from attsvm.torch import residual  # noqa: E402
+import torch
+from attsvm.torch import residual
 
 HEADS, GROUPS, WIDTH = 6, 3, 12
 CLOSE = 1e-12  # of probabilities in double precision

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from attsvm.torch import substitute  # noqa: E402
-from attsvm.torch.replacement import _recorded, as_form  # noqa: E402
-from spellings import SPELLINGS, Own  # noqa: E402
+import torch
+from attsvm.torch import substitute
+from attsvm.torch.replacement import _recorded, as_form
+from spellings import SPELLINGS, Own
 
 CLOSE = 5e-6  # of the largest value, in single precision: logits here are below 10
 slow = pytest.mark.slow
@@ -285,7 +283,7 @@ def test_what_cannot_be_substituted_is_told(batches):
 # ---------------------------------------------------------------------------------------- families of models
 
 families = pytest.importorskip("model_families") if pytest.importorskip("transformers") else None
-from model_families import MORE  # noqa: E402
+from model_families import MORE
 
 QUICK = [("bert", "sdpa"), ("llama", "sdpa"), ("t5", "eager"), ("gpt-oss", "eager")]
 # Of the largest output: logits of these models reach 40, and what is 1e-7 of them goes through two layers.
