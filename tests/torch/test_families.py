@@ -141,27 +141,6 @@ def test_the_head_s_own_choices_are_feasible(name, padding):
     assert solved or name in ("gemma2", "gpt-oss")  # capped logits; a sink takes most of the attention
 
 
-@pytest.mark.parametrize("name", ["t5", "bloom"])
-def test_a_bias_needs_its_coordinate(name):
-    """Without it, some head's own W fails to rank first what the head selects."""
-    from dataclasses import replace
-
-    from attsvm.heads.cases import as_cases
-
-    margins = {True: [], False: []}
-    for head in attsvm.torch.read(built(name, "eager"), families.batches(name), threshold=0.4):
-        rows = attsvm.heads.hard_queries(head)
-        if head.given.bias is None or not len(rows):
-            continue
-        bare = replace(head, given=replace(head.given, bias=None), K=head.K[:-1, :-1], Q=head.Q[:-1, :-1])
-        for whole in (head, bare):
-            cases = as_cases(whole, rows)
-            scores = np.split(cases.data.logits(whole.W), cases.data.indptr[1:-1])
-            ahead = [row[a] - np.delete(row, a).max() for row, a in zip(scores, cases.selected, strict=True)]
-            margins[whole is head].append(min(ahead))
-    assert min(margins[True]) > 0 > min(margins[False])
-
-
 # ------------------------------------------------------------------------- attention that is not read
 
 LONGFORMER = r"of 2 modules: encoder.layer.0.attention.self \(LongformerSelfAttention\)"
