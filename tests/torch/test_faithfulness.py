@@ -14,12 +14,13 @@ from attsvm.heads.cases import as_cases
 from attsvm.heads.directions import directions, name_directions
 from attsvm.heads.sequences import Text
 from attsvm.torch.candidates import _whitened_cut, as_source
+from attsvm.torch.candidates import made as make
 from attsvm.torch.damage import HeldOut
 from attsvm.torch.faithfulness import without_directions
 from torch.nn import functional as F
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
-runs_of = sys.modules["attsvm.torch.faithfulness"]
+runs_of = sys.modules["attsvm.torch.faithfulness"]  # which the function of that name hides
 IDLE, OFFSET, LOW, RANDOM = range(4)
 
 
@@ -268,29 +269,28 @@ def deep():
     return model, attsvm.torch.read(model, [{"x": tokens(rng, 20)}]), [{"x": tokens(rng, 20)}]
 
 
-def same(a, b, rows):
-    for row in rows:
-        keys = {key for key in a.damages if key[0] == row}
-        assert keys and keys == {key for key in b.damages if key[0] == row}
-        for key in keys:
-            np.testing.assert_allclose(a.damages[key], b.damages[key], rtol=1e-4, atol=1e-7)
+def same(a, b, renamed=None):
+    """Damages of all rows of b, or of one under another name."""
+    rows = renamed or {row: row for row in b.rows}
+    expected = {(rows[row], *rest): damage for (row, *rest), damage in b.damages.items() if row in rows}
+    assert expected.keys() <= a.damages.keys()
+    for key, damage in expected.items():
+        np.testing.assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
 
 
 def test_layers_first_to_last(deep):
     model, found, held_out = deep
     found = [found[k] for k in (OFFSET, LOW, 4 + OFFSET)]
-    options = dict(queries=[6, 20], seeds=1, progress=False)
-    table = attsvm.torch.faithfulness(model, found[::-1], held_out, rows="layers", **options)
-    assert table.rows == ["layers to 0", "all of these"] and table.layers == {"layers to 0": 0, "all of these": 1}
+    options = dict(seeds=1, progress=False)
+    table = attsvm.torch.faithfulness(model, found[::-1], held_out, [6, 20], rows="layers", **options)
+    last = "all of these"
+    assert table.rows == ["layers to 0", last] and table.layers == {"layers to 0": 0, last: 1}
     assert table.labels[0].startswith("L0") and table.labels[-1].startswith("L1")
-    same(table, attsvm.torch.faithfulness(model, found, held_out, **options), ["all of these"])
-    first = attsvm.torch.faithfulness(model, found[:2], held_out, **options | {"queries": [20]})
-    for (row, column, n), damage in first.damages.items():
-        if row == "all of these":
-            np.testing.assert_allclose(table.damages["layers to 0", column, n], damage, rtol=1e-4, atol=1e-7)
+    same(table, attsvm.torch.faithfulness(model, found, held_out, [6, 20], **options), {last: last})
+    same(table, attsvm.torch.faithfulness(model, found[:2], held_out, [20], **options), {last: "layers to 0"})
     # All that the second layer reads of the first is its "offset -1" head.
     assert table.recovered("layers to 0", "rule") > 0.99 and table.recovered("layers to 0", "random head") < 0.3
-    assert table.recovered("all of these", "rule") > 0.99 and table.recovered("all of these", "SVM", 6) < 0.8
+    assert table.recovered(last, "rule") > 0.99 and table.recovered(last, "SVM", 6) < 0.8
     html = table._repr_html_()
     assert html.count("<tr><td>") == 2 and "layers to 0" in html and "3 heads were looked at" in html
     assert html.count("<th>") == 11 and "best rule" not in html  # nor hard queries: those are of one head
@@ -301,40 +301,42 @@ def test_layers_first_to_last(deep):
 def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
     model, found, held_out = deep
     found, path = [found[1], found[6]], tmp_path / "runs.log"
-    options = dict(queries=[6, 20], seeds=2, directions=True, progress=False)
-    expected = attsvm.torch.faithfulness(model, found, held_out, n_jobs=1, **options)
-    done = {"made": 0, "damage": 0}
 
-    def counting(name, function, most):
+    def table(found=found, held_out=held_out, **changed):
+        options = dict(queries=[6, 20], seeds=2, directions=True, progress=False, n_jobs=1, file=path)
+        return attsvm.torch.faithfulness(model, found, held_out, **options | changed)
+
+    damage, interrupted = HeldOut.damage, 20
+    done = {make: 0, damage: 0}
+
+    def counting(function):
         def counted(*args):
-            done[name] += 1
-            if done[name] == most:
+            done[function] += 1
+            if done[damage] == interrupted:
                 raise KeyboardInterrupt
             return function(*args)
 
         return counted
 
-    made, damage = runs_of.made, HeldOut.damage
-    monkeypatch.setattr(HeldOut, "damage", counting("damage", damage, 20))
-    with pytest.raises(KeyboardInterrupt):
-        attsvm.torch.faithfulness(model, found, held_out, n_jobs=1, file=path, **options)
-    assert done["damage"] == 20
-    path.write_bytes(path.read_bytes() + b"\x93NUMPY\x01")  # and a record cut short
-    monkeypatch.setattr(runs_of, "made", counting("made", made, -1))
-    again = attsvm.torch.faithfulness(model, found, held_out, n_jobs=2, file=path, **options)
-    same(again, expected, expected.rows)
-    assert [d.name for d in again.directions] == [d.name for d in expected.directions]
+    expected = table(file=None)
     runs = sum(len(damages) for damages in expected.damages.values()) + (4 + 2) * (1 + 3)
-    assert done["damage"] == runs + 1  # the one that was interrupted
-    finished = done["made"]
-    assert finished <= 1  # the first head's were in the file
-    attsvm.torch.faithfulness(model, found, held_out, rows="layers", file=path, **options)
-    assert done == {"made": finished, "damage": runs + 1 + 1 + 4 + 4 * 2 + 2 * 2}  # of layer 0
+    monkeypatch.setattr(HeldOut, "damage", counting(damage))
+    with pytest.raises(KeyboardInterrupt):
+        table()
+    path.write_bytes(path.read_bytes() + b"\x93NUMPY\x01")  # and a record cut short
+    monkeypatch.setattr(runs_of, "made", counting(make))
+    again = table(n_jobs=2)
+    same(again, expected)
+    assert [d.name for d in again.directions] == [d.name for d in expected.directions]
+    finished = list(done.values())
+    assert finished[0] <= 1 and finished[1] == runs + 1  # the first head's were in the file; and the one interrupted
+    table(rows="layers")
+    assert list(done.values()) == [finished[0], runs + 1 + 1 + 4 + 4 * 2 + 2 * 2]  # of layer 0
     for change in ({"seed": 1}, {"queries": [6]}):
         with pytest.raises(ValueError, match=r"runs.log holds L0H1 of another model, text, version or options"):
-            attsvm.torch.faithfulness(model, found, held_out, file=path, **options | change)
+            table(**change)
     with pytest.raises(ValueError, match=r"runs.log holds runs of another model or other batches"):
-        attsvm.torch.faithfulness(model, found, [{"x": held_out[0]["x"] + 0.1}], file=path, **options)
+        table(held_out=[{"x": held_out[0]["x"] + 0.1}])
 
 
 @pytest.mark.parametrize(

@@ -73,18 +73,14 @@ def test_multihead_attention(weights, first):
 
 
 def test_transformer_with_its_fast_path_and_cross_attention():
-    torch.manual_seed(0)
-    encoder = torch.nn.TransformerEncoder(
-        torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), 2, enable_nested_tensor=True
-    ).eval()
     hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    found = attsvm.torch.read(encoder, [{"src": torch.randn(2, 5, 12), "src_key_padding_mask": hidden}])
-    assert [(h.layer, h.module) for h in found[::3]] == [(0, "layers.0.self_attn"), (1, "layers.1.self_attn")]
-    both = torch.nn.Transformer(12, 3, 1, 1, 20, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(12, 4, 20, batch_first=True), 2)
+    found = attsvm.torch.read(encoder.eval(), [{"src": torch.randn(2, 5, 12), "src_key_padding_mask": hidden}])
+    assert [(h.layer, h.module) for h in found[::4]] == [(0, "layers.0.self_attn"), (1, "layers.1.self_attn")]
+    both = torch.nn.Transformer(12, 4, 1, 1, 20, batch_first=True)
     found = attsvm.torch.read(both, [(torch.randn(2, 5, 12), torch.randn(2, 4, 12))])
-    assert [h.kind for h in found[::3]] == ["self", "self", "cross"]
-    assert found[-1].attention(1).shape == (4, 5) and {h.space for h in found} == {"residual"}
-    assert found[-1].module == "decoder.layers.0.multihead_attn"
+    assert [h.kind for h in found[::4]] == ["self", "self", "cross"] and {h.space for h in found} == {"residual"}
+    assert found[-1].attention(1).shape == (4, 5) and found[-1].module == "decoder.layers.0.multihead_attn"
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -160,27 +156,27 @@ def test_compiled_and_wrapped_models_are_unwrapped(batches):
 
 def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
     module = Own("@")
-    whole = attsvm.torch.read(module, batches * 5)
-    drawn, stored, other = (
-        attsvm.torch.read(module, batches * 5, tokens=30, seed=seed, store=store)
-        for seed, store in ((0, None), (0, tmp_path), (1, None))
-    )
+
+    def read(**options):
+        return attsvm.torch.read(module, batches * 5, **options)
+
+    whole, drawn, stored, other = read(), read(tokens=30), read(tokens=30, store=tmp_path), read(tokens=30, seed=1)
     numbers = drawn[0].text.numbers
     assert 30 <= drawn[0].text.lengths.sum() < 35 and drawn[0].text.total == 25
     assert numbers.tolist() == stored[0].text.numbers.tolist() != other[0].text.numbers.tolist()
     assert isinstance(stored[0].keys.base, np.memmap) or isinstance(stored[0].keys, np.memmap)
     for b in range(25):
-        for k, head in enumerate(drawn):
+        for heads in zip(drawn, stored, whole, strict=True):
             if b in numbers:
-                np.testing.assert_array_equal(head.attention(b), whole[k].attention(b))
-                np.testing.assert_array_equal(head.attention(b), stored[k].attention(b))
+                one, other, expected = (head.attention(b) for head in heads)
+                assert (one == expected).all() and (other == expected).all()
             else:
                 with pytest.raises(LookupError, match=r"tokens=.*store="):
-                    head.attention(b)
+                    heads[0].attention(b)
     with pytest.raises(LookupError, match=r"must lie in 0 .. 24"):
         drawn[0].attention(25)
     before = np.array(stored[0].keys)
-    attsvm.torch.read(module, batches * 5, tokens=30, seed=1, store=tmp_path)
+    read(tokens=30, seed=1, store=tmp_path)
     np.testing.assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
     assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}
 
@@ -238,15 +234,13 @@ def test_half_precision_is_read_exactly():
 
 
 def test_one_token_sequences_and_a_sliding_window():
-    class Sliding(Own):
-        def forward(self, x):
-            T = x.shape[1]
-            q, k, v = (map(x)[:, None] for map in (self.query, self.query, self.query))
-            at = torch.arange(T)
-            seen = (at[:, None] >= at) & (at[:, None] - at < 3)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    def sliding(x):
+        at = torch.arange(x.shape[1])
+        seen = (at[:, None] >= at) & (at[:, None] - at < 3)
+        return F.scaled_dot_product_attention(*[x[:, None]] * 3, attn_mask=seen)
 
-    (head,) = attsvm.torch.read(Sliding("sliding"), [(torch.randn(1, 6, 12),), (torch.randn(2, 1, 12),)])
+    batches = [torch.randn(1, 6, 12), torch.randn(2, 1, 12)]
+    (head,) = attsvm.torch.read(torch.nn.Identity(), batches, forward=sliding)
     assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 3] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 6]
     assert head.attention(2).tolist() == [[1.0]]
 
