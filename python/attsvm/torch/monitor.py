@@ -172,12 +172,11 @@ class Monitor:
         monitor = self
 
         class MonitorCallback(TrainerCallback):
-            def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-                self.on_step_end(args, state, control)
-
             def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
                 if state.is_world_process_zero:
                     monitor(state.global_step)
+
+            on_train_begin = on_step_end
 
         return MonitorCallback()
 
@@ -191,12 +190,11 @@ class Monitor:
         monitor = self
 
         class MonitorCallback(Callback):
-            def on_train_start(self, trainer: Any, module: Any) -> None:
-                self.on_train_batch_end(trainer, module, None, None, 0)
-
-            def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            def on_train_batch_end(self, trainer: Any, *others: Any) -> None:
                 if trainer.is_global_zero:
                     monitor(trainer.global_step)
+
+            on_train_start = on_train_batch_end
 
         return MonitorCallback()
 

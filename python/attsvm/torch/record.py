@@ -75,18 +75,17 @@ class Layer:
         return standard.q.shape[2] == tokens and len(different) < 2
 
     def add(self, standard: Standard, b: int, entry: int, batch: Batch) -> None:
-        found = sequence(standard, b)
-        S, T = found.prob.shape[1:]
+        q, k, (visible, bias, sink), prob, norms = sequence(standard, b)
+        S, T = prob.shape[1:]
         live = batch.live(b, S, self.module, self.kind)
-        rows, columns = self._extent(found.seen.cpu().numpy(), live)
-        seen = found.seen[:, rows, columns].cpu().numpy()
+        rows, columns = self._extent(visible.cpu().numpy(), live)
+        seen = visible[:, rows, columns].cpu().numpy()
         if len(seen) > 1:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
-        dead = found.prob[0, rows].isnan().any(-1).cpu().numpy() | ~live[rows]
-        keys = found.k[:: self.shared] if len(found.k) == self.heads else found.k
-        arrays = {"q": found.q[:, rows].transpose(0, 1), "k": keys[:, columns].transpose(0, 1)}
+        dead = prob[0, rows].isnan().any(-1).cpu().numpy() | ~live[rows]
+        arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
             arrays["x"] = with_one(self.residual.keys.inputs(standard)[b, columns])[:, None]
             if self.kind == "cross":
@@ -100,8 +99,8 @@ class Layer:
             KeptSequence(
                 entry, self.passed + b, (S, T, rows.start, columns.start), columns.stop - columns.start,
                 {name: self.columns[name].add(x.cpu().numpy()) for name, x in arrays.items()},
-                *_windows(seen[0] & ~dead[:, None]), _cut(found.bias, rows, columns), _cut(found.sink, rows),
-                _choose(found.prob[:, rows, columns], dead), _cut(found.value_norms, columns),
+                *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
+                _choose(prob[:, rows, columns], dead), _cut(norms, columns),
                 words(T, True, columns), words(S, False, rows) if self.kind == "cross" else None,
             )
         )  # fmt: skip

@@ -31,23 +31,6 @@ class Standard:
     v: torch.Tensor | None
 
 
-@dataclass(eq=False)
-class OneSequence:
-    """One sequence of a call: what ``attention`` is made of.
-
-    ``seen`` (1 or H, S, T); ``bias`` (1 or H, S, T) or None; ``sink`` (H, S) or None; ``prob`` (H, S, T), nan for
-    queries that see nothing; ``value_norms`` (G, T) or None.
-    """
-
-    q: torch.Tensor
-    k: torch.Tensor
-    seen: torch.Tensor
-    bias: torch.Tensor | None
-    sink: torch.Tensor | None
-    prob: torch.Tensor
-    value_norms: torch.Tensor | None
-
-
 def standardize(call: Attention, batch: int | None) -> Standard:
     """``batch``: entries of the batch, which tells heads from sequences where they are one dimension."""
     q, k, v = call.q, call.k, call.v
@@ -84,8 +67,11 @@ def shared_heads(k: torch.Tensor) -> int:
     return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
 
 
-def sequence(standard: Standard, b: int) -> OneSequence:
-    """Sequence ``b`` of a call.
+def sequence(
+    standard: Standard, b: int
+) -> tuple[torch.Tensor, torch.Tensor, Around, torch.Tensor, torch.Tensor | None]:
+    """Sequence ``b`` of a call: queries and keys; who sees what (1 or H, S, T), the bias (1 or H, S, T) or None and the
+    sink (H, S) or None; probabilities (H, S, T), nan for queries that see nothing; lengths of values (G, T) or None.
 
     Raises
     ------
@@ -95,15 +81,10 @@ def sequence(standard: Standard, b: int) -> OneSequence:
     q, k, logits, (seen, bias, sink), largest = compared(standard, b)
     prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
     values = None if standard.v is None else standard.v[b].to(q.dtype)
-    _check(
-        standard,
-        b,
-        prob,
-        values,
-        max(largest, standard.call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max())),
-    )
+    products = standard.call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max())
+    _check(standard, b, prob, values, max(largest, products))
     norms = values.norm(dim=-1) if values is not None and values.shape[1] == k.shape[1] else None
-    return OneSequence(q, k, _one_head(seen), None if bias is None else _one_head(bias), sink, prob, norms)
+    return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
 
 def attend(
