@@ -29,16 +29,15 @@ def setting(seed=0, n=6, T=8, d=10):
     return data, attsvm.Problem(data, y, attsvm.LinearHead(v))
 
 
-def ragged():
-    rng = np.random.default_rng(0)
-    return attsvm.cross_attention([rng.standard_normal((T, 4)) for T in (3, 1, 5)], rng.standard_normal((3, 2)))
+def heads_start(shape):
+    return np.random.default_rng(0).standard_normal(shape)
 
 
-def sets():
-    data, _ = setting(n=2, T=4, d=6)
-    kept = np.array([[True, True, False, False], [False, True, False, True]])
-    W = 30 * attsvm.solve_svm(data, kept).W
-    return data, kept, W
+DATA, PROBLEM = setting()
+ALIKE = attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]])
+RAGGED = attsvm.cross_attention([heads_start((T, 4)) for T in (3, 1, 5)], heads_start((3, 2)))
+SHORT = setting(n=2, T=4, d=6)[0]
+KEPT = np.array([[True, True, False, False], [False, True, False, True]])
 
 
 @functools.cache
@@ -65,20 +64,20 @@ def faithfulness():
     return faithful.Faithfulness(["L0H0"], {}, "KL", {"L0H0": ("first", 0.5)}, {"L0H0": 40}, damages, [lost])
 
 
-def heads_start(shape):
-    return np.random.default_rng(0).standard_normal(shape)
-
-
 def run(start=None, head=None, heads=None, **how):
-    problem = setting()[1] if head is None else attsvm.Problem(setting()[0], None, head, heads=heads)
+    problem = PROBLEM if head is None else attsvm.Problem(DATA, None, head, heads=heads)
     return attsvm.train(problem, start, **{"steps": 50} | how)
 
 
 def solved(selected=(0,) * 6, data=None, **how):
-    return attsvm.solve_svm(data or setting()[0], selected, **how)
+    return attsvm.solve_svm(data or DATA, selected, **how)
 
 
-ALIKE = attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]])
+def decomposition():
+    W = 30 * attsvm.solve_svm(SHORT, KEPT).W
+    return attsvm.theory.decompose(SHORT, SHORT.probabilities(W), W)
+
+
 RESULTS = {
     "run on W": lambda: run(steps=300),
     "run on K, Q": lambda: run(K=heads_start((10, 3)), Q=heads_start((10, 3)), record=10),
@@ -87,16 +86,16 @@ RESULTS = {
     "run of two attention heads": lambda: run(heads_start((2, 10, 10)), attsvm.LinearHead(np.ones(10)), 2),
     "run of soft labels": lambda: attsvm.train(RESULTS["contexts with several next tokens"]().problem, steps=5),
     "optimal": lambda: solved([0, 1, 2, 3, 4, 5]),
-    "optimal, ragged": lambda: solved([0, 0, 2], ragged()),
+    "optimal, ragged": lambda: solved([0, 0, 2], RAGGED),
     "entrywise": lambda: solved(norm=3.0),
     "soft": lambda: solved(C=1.0),
-    "several tokens": lambda: solved(sets()[1], sets()[0]),
-    "feasible": lambda: attsvm.feasible(setting()[0], [0] * 6),
+    "several tokens": lambda: solved(KEPT, SHORT),
+    "feasible": lambda: attsvm.feasible(DATA, [0] * 6),
     "infeasible": lambda: solved([0], ALIKE),
     "no constraint": lambda: solved([0], attsvm.cross_attention(np.ones((1, 1, 2)), [[1.0]])),
-    "path": lambda: attsvm.regularization_path(setting()[1], [1.0, 4.0, 16.0]),
-    "decomposition": lambda: attsvm.theory.decompose(sets()[0], sets()[0].probabilities(sets()[2]), sets()[2]),
-    "diagnosis": lambda: attsvm.diagnose(setting()[1]),
+    "path": lambda: attsvm.regularization_path(PROBLEM, [1.0, 4.0, 16.0]),
+    "decomposition": decomposition,
+    "diagnosis": lambda: attsvm.diagnose(PROBLEM),
     "diagnosis of what cannot be": lambda: attsvm.diagnose(
         attsvm.Problem(ALIKE, None, attsvm.LinearHead([1.0, 0.0])), [0]
     ),
@@ -368,35 +367,30 @@ def test_picture_of_graphs_has_their_edges(ax):
 
 
 def test_margin_bar_shows_the_interval():
-    sol = attsvm.feasible(setting()[0], [0] * 6)
+    sol = RESULTS["feasible"]()
     assert sol.margin < sol.margin_bound
     assert f"width:{100 * sol.margin / sol.margin_bound:.6f}%" in sol._repr_html_()
 
 
 def test_selects_on_new_data():
-    data, problem = setting()
     new, _ = setting(seed=1, n=3, T=5)
-    sol, run = attsvm.solve_svm(data, [0] * 6), attsvm.train(problem, steps=100)
-    np.testing.assert_array_equal(sol.select(new), new.select(sol.W))
-    np.testing.assert_array_equal(run.select(new), new.select(run.W))
-    np.testing.assert_array_equal(sol.select(data), [0] * 6)
-    runs = attsvm.train(problem, heads_start((2, 10, 10)), runs=2, steps=10)
-    assert runs.select(new).shape == (2, 3)
+    for result in (solved(), run()):
+        np.testing.assert_array_equal(result.select(new), new.select(result.W))
+    np.testing.assert_array_equal(solved().select(DATA), [0] * 6)
+    assert run(heads_start((2, 10, 10)), runs=2).select(new).shape == (2, 3)
 
 
 @pytest.mark.parametrize("result", ["optimal", "run on W"])
 def test_new_data_of_another_length(result):
-    other, _ = setting(d=4)
     with pytest.raises(ValueError, match=r"data must have .* \(dk, dz\) = \(10, 10\) as the weights, got \(4, 4\)"):
-        RESULTS[result]().select(other)
+        RESULTS[result]().select(setting(d=4)[0])
     with pytest.raises(TypeError, match="data must come from cross_attention"):
         RESULTS[result]().select(np.ones((2, 3, 10)))
 
 
 def test_nothing_to_select_by():
     with pytest.raises(ValueError, match="there are no weights to select by, the answer is infeasible"):
-        sol = RESULTS["infeasible"]()
-        sol.select(sol.data)
+        solved([0], ALIKE).select(ALIKE)
 
 
 def of_text(**content):
@@ -437,8 +431,7 @@ def test_a_file_of_another_format_is_refused(name, other, tmp_path):
 
 
 def test_long_lines_are_wrapped():
-    X = np.ones((1, 2, 3))
-    text = repr(attsvm.solve_svm(attsvm.cross_attention(X, np.ones((1, 2))), [0]))
+    text = repr(RESULTS["infeasible"]())
     assert max(map(len, text.splitlines())) <= 120 and "no weights can prefer one" in " ".join(text.split())
 
 
