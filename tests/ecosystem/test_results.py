@@ -445,4 +445,4 @@ def test_a_number_is_no_file(tmp_path):
 
 
 def test_tab_completion_shows_public_names_alone():
-    assert set(dir(attsvm)) == {*attsvm.__all__, "__version__"}
+    assert set(dir(attsvm)) == {*attsvm.__all__, "__version__"} and set(dir(attsvm.heads)) == {*attsvm.heads.__all__}

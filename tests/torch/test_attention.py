@@ -98,17 +98,17 @@ def test_twice_raises(arguments):
 
 
 def test_single_precision_is_computed_in_double(arguments):
-    a = {name: tensor.detach().float() for name, tensor in arguments.items()}
-    W = a["W"].clone().requires_grad_()
-    attended = attention(a["X"], a["Z"], W)
-    attended.sum().backward()
-    assert attended.dtype == W.grad.dtype == torch.float32
-    doubles = [a[name].double() for name in "XZW"]
-    doubles[2].requires_grad_()
-    attention(*doubles).sum().backward()
+    X, Z, W = (arguments[name].detach().float() for name in "XZW")
+    found = []
+    for tensors in ((X, Z, W), (X.double(), Z.double(), W.double())):
+        weights = tensors[2].clone().requires_grad_()
+        attended = attention(*tensors[:2], weights)
+        attended.sum().backward()
+        found.append(weights.grad)
+        assert attended.dtype == weights.grad.dtype == tensors[0].dtype
     # One rounding to single precision, 6e-8, of each number.
-    np.testing.assert_allclose(W.grad.numpy(), doubles[2].grad.numpy(), rtol=1e-7)
-    assert attention(a["X"], a["Z"].double(), W.detach()).dtype == torch.float64
+    np.testing.assert_allclose(*found, rtol=1e-7)
+    assert attention(X, Z.double(), W).dtype == torch.float64
 
 
 def test_functional_gradient_and_vmap(arguments):
