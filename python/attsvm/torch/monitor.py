@@ -90,8 +90,7 @@ class Monitor:
         loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        unwrap(model)  # raises unless it is a module
         if not isinstance(probe, Iterable):
             raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
         self.model, self.probe = model, list(probe)

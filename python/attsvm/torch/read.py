@@ -128,8 +128,7 @@ def read(
     >>> found[1].attention(2).shape
     (5, 5)
     """
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    model = unwrap(model)
     as_choice("space", space, SPACES)
     threshold = as_threshold(threshold)
     if forward is not None and not callable(forward):
@@ -147,7 +146,6 @@ def read(
         raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
-    model = unwrap(model)
     device, watch = device_of(model), Watch(recorder)
     try:
         with unchanged(model), named(model, watch), torch.no_grad():
@@ -190,6 +188,8 @@ def device_of(model: torch.nn.Module) -> torch.device | None:
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
     """Without torch.compile and (Distributed)DataParallel around it."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     while True:
         if isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
             model = model._orig_mod

@@ -95,8 +95,6 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
 @contextlib.contextmanager
 def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
     """The model ready for substitutes: none until :meth:`Substitution.put`."""
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     model = unwrap(model)
     running = Substitution()
     own, held = model.forward, "forward" in vars(model)
