@@ -20,7 +20,8 @@ from operator import mul, sub
 
 MOST_BYTES, UNPACKED = 2**27, 64  # of a file, and times as many as it has packed
 WORK = {"left": 0.0}  # nanoseconds, roughly: a tenth of a second, and 20 microseconds for each byte
-LISTS = {
+FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # an object is a tuple of its pairs
+FORM |= {
     "keys": [[str]],
     "queries": [[str]],
     "start": [int],
@@ -28,7 +29,6 @@ LISTS = {
     "selected": [int],
     "dual": [(int, int, str)],
 }
-FORM = {"format": str, "claim": str, "norm": str, "witness": tuple} | LISTS  # an object is a tuple of its pairs
 MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # or null
 WITNESS = {"lift": bool, "basis": [(int, int)], "dependent": [[(int, int, int)]], "inverse": [[str]]}
 WITNESS |= {"W": ([[str]], [[str]]), "dual": ([[str]], [[str]])}

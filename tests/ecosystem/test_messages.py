@@ -76,14 +76,6 @@ def test_what_cannot_be_separated_names_the_way_out():
     assert attsvm.solve_svm(data, [0]).message.endswith("solve_svm(..., C=1.0) allows for exceptions")
 
 
-def test_a_file_with_other_columns(tmp_path):
-    pytest.importorskip("joblib")
-    file = tmp_path / "runs"
-    attsvm.replicate(lambda rng: {"a": rng.random()}, runs=2, file=file, progress=False)
-    with pytest.raises(ValueError, match=r"same names and shapes in every run, got {'b': \(\)} in run 2"):
-        attsvm.replicate(lambda rng: {"b": rng.random()}, runs=3, file=file, progress=False)
-
-
 def test_one_token_a_sequence_has_nothing_to_separate():
     data = attsvm.cross_attention(np.ones((2, 1, 2)), [[1.0], [2.0]])
     text = repr(attsvm.diagnose(attsvm.Problem(data, None, attsvm.LinearHead([1.0, 0.0]))))
@@ -114,10 +106,6 @@ def test_what_goes_on_is_logged_for_those_who_ask(sphere, caplog):
     assert [record.name for record in caplog.records] == ["attsvm.training.train", "attsvm.svm.methods"]
     assert caplog.messages[0] == "normalized rule, 30 of 30 steps: done"
     assert caplog.messages[1].startswith("Frobenius norm, active on 42 rows: optimal after ")
-
-
-def test_heads_show_their_public_names():
-    assert dir(attsvm.heads) == sorted(attsvm.heads.__all__)
 
 
 @pytest.mark.parametrize("name", ["Gradient", "Plane", "Replicated", *attsvm.theory.__all__])

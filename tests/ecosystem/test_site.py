@@ -56,15 +56,12 @@ def test_code_that_needs_a_model_runs(tmp_path, monkeypatch):
         def __init__(self):
             super().__init__()
             self.embed = torch.nn.Embedding(20, 8)
-            self.layers = torch.nn.ModuleList(torch.nn.TransformerEncoderLayer(8, 2, 8, 0.0) for _ in range(3))
-            for layer in self.layers:
-                layer.self_attn.in_proj_weight.data *= 8  # hard choices
+            layer = torch.nn.TransformerEncoderLayer(8, 2, 8, 0.0, batch_first=True)
+            layer.self_attn.in_proj_weight.data *= 8  # hard choices
+            self.layers = torch.nn.TransformerEncoder(layer, 3)
 
         def forward(self, input_ids):
-            x = self.embed(input_ids).transpose(0, 1)
-            for layer in self.layers:
-                x = layer(x)
-            return x.transpose(0, 1)
+            return self.layers(self.embed(input_ids))
 
     class Tokenizer:
         def __call__(self, texts, return_tensors, padding):

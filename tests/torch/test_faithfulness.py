@@ -6,22 +6,21 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from attsvm.heads.cases import as_cases  # noqa: E402
-from attsvm.heads.directions import directions, name_directions  # noqa: E402
-from attsvm.heads.sequences import Text  # noqa: E402
-from attsvm.torch.candidates import _whitened_cut, as_source  # noqa: E402
-from attsvm.torch.damage import HeldOut  # noqa: E402
-from attsvm.torch.faithfulness import without_directions  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from attsvm.heads.cases import as_cases
+from attsvm.heads.directions import directions, name_directions
+from attsvm.heads.sequences import Text
+from attsvm.torch.candidates import _whitened_cut, as_source
+from attsvm.torch.candidates import made as make
+from attsvm.torch.damage import HeldOut
+from attsvm.torch.faithfulness import without_directions
+from torch.nn import functional as F
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
-runs_of = sys.modules["attsvm.torch.faithfulness"]
+runs_of = sys.modules["attsvm.torch.faithfulness"]  # which the function of that name hides
 IDLE, OFFSET, LOW, RANDOM = range(4)
 
 
@@ -70,34 +69,30 @@ def test_a_head_that_does_nothing_has_no_importance(made):
     assert all(np.isnan(table.recovered("L0H0", column)) for column in ("own", "SVM", "rule", "random head"))
 
 
-@pytest.mark.parametrize("h", [OFFSET, LOW, RANDOM])
-def test_importance_is_the_damage_of_equal_attention(made, h):
-    model, found, held_out, table = made
-    off = []
+def without(model, held_out, h, change):
+    """1 - cosine of the output with something else of this head, of each input."""
+    found = []
     for batch in held_out:
-        with torch.no_grad():
-            own = model(**batch)
-            other = own.clone()
-            other[..., h * M : h * M + M] = model.maps[2](batch["x"])[..., h * M : h * M + M].mean(1, keepdim=True)
-        off.append(1 - F.cosine_similarity(own.double(), other.double(), dim=-1).mean(1))
-    np.testing.assert_allclose(table.damages[found[h].label, "uniform", 0][0], torch.cat(off), rtol=1e-4, atol=1e-7)
+        own, values = (x.detach().double() for x in (model(**batch), model.maps[2](batch["x"])))
+        other = own.clone()
+        other[..., h * M : h * M + M] = change(values[..., h * M : h * M + M])
+        found.append(1 - F.cosine_similarity(own, other, dim=-1).mean(1))
+    return torch.cat(found).numpy()
 
 
 def test_damage_is_the_change_of_the_output_without_the_head(made):
+    """And importance that of equal attention."""
     model, found, held_out, table = made
     reports = attsvm.heads.analyze_model(found, null=False, nuclear_queries=0, splits=1, n_jobs=1)
     lost = attsvm.torch.damage(model, reports, held_out, progress=False)
     assert isinstance(lost, attsvm.heads.Reports) and lost[IDLE].damage == 0 < lost["L0H1"].damage
     assert table.metric == lost[0].metric == "1 - cosine" and np.isnan(reports[0].damage)
     for h, report in enumerate(lost):
-        off = []
-        for batch in held_out:
-            own = model(**batch).detach().double()
-            other = own.clone()
-            other[..., h * M : h * M + M] = 0
-            off.append(1 - F.cosine_similarity(own, other, dim=-1).mean(1))
-        assert report.damage == pytest.approx(float(torch.cat(off).mean()), rel=1e-5, abs=1e-9)
+        nothing = without(model, held_out, h, torch.zeros_like)
+        assert report.damage == pytest.approx(nothing.mean(), rel=1e-5, abs=1e-9)
         assert f"the output changes by {report.damage:.2g} (1 - cosine)" in report.summary
+        equal = without(model, held_out, h, lambda values: values.mean(1, keepdim=True))
+        np.testing.assert_allclose(table.damages[report.head.label, "uniform", 0][0], equal, rtol=1e-4, atol=1e-7)
     for wrong, message in ((held_out[0], "batches must be an iterable"), ([], "batches must hold at least one batch")):
         with pytest.raises((TypeError, ValueError), match=message):
             attsvm.torch.damage(model, reports, wrong)
@@ -188,16 +183,15 @@ def test_logits_are_compared_as_distributions(made):
 def test_what_a_direction_does(made):
     """Of the low-rank head: two directions; without the larger one it loses more than without a random one."""
     model, found, held_out, _ = made
-    table = attsvm.torch.faithfulness(model, found[2:3], held_out, [20], 1, directions=True, progress=False)
+    head = found[LOW]
+    table = attsvm.torch.faithfulness(model, [head], held_out, [20], 1, directions=True, progress=False)
+    left, sizes, right = np.linalg.svd(head.W)
     assert [d.number for d in table.directions] == [0, 1]
-    values = np.linalg.svd(found[2].W)[1]
-    assert [d.value for d in table.directions] == pytest.approx(values[:2], rel=1e-6)
-    left, sizes, right = np.linalg.svd(found[2].W)
-    with attsvm.torch.substitute(model, {found[2]: found[2].W - sizes[1] * np.outer(left[:, 1], right[1])}):
-        other = [model(**batch) for batch in held_out]
+    assert [d.value for d in table.directions] == pytest.approx(sizes[:2], rel=1e-6)
     own = [model(**batch).detach() for batch in held_out]
-    off = torch.cat([1 - F.cosine_similarity(a, b, dim=-1) for a, b in zip(own, other, strict=True)]).mean()
-    assert table.directions[1].damage == pytest.approx(float(off), rel=1e-3)
+    with attsvm.torch.substitute(model, {head: head.W - sizes[1] * np.outer(left[:, 1], right[1])}):
+        off = [1 - F.cosine_similarity(a, model(**batch), dim=-1) for a, batch in zip(own, held_out, strict=True)]
+    assert table.directions[1].damage == pytest.approx(float(torch.cat(off).mean()), rel=1e-3)
     assert table.directions[0].damage > table.directions[0].random > 0
     assert table._repr_html_().count("<thead>") == 2 and table.directions[0].name in repr(table)
 
@@ -220,9 +214,8 @@ def test_a_whitened_cut_is_the_best_of_its_rank():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 6, 5)) + [6.0, 0, 0, 0, 0]
     (head,) = attsvm.heads.from_arrays(X, rng.standard_normal((4, 5)), None, rng.standard_normal((4, 5)), None)
-    keys = (head.text.keys.reshape(30, 6, -1) - head.text.keys.reshape(30, 6, -1).mean(1, keepdims=True)).reshape(
-        180, -1
-    )
+    keys = head.text.keys.reshape(30, 6, -1)
+    keys = np.concatenate(keys - keys.mean(1, keepdims=True))
 
     def off(left, right):
         return ((keys @ (head.W - np.outer(left, right)) @ head.queries.T) ** 2).sum()
@@ -248,17 +241,13 @@ def test_directions_of_the_svm_are_named_beside(made):
 
 def test_table_picture_and_frame(made):
     pytest.importorskip("pandas")
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
+    figure = pytest.importorskip("matplotlib.figure").Figure()
     table = made[-1]
     html = table._repr_html_()
     assert html.count("<tr><td>") == 5 and "offset -1 (100 %)" in html and "4 heads were looked at" in html
-    assert "SVM of the rule" in repr(table)
-    frame = table.to_dataframe()
-    found = frame[(frame.row == "all of these") & (frame.column == "SVM") & (frame.queries == 150)]
-    assert found.recovered.item() == table.recovered("all of these", "SVM")
-    lines = table.plot(Figure().subplots()).lines
+    frame = table.to_dataframe().set_index(["row", "column", "queries"])
+    assert frame.recovered["all of these", "SVM", 150] == table.recovered("all of these", "SVM")
+    lines = table.plot(figure.subplots()).lines
     assert any(np.allclose(line.get_ydata(), table.recovered("all of these", "shuffled")) for line in lines)
 
 
@@ -280,76 +269,74 @@ def deep():
     return model, attsvm.torch.read(model, [{"x": tokens(rng, 20)}]), [{"x": tokens(rng, 20)}]
 
 
-def same(a, b, rows):
-    for row in rows:
-        keys = {key for key in a.damages if key[0] == row}
-        assert keys and keys == {key for key in b.damages if key[0] == row}
-        for key in keys:
-            np.testing.assert_allclose(a.damages[key], b.damages[key], rtol=1e-4, atol=1e-7)
+def same(a, b, renamed=None):
+    """Damages of all rows of b, or of one under another name."""
+    rows = renamed or {row: row for row in b.rows}
+    expected = {(rows[row], *rest): damage for (row, *rest), damage in b.damages.items() if row in rows}
+    assert expected.keys() <= a.damages.keys()
+    for key, damage in expected.items():
+        np.testing.assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
 
 
 def test_layers_first_to_last(deep):
     model, found, held_out = deep
     found = [found[k] for k in (OFFSET, LOW, 4 + OFFSET)]
-    options = dict(queries=[6, 20], seeds=1, progress=False)
-    table = attsvm.torch.faithfulness(model, found[::-1], held_out, rows="layers", **options)
-    assert table.rows == ["layers to 0", "all of these"] and table.layers == {"layers to 0": 0, "all of these": 1}
+    options = dict(seeds=1, progress=False)
+    table = attsvm.torch.faithfulness(model, found[::-1], held_out, [6, 20], rows="layers", **options)
+    last = "all of these"
+    assert table.rows == ["layers to 0", last] and table.layers == {"layers to 0": 0, last: 1}
     assert table.labels[0].startswith("L0") and table.labels[-1].startswith("L1")
-    same(table, attsvm.torch.faithfulness(model, found, held_out, **options), ["all of these"])
-    first = attsvm.torch.faithfulness(model, found[:2], held_out, **options | {"queries": [20]})
-    for (row, column, n), damage in first.damages.items():
-        if row == "all of these":
-            np.testing.assert_allclose(table.damages["layers to 0", column, n], damage, rtol=1e-4, atol=1e-7)
+    same(table, attsvm.torch.faithfulness(model, found, held_out, [6, 20], **options), {last: last})
+    same(table, attsvm.torch.faithfulness(model, found[:2], held_out, [20], **options), {last: "layers to 0"})
     # All that the second layer reads of the first is its "offset -1" head.
     assert table.recovered("layers to 0", "rule") > 0.99 and table.recovered("layers to 0", "random head") < 0.3
-    assert table.recovered("all of these", "rule") > 0.99 and table.recovered("all of these", "SVM", 6) < 0.8
+    assert table.recovered(last, "rule") > 0.99 and table.recovered(last, "SVM", 6) < 0.8
     html = table._repr_html_()
     assert html.count("<tr><td>") == 2 and "layers to 0" in html and "3 heads were looked at" in html
     assert html.count("<th>") == 11 and "best rule" not in html  # nor hard queries: those are of one head
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
-    line = table.plot(Figure().subplots()).lines[0]
+    line = table.plot(pytest.importorskip("matplotlib.figure").Figure().subplots()).lines[0]
     assert line.get_ydata().tolist() == [table.recovered(row, "SVM") for row in table.rows]
 
 
 def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
     model, found, held_out = deep
     found, path = [found[1], found[6]], tmp_path / "runs.log"
-    options = dict(queries=[6, 20], seeds=2, directions=True, progress=False)
-    expected = attsvm.torch.faithfulness(model, found, held_out, n_jobs=1, **options)
-    done = {"made": 0, "damage": 0}
 
-    def counting(name, function, most):
+    def table(found=found, held_out=held_out, **changed):
+        options = dict(queries=[6, 20], seeds=2, directions=True, progress=False, n_jobs=1, file=path)
+        return attsvm.torch.faithfulness(model, found, held_out, **options | changed)
+
+    damage, interrupted = HeldOut.damage, 20
+    done = {make: 0, damage: 0}
+
+    def counting(function):
         def counted(*args):
-            done[name] += 1
-            if done[name] == most:
+            done[function] += 1
+            if done[damage] == interrupted:
                 raise KeyboardInterrupt
             return function(*args)
 
         return counted
 
-    made, damage = runs_of.made, HeldOut.damage
-    monkeypatch.setattr(HeldOut, "damage", counting("damage", damage, 20))
-    with pytest.raises(KeyboardInterrupt):
-        attsvm.torch.faithfulness(model, found, held_out, n_jobs=1, file=path, **options)
-    assert done["damage"] == 20
-    path.write_bytes(path.read_bytes() + b"\x93NUMPY\x01")  # and a record cut short
-    monkeypatch.setattr(runs_of, "made", counting("made", made, -1))
-    again = attsvm.torch.faithfulness(model, found, held_out, n_jobs=2, file=path, **options)
-    same(again, expected, expected.rows)
-    assert [d.name for d in again.directions] == [d.name for d in expected.directions]
+    expected = table(file=None)
     runs = sum(len(damages) for damages in expected.damages.values()) + (4 + 2) * (1 + 3)
-    assert done["damage"] == runs + 1  # the one that was interrupted
-    finished = done["made"]
-    assert finished <= 1  # the first head's were in the file
-    attsvm.torch.faithfulness(model, found, held_out, rows="layers", file=path, **options)
-    assert done == {"made": finished, "damage": runs + 1 + 1 + 4 + 4 * 2 + 2 * 2}  # of layer 0
+    monkeypatch.setattr(HeldOut, "damage", counting(damage))
+    with pytest.raises(KeyboardInterrupt):
+        table()
+    path.write_bytes(path.read_bytes() + b"\x93NUMPY\x01")  # and a record cut short
+    monkeypatch.setattr(runs_of, "made", counting(make))
+    again = table(n_jobs=2)
+    same(again, expected)
+    assert [d.name for d in again.directions] == [d.name for d in expected.directions]
+    finished = list(done.values())
+    assert finished[0] <= 1 and finished[1] == runs + 1  # the first head's were in the file; and the one interrupted
+    table(rows="layers")
+    assert list(done.values()) == [finished[0], runs + 1 + 1 + 4 + 4 * 2 + 2 * 2]  # of layer 0
     for change in ({"seed": 1}, {"queries": [6]}):
         with pytest.raises(ValueError, match=r"runs.log holds L0H1 of another model, text, version or options"):
-            attsvm.torch.faithfulness(model, found, held_out, file=path, **options | change)
+            table(**change)
     with pytest.raises(ValueError, match=r"runs.log holds runs of another model or other batches"):
-        attsvm.torch.faithfulness(model, found, [{"x": held_out[0]["x"] + 0.1}], file=path, **options)
+        table(held_out=[{"x": held_out[0]["x"] + 0.1}])
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from spellings import SPELLINGS, Own  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from attsvm.torch import watch
+from spellings import SPELLINGS, Own
+from torch.nn import functional as F
 
 CLOSE = 1e-6  # of probabilities in single precision: logits here are below 10
 
@@ -23,28 +23,26 @@ def batches():
     return [(3 * torch.randn(2, 5, 12),), (3 * torch.randn(3, 4, 12),)]
 
 
-def expected(module, batches):
-    """Probabilities of every sequence, (H, T, T)."""
-    found = []
-    with torch.no_grad():
-        for (x,) in batches:
-            q, k = (
-                map(x).view(*x.shape[:2], heads, -1).transpose(1, 2)
-                for map, heads in ((module.query, module.heads), (module.key, module.groups))
-            )
-            logits = 2 * q @ k.repeat_interleave(module.heads // module.groups, 1).mT / math.sqrt(q.shape[-1])
-            hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
-            found += list(torch.softmax(logits.masked_fill(hidden, -math.inf), -1).numpy())
+def made(spelling="@"):
+    torch.manual_seed(0)
+    return Own(spelling).eval()
+
+
+def expected(batches):
+    """Probabilities of every sequence, (H, T, T), as one of the spellings computes them."""
+    module, found = made(), []
+    for batch in batches:
+        module(*batch)
+        found += list(module.seen.detach().numpy())
     return found
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_is_read(spelling, batches):
-    torch.manual_seed(0)
-    module = Own(spelling)
+    module = made(spelling)
     found = attsvm.torch.read(module, batches)
     assert [(h.layer, h.number, h.kind, h.space) for h in found] == [(0, n, "self", "residual") for n in range(4)]
-    for b, prob in enumerate(expected(module, batches)):
+    for b, prob in enumerate(expected(batches)):
         for head in found:
             np.testing.assert_allclose(head.attention(b), prob[head.number], atol=CLOSE)
             assert (head.attention(b)[np.triu_indices(len(prob[0]), 1)] == 0).all()
@@ -64,67 +62,48 @@ def test_multihead_attention(weights, first):
     torch.manual_seed(0)
     module = torch.nn.MultiheadAttention(12, 3, batch_first=first).eval()
     x = 2 * torch.randn(4, 5, 12)
-    hidden = torch.zeros(4, 5, dtype=torch.bool)
-    hidden[2, 3:] = True
-    given = x if first else x.transpose(0, 1)
-    with torch.no_grad():
-        prob = module(given, given, given, key_padding_mask=hidden, average_attn_weights=False)[1].numpy()
-    batch = {"query": given, "key": given, "value": given, "key_padding_mask": hidden, "need_weights": weights}
-    found = attsvm.torch.read(module, [batch])
-    assert len(found) == 3 and {h.space for h in found} == {"residual"} and {h.kind for h in found} == {"self"}
+    hidden = torch.arange(20).view(4, 5) // 3 == 4  # the last two tokens of the third
+    batch = dict.fromkeys(["query", "key", "value"], x if first else x.transpose(0, 1)) | {"key_padding_mask": hidden}
+    prob = module(**batch, average_attn_weights=False)[1].detach().masked_fill(hidden[:, None, :, None], math.nan)
+    found = attsvm.torch.read(module, [batch | {"need_weights": weights}])
+    assert len(found) == 3 and {(h.space, h.kind) for h in found} == {("residual", "self")}
     for head in found:
-        for b in range(4):
-            live = ~hidden[b].numpy()
-            np.testing.assert_allclose(head.attention(b)[live], prob[b, head.number][live], atol=CLOSE)
-            assert np.isnan(head.attention(b)[~live]).all()
+        got = [head.attention(b) for b in range(4)]
+        np.testing.assert_allclose(got, prob[:, head.number], atol=CLOSE)
 
 
 def test_transformer_with_its_fast_path_and_cross_attention():
-    torch.manual_seed(0)
-    encoder = torch.nn.TransformerEncoder(
-        torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), 2, enable_nested_tensor=True
-    ).eval()
     hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    found = attsvm.torch.read(encoder, [{"src": torch.randn(2, 5, 12), "src_key_padding_mask": hidden}])
-    assert [(h.layer, h.module) for h in found[::3]] == [(0, "layers.0.self_attn"), (1, "layers.1.self_attn")]
-    both = torch.nn.Transformer(12, 3, 1, 1, 20, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(12, 4, 20, batch_first=True), 2)
+    found = attsvm.torch.read(encoder.eval(), [{"src": torch.randn(2, 5, 12), "src_key_padding_mask": hidden}])
+    assert [(h.layer, h.module) for h in found[::4]] == [(0, "layers.0.self_attn"), (1, "layers.1.self_attn")]
+    both = torch.nn.Transformer(12, 4, 1, 1, 20, batch_first=True)
     found = attsvm.torch.read(both, [(torch.randn(2, 5, 12), torch.randn(2, 4, 12))])
-    assert [h.kind for h in found[::3]] == ["self", "self", "cross"]
-    assert found[-1].attention(1).shape == (4, 5) and {h.space for h in found} == {"residual"}
-    assert found[-1].module == "decoder.layers.0.multihead_attn"
+    assert [h.kind for h in found[::4]] == ["self", "self", "cross"] and {h.space for h in found} == {"residual"}
+    assert found[-1].attention(1).shape == (4, 5) and found[-1].module == "decoder.layers.0.multihead_attn"
 
 
-def test_attention_that_is_not_finite_is_said():
-    module = torch.nn.MultiheadAttention(12, 3, batch_first=True)
-    for bad in (torch.nan, torch.inf):
-        x = torch.randn(2, 5, 12)
-        x[0, 2, 3] = bad
-        with pytest.raises(ValueError, match="are not finite"):
-            attsvm.torch.read(module, [(x, x, x)])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_attention_that_is_not_finite_is_said(bad, batches):
+    batches[0][0][0, 2, 3] = bad
+    with pytest.raises(ValueError, match="are not finite"):
+        attsvm.torch.read(Own("@"), batches)
 
 
-def test_what_is_not_seen_is_said():
-    x = torch.randn(1, 4, 12)
-    for model in (torch.nn.Linear(12, 2), Own("hand-written")):
-        with pytest.raises(ValueError, match="no attention seen: load the model with attn_implementation='sdpa'"):
-            attsvm.torch.read(model, [(x,)])
+@pytest.mark.parametrize("model", [torch.nn.Linear(12, 2), Own("hand-written")])
+def test_what_is_not_seen_is_said(model, batches):
+    with pytest.raises(ValueError, match="no attention seen: load the model with attn_implementation='sdpa'"):
+        attsvm.torch.read(model, batches)
 
 
-def test_what_does_not_agree_is_refused(monkeypatch):
+def test_what_does_not_agree_is_refused(monkeypatch, batches):
     """Whatever is misread is noticed by what the model computed."""
-    from attsvm.torch import watch
-
-    module = torch.nn.MultiheadAttention(12, 3, batch_first=True)
-    x = 2 * torch.randn(2, 5, 12)
-    attsvm.torch.read(module, [(x, x, x)])
+    module = Own("gqa")
+    attsvm.torch.read(module, batches)
     sdpa = watch.Watch._sdpa
-
-    def other(self, out, query, *rest, **options):
-        sdpa(self, out, query * 1.01, *rest, **options)
-
-    monkeypatch.setattr(watch.Watch, "_sdpa", other)
+    monkeypatch.setattr(watch.Watch, "_sdpa", lambda self, out, q, *k, **more: sdpa(self, out, 1.01 * q, *k, **more))
     with pytest.raises(ValueError, match="differs from what the model computed by"):
-        attsvm.torch.read(module, [(x, x, x)], forward=lambda *args: module(*args, need_weights=False))
+        attsvm.torch.read(module, batches)
 
 
 class Failing(torch.nn.Module):
@@ -153,21 +132,17 @@ def state(model):
         F.has_torch_function,
         torch.is_grad_enabled(),
         [parameter.requires_grad for parameter in model.parameters()],
-        torch.overrides._len_torch_function_stack() if hasattr(torch.overrides, "_len_torch_function_stack") else 0,
+        torch.overrides._len_torch_function_stack(),
     )
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_nothing_is_changed_also_after_an_exception(times):
+def test_nothing_is_changed_also_after_an_exception(times, batches):
     model = Failing().train()
     model.still.eval()
-    x = torch.randn(2, 5, 12)
     before = state(model)
-    if times == 1:
-        attsvm.torch.read(model, [(x,)])
-    else:
-        with pytest.raises(RuntimeError, match="no more"):
-            attsvm.torch.read(model, [(x,), (x,)])
+    with contextlib.nullcontext() if times == 1 else pytest.raises(RuntimeError, match="no more"):
+        attsvm.torch.read(model, batches[:times])
     assert state(model) == before
 
 
@@ -181,27 +156,27 @@ def test_compiled_and_wrapped_models_are_unwrapped(batches):
 
 def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
     module = Own("@")
-    whole = attsvm.torch.read(module, batches * 5)
-    drawn, stored, other = (
-        attsvm.torch.read(module, batches * 5, tokens=30, seed=seed, store=store)
-        for seed, store in ((0, None), (0, tmp_path), (1, None))
-    )
+
+    def read(**options):
+        return attsvm.torch.read(module, batches * 5, **options)
+
+    whole, drawn, stored, other = read(), read(tokens=30), read(tokens=30, store=tmp_path), read(tokens=30, seed=1)
     numbers = drawn[0].text.numbers
     assert 30 <= drawn[0].text.lengths.sum() < 35 and drawn[0].text.total == 25
     assert numbers.tolist() == stored[0].text.numbers.tolist() != other[0].text.numbers.tolist()
     assert isinstance(stored[0].keys.base, np.memmap) or isinstance(stored[0].keys, np.memmap)
     for b in range(25):
-        for k, head in enumerate(drawn):
+        for heads in zip(drawn, stored, whole, strict=True):
             if b in numbers:
-                np.testing.assert_array_equal(head.attention(b), whole[k].attention(b))
-                np.testing.assert_array_equal(head.attention(b), stored[k].attention(b))
+                one, other, expected = (head.attention(b) for head in heads)
+                assert (one == expected).all() and (other == expected).all()
             else:
                 with pytest.raises(LookupError, match=r"tokens=.*store="):
-                    head.attention(b)
+                    heads[0].attention(b)
     with pytest.raises(LookupError, match=r"must lie in 0 .. 24"):
         drawn[0].attention(25)
     before = np.array(stored[0].keys)
-    attsvm.torch.read(module, batches * 5, tokens=30, seed=1, store=tmp_path)
+    read(tokens=30, seed=1, store=tmp_path)
     np.testing.assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
     assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}
 
@@ -210,16 +185,12 @@ def test_layers_and_heads_are_chosen(batches):
     model = torch.nn.Sequential(
         torch.nn.TransformerEncoderLayer(12, 3, 20), torch.nn.TransformerEncoderLayer(12, 3, 20)
     )
-    names = lambda found: [h.label for h in found]  # noqa: E731
-    assert names(attsvm.torch.read(model, batches, layers=[1])) == ["L1H0", "L1H1", "L1H2"]
-    assert names(attsvm.torch.read(model, batches, heads=[2])) == ["L0H2", "L1H2"]
-    assert names(attsvm.torch.read(model, batches, heads=["1.0", "L0H2"])) == ["L0H2", "L1H0"]
-    with pytest.raises(ValueError, match=r"layers must lie in 0 .. 1, got \[2\]"):
-        attsvm.torch.read(model, batches, layers=[2])
-    with pytest.raises(ValueError, match="heads must name heads of the model's 2 layers"):
-        attsvm.torch.read(model, batches, heads=["5.3"])
-    with pytest.raises(ValueError, match="'5.3' or 'L5H3', got 'last'"):
-        attsvm.torch.read(model, batches, heads=["last"])
+    for which, names in (
+        ({"layers": [1]}, "L1H0 L1H1 L1H2"),
+        ({"heads": [2]}, "L0H2 L1H2"),
+        ({"heads": ["1.0", "L0H2"]}, "L0H2 L1H0"),
+    ):
+        assert " ".join(head.label for head in attsvm.torch.read(model, batches, **which)) == names
 
 
 @pytest.mark.parametrize(
@@ -237,7 +208,10 @@ def test_layers_and_heads_are_chosen(batches):
         ({"forward": "generate"}, TypeError, "forward must be a function, got str"),
         ({"tokenizer": "gpt2"}, TypeError, "tokenizer must have one of convert_ids_to_tokens, .*, got str"),
         ({"layers": 0}, TypeError, "layers must be a list of numbers, got int"),
+        ({"layers": [1]}, ValueError, r"layers must lie in 0 .. 0, got \[1\]"),
         ({"heads": 1.5}, TypeError, "heads must be a list of numbers or names, got float"),
+        ({"heads": ["5.3"]}, ValueError, "heads must name heads of the model's 1 layers"),
+        ({"heads": ["last"]}, ValueError, "'5.3' or 'L5H3', got 'last'"),
     ],
 )
 def test_arguments_that_do_not_fit(batches, options, error, message):
@@ -248,8 +222,7 @@ def test_arguments_that_do_not_fit(batches, options, error, message):
 
 def test_half_precision_is_read_exactly():
     """Choices are those of the product of queries and keys in float32, whatever the model's rounding."""
-    torch.manual_seed(0)
-    module = Own("@").bfloat16()
+    module = made().bfloat16()
     x = 3 * torch.randn(3, 8, 12, dtype=torch.bfloat16)
     found = attsvm.torch.read(module, [(x,)])
     for head in found:
@@ -261,15 +234,13 @@ def test_half_precision_is_read_exactly():
 
 
 def test_one_token_sequences_and_a_sliding_window():
-    class Sliding(Own):
-        def forward(self, x):
-            T = x.shape[1]
-            q, k, v = (map(x)[:, None] for map in (self.query, self.query, self.query))
-            at = torch.arange(T)
-            seen = (at[:, None] >= at) & (at[:, None] - at < 3)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    def sliding(x):
+        at = torch.arange(x.shape[1])
+        seen = (at[:, None] >= at) & (at[:, None] - at < 3)
+        return F.scaled_dot_product_attention(*[x[:, None]] * 3, attn_mask=seen)
 
-    (head,) = attsvm.torch.read(Sliding("sliding"), [(torch.randn(1, 6, 12),), (torch.randn(2, 1, 12),)])
+    batches = [torch.randn(1, 6, 12), torch.randn(2, 1, 12)]
+    (head,) = attsvm.torch.read(torch.nn.Identity(), batches, forward=sliding)
     assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 3] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 6]
     assert head.attention(2).tolist() == [[1.0]]
 
@@ -278,51 +249,56 @@ def test_one_token_sequences_and_a_sliding_window():
 
 
 def test_from_cache_is_what_read_finds(batches):
-    module = Own("@")
-    whole = attsvm.torch.read(module, batches[:1], space="head")
-    q = torch.stack([torch.from_numpy(h.given.queries.reshape(2, 5, 3)) for h in whole], 1)
-    k = torch.stack([torch.from_numpy(h.given.keys.reshape(2, 5, 3)) for h in whole[::2]], 1)
-    mask = torch.ones(5, 5).tril().bool()
+    whole = attsvm.torch.read(made(), batches[:1], space="head")
+    q, k = (
+        torch.tensor(np.stack([getattr(head.given, name).reshape(2, 5, 3) for head in heads], 1))
+        for name, heads in (("queries", whole), ("keys", whole[::2]))
+    )
+    mask, bias = torch.ones(5, 5).tril().bool(), torch.randn(4, 5, 5)
+    prob = torch.softmax((0.5 * q @ k.repeat_interleave(2, 1).mT + bias).masked_fill(~mask, -math.inf), -1)
     for arrays in ((q, k, mask), (q.numpy(), k.numpy(), mask.numpy())):
         found = attsvm.torch.from_cache(*arrays, layer=3)
         assert [h.label for h in found] == ["L3H0", "L3H1", "L3H2", "L3H3"] and found[0].keys is found[1].keys
-        for one, other in zip(whole, found, strict=True):
+        for one, other, biased in zip(whole, found, attsvm.torch.from_cache(*arrays, 0.5, bias), strict=True):
             np.testing.assert_allclose(one.attention(1), other.attention(1), atol=CLOSE)
-    bias = torch.randn(4, 5, 5)
-    found = attsvm.torch.from_cache(q, k, mask, 0.5, bias)
-    logits = 0.5 * q @ k.repeat_interleave(2, 1).mT + bias
-    prob = torch.softmax(logits.masked_fill(~mask, -math.inf), -1)
-    for head in found:
-        np.testing.assert_allclose(head.attention(0), prob[0, head.number].numpy(), atol=CLOSE)
+            np.testing.assert_allclose(biased.attention(0), prob[0, one.number], atol=CLOSE)
 
 
-def test_a_cache_that_does_not_fit():
-    q, k = torch.ones(2, 4, 5, 3), torch.ones(2, 2, 6, 3)
-    with pytest.raises(ValueError, match=r"k must have shape \(B, G, T, m\)"):
-        attsvm.torch.from_cache(q, torch.ones(2, 3, 6, 3))
-    with pytest.raises(ValueError, match="mask must broadcast to"):
-        attsvm.torch.from_cache(q, k, torch.ones(5, 5).bool())
-    with pytest.raises(ValueError, match="q must be finite"):
-        attsvm.torch.from_cache(q * math.nan, k)
-    for name, value in {
-        "q": None,
-        "mask": torch.ones(5, 6, dtype=torch.long),  # 1 would be added to the logits, not "seen"
-        "bias": ["a"],
-        "tokens": 3,
-        "threshold": 1.5,
-    }.items():
-        with pytest.raises((ValueError, TypeError), match=f"^{name} must .* got "):
-            attsvm.torch.from_cache(**{"q": q, "k": k, name: value})
+def test_the_words_of_a_cache_say_what_is_padding():
+    q, words = torch.ones(2, 1, 3, 4), [["a", "b"], ["b", "c", "d"]]
+    (head,) = attsvm.torch.from_cache(q, q, torch.ones(3, 3).tril().bool(), tokens=words)
+    assert head.text.words == words and head.text.lengths.tolist() == [2, 3]
+    assert np.isnan(head.attention(0)[2]).all() and head.attention(0)[1].tolist() == [0.5, 0.5, 0]
+    (head,) = attsvm.torch.from_cache(q, q[:, :, :2], tokens=words[:1] * 2)  # queries in another sequence
+    assert head.text.words == words[:1] * 2 and head.text.query_words is None and head.text.counts.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": torch.ones(2, 3, 6, 3)}, r"k must have shape \(B, G, T, m\)"),
+        ({"mask": torch.ones(5, 5).bool()}, "mask must broadcast to"),
+        ({"q": torch.ones(2, 4, 5, 3) * math.nan}, "q must be finite"),
+        ({"q": None}, "q must .* got "),
+        ({"mask": torch.ones(5, 6, dtype=torch.long)}, "mask must .* got "),  # 1 would be added to the logits
+        ({"bias": ["a"]}, "bias must .* got "),
+        ({"tokens": 3}, "tokens must .* got "),
+        ({"threshold": 1.5}, "threshold must .* got "),
+    ],
+)
+def test_a_cache_that_does_not_fit(change, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        attsvm.torch.from_cache(**{"q": torch.ones(2, 4, 5, 3), "k": torch.ones(2, 2, 6, 3)} | change)
 
 
 def test_a_forward_of_one_argument_gets_a_tuple_whole():
     model, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 5, 8)
-    whole, parts = (
-        attsvm.torch.read(model, [(x, x, x)], forward=forward)
-        for forward in (lambda batch: model(*batch), lambda q, k, v: model(q, k, v))
-    )
+    forwards = (lambda batch: model(*batch), model.forward)
+    whole, parts = (attsvm.torch.read(model, [(x, x, x)], forward=forward) for forward in forwards)
     np.testing.assert_array_equal(whole[0].keys, parts[0].keys)
-    with pytest.raises(TypeError, match=r"forward must take what a batch gives it by positions 1 to 3, got \(q, k\)"):
-        attsvm.torch.read(model, [(x, x, x)], forward=lambda q, k: model(q, k, k))
-    with pytest.raises(TypeError, match=r"forward must take what a batch gives it by names query, got \(batch\)"):
-        attsvm.torch.read(model, [{"query": x}], forward=lambda batch: model(**batch))
+    for batch, forward, held in (
+        ((x, x, x), lambda q, k: model(q, k, k), r"positions 1 to 3, got \(q, k\)"),
+        ({"query": x}, lambda batch: model(**batch), r"names query, got \(batch\)"),
+    ):
+        with pytest.raises(TypeError, match=f"forward must take what a batch gives it by {held}"):
+            attsvm.torch.read(model, [batch], forward=forward)

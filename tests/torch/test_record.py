@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from attsvm.torch import residual  # noqa: E402
+import torch
+from attsvm.torch import residual
+from spellings import Own
 
 HEADS, GROUPS, WIDTH = 6, 3, 12
 CLOSE = 1e-12  # of probabilities in double precision
@@ -19,13 +18,13 @@ CLOSE = 1e-12  # of probabilities in double precision
 class Grouped(torch.nn.Module):
     """Causal attention of heads in groups; ``seen`` is what it computed, batch after batch."""
 
-    def __init__(self, cap=None, sink=False, repeated=True, bend=0.0, moved=None, scales=(1.0, 1.0)):
+    def __init__(self, cap=None, sink=False, bend=0.0, moved=None, scales=(1.0, 1.0)):
         super().__init__()
         torch.manual_seed(0)
         m = WIDTH // HEADS
         self.query, self.key, self.value = (torch.nn.Linear(WIDTH, n * m) for n in (HEADS, GROUPS, GROUPS))
         self.double()
-        self.cap, self.repeated, self.bend, self.moved, self.scales = cap, repeated, bend, moved, scales
+        self.cap, self.bend, self.moved, self.scales = cap, bend, moved, scales
         self.sink = torch.linspace(0, 2, HEADS, dtype=torch.float64)[:, None, None] if sink else None
         self.seen = []
 
@@ -39,14 +38,8 @@ class Grouped(torch.nn.Module):
         hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
         if attention_mask is not None:
             hidden = hidden | (attention_mask == 0)[:, None, None]
-        scale = self.scales[min(len(self.seen), 1)]
-        if not self.repeated:
-            self.seen.append(v)
-            return torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=~hidden, scale=scale, enable_gqa=True
-            )
         k, v = (a.repeat_interleave(HEADS // GROUPS, 1) for a in (k, v))
-        logits = q @ k.mT * scale
+        logits = q @ k.mT * self.scales[min(len(self.seen), 1)]
         if self.cap is not None:
             logits = self.cap * torch.tanh(logits / self.cap)
         logits = logits.masked_fill(hidden, -math.inf)
@@ -74,14 +67,12 @@ def test_a_head_attends_as_the_model_did(options, space):
         np.testing.assert_allclose(head.choices.top, top, atol=CLOSE)
 
 
-@pytest.mark.parametrize("repeated", [True, False])
-def test_lengths_of_values_are_those_of_the_group(repeated):
-    module, x = Grouped(repeated=repeated), drawn(2, 5, WIDTH)
-    found = attsvm.torch.read(module, [(x,)])
-    with torch.no_grad():
-        values = module.value(x).view(10, GROUPS, -1).norm(dim=-1).numpy()
-    for head in found:
-        np.testing.assert_allclose(head.value_norms, values[:, head.number * GROUPS // HEADS], rtol=1e-12)
+@pytest.mark.parametrize("spelling", ["gqa", "@"])
+def test_lengths_of_values_are_those_of_the_group(spelling):
+    module, x = Own(spelling), drawn(2, 5, WIDTH).float()
+    values = module.value(x).view(10, module.groups, -1).norm(dim=-1).detach()
+    for head in attsvm.torch.read(module, [(x,)]):
+        np.testing.assert_allclose(head.value_norms, values[:, head.number * module.groups // module.heads], rtol=1e-6)
 
 
 @pytest.mark.parametrize("moved", ["query", "key"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import attsvm.torch
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 
 def draw(seed, *batch):
@@ -17,8 +17,6 @@ def draw(seed, *batch):
 
 @pytest.mark.parametrize("options", [{}, {"norm": "nuclear"}, {"C": 1.0}], ids=str)
 def test_gradcheck(options):
-    import attsvm.torch
-
     X, Z, selected = draw(0, 2)
 
     def answer(X, Z):
@@ -29,8 +27,6 @@ def test_gradcheck(options):
 
 
 def test_each_problem_of_a_batch_is_that_problem():
-    import attsvm.torch
-
     X, Z, selected = draw(1, 2, 2)
     W, margin = attsvm.torch.solve_svm(X.float(), Z.float(), selected)
     assert W.dtype == torch.float32 and W.shape == (2, 2, 3, 3) and margin.shape == (2, 2)
@@ -40,8 +36,6 @@ def test_each_problem_of_a_batch_is_that_problem():
 
 
 def test_problems_without_weights_are_named():
-    import attsvm.torch
-
     X = torch.zeros(2, 1, 2, 2)
     X[0, 0, 0, 0] = 1
     with pytest.raises(ValueError, match="problem 1 of the batch: infeasible"):

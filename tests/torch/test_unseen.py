@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 
+import attsvm.torch
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import attsvm.torch  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import torch
+from torch.nn import functional as F
 
 
 class Mixer(torch.nn.Module):
@@ -114,60 +112,6 @@ def test_an_attention_that_is_read_in_one_call_and_not_in_another(batches):
     module = EitherAttention("by hand")
     with pytest.warns(UserWarning, match=r"1 module: the model \(EitherAttention\)"):
         attsvm.torch.read(module, batches[1:], forward=lambda x: module(torch.cat([module(x), x[:, :1]], 1)))
-
-
-@pytest.mark.parametrize(
-    ("name", "modules"),
-    [
-        ("led", "encoder.layers.{}.self_attn.longformer_self_attn (LEDEncoderSelfAttention)"),
-        ("long-t5", "encoder.block.{}.layer.0.LocalSelfAttention (LongT5LocalAttention)"),
-        ("long-t5-global", "encoder.block.{}.layer.0.TransientGlobalSelfAttention (LongT5TransientGlobalAttention)"),
-    ],
-)
-def test_an_encoder_in_chunks(name, modules):
-    pytest.importorskip("transformers")
-    import model_families as families
-
-    with pytest.warns(UserWarning, match="read does not follow") as caught:
-        found = attsvm.torch.read(families.make(name, "eager"), families.batches(name))
-    text = next(str(w.message) for w in caught if "read does not follow" in str(w.message))
-    assert text == (
-        f"read does not follow the attention of 2 modules: {modules.format(0)}, {modules.format(1)}; "
-        "their heads are missing"
-    )
-    assert 1 + max(head.layer for head in found) == families.ALL[name].calls
-    assert all("decoder" in head.module for head in found)
-
-
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("name", ["bert", "mixtral"])
-def test_a_model_that_is_read_whole(name, implementation):
-    pytest.importorskip("transformers")
-    import model_families as families
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "read does not follow")
-        assert attsvm.torch.read(families.make(name, implementation), families.batches(name))
-
-
-def test_longformer_is_refused_by_name():
-    pytest.importorskip("transformers")
-    import model_families as families
-
-    with pytest.raises(ValueError, match=r"of 2 modules: encoder.layer.0.attention.self \(LongformerSelfAttention\)"):
-        attsvm.torch.read(families.make("longformer", "eager"), families.batches("longformer"))
-
-
-def test_flex_attention_is_refused_by_name():
-    pytest.importorskip("transformers")
-    import model_families as families
-
-    try:
-        model = families.make("bert", "flex_attention")
-    except (ImportError, ValueError) as error:
-        pytest.skip(str(error).splitlines()[0])
-    with pytest.raises(ValueError, match=r"of 2 modules: encoder.layer.0.attention.self \(BertSelfAttention\)"):
-        attsvm.torch.read(model, families.batches("bert"))
 
 
 def test_parameters_without_values_are_named(batches):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-__all__ = ["two_classes"]
-
 
 def two_classes(classes: np.ndarray) -> np.ndarray:
     """The two labels, in order."""

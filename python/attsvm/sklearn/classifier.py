@@ -21,8 +21,6 @@ from ..training.problem import Problem
 from ..training.train import train
 from .classes import two_classes
 
-__all__ = ["AttentionClassifier"]
-
 
 class AttentionClassifier(ClassifierMixin, BaseEstimator):
     """Two classes told apart by what attention returns: ``sign(v . o)`` with ``o = X^T softmax(X W z)``.
@@ -153,10 +151,10 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         run = train(
             problem,
             **start,
-            lr=float(self.lr),
-            steps=int(self.max_iter),
-            record=max(1, int(self.max_iter) // 100),
-            ridge=float(self.ridge),
+            lr=self.lr,
+            steps=self.max_iter,
+            record=max(1, self.max_iter // 100),
+            ridge=self.ridge,
             train_head=bool(self.train_head),
         )
         self.W_, self.K_, self.Q_ = run.W, run.K, run.Q

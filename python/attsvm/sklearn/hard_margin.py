@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..svm.separable import separable
 from .classes import two_classes
 
-__all__ = ["HardMarginClassifier"]
-
 
 class HardMarginClassifier(ClassifierMixin, BaseEstimator):
     """Hard-margin SVM of two linearly separable classes: ``min ||w||  s.t.  y (w . x + b) >= 1``, certified.

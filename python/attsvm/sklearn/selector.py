@@ -14,8 +14,6 @@ from ..attention.kinds import cross_attention, self_attention
 from ..common.types import Method, Norm
 from ..svm.solve import solve_svm
 
-__all__ = ["TokenSelector"]
-
 
 class TokenSelector(BaseEstimator):
     """Learns which token of a sequence is selected: the least W with ``(x_a - x_t)^T W z >= 1`` for the selected a.

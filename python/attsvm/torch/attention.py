@@ -16,11 +16,13 @@ itself underflows, at logits 745 below the largest.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import numpy as np
 import torch
 
-__all__ = ["attention"]
+from ..common.check import check_shapes
 
 
 def attention(
@@ -57,7 +59,7 @@ def attention(
     TypeError
         An argument that is not a tensor of floating point numbers.
     ValueError
-        A shape that does not fit, naming the argument.
+        A shape that does not fit.
     RuntimeError
         When the gradient is differentiated again.
 
@@ -81,9 +83,7 @@ def attention(
     """
     single = _check(X, Z, W, K, Q, values)
     given = [a for a in (X, Z, W, K, Q, values) if a is not None]
-    dtype = given[0].dtype
-    for a in given[1:]:
-        dtype = torch.promote_types(dtype, a.dtype)
+    dtype = functools.reduce(torch.promote_types, (a.dtype for a in given))
     queries = Z.double()[:, None] if single else Z.double()
     keys = X.double()
     if W is not None:
@@ -161,22 +161,10 @@ def _check(X: Any, Z: Any, W: Any, K: Any, Q: Any, values: Any) -> bool:
         raise ValueError("give W, or both K and Q")
     if X.ndim != 3 or X.shape[1] == 0:
         raise ValueError(f"X must have shape (n, T, dk) with at least one token, got {tuple(X.shape)}")
+    if Z.ndim not in (2, 3) or len(Z) != len(X):
+        raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {len(X)}, got {tuple(Z.shape)}")
+    letters = {"W": "dk, dz", "K": "dk, m", "Q": "dz, m", "values": "n, T, dv"}
+    shaped = {name: None if named[name] is None else np.broadcast_to(0, named[name].shape) for name in letters}
     n, T, dk = X.shape
-    if Z.ndim not in (2, 3) or Z.shape[0] != n:
-        raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {n}, got {tuple(Z.shape)}")
-    dz = Z.shape[-1]
-    if W is not None:
-        _shape("W", W, "dk, dz", (dk, dz))
-    else:
-        _shape("K", K, "dk, m", (dk, None))
-        _shape("Q", Q, "dz, m", (dz, K.shape[1]))
-    if values is not None:
-        _shape("values", values, "n, T, dv", (n, T, None))
+    check_shapes(shaped, letters, n=n, T=T, dk=dk, dz=Z.shape[-1])
     return bool(Z.ndim == 2)
-
-
-def _shape(name: str, a: torch.Tensor, letters: str, sizes: tuple[int | None, ...]) -> None:
-    fits = a.ndim == len(sizes) and all(s is None or s == k for s, k in zip(sizes, a.shape, strict=True))
-    if not fits:
-        known = ", ".join(c if s is None else str(s) for c, s in zip(letters.split(", "), sizes, strict=True))
-        raise ValueError(f"{name} must have shape ({letters}) = ({known}), got {tuple(a.shape)}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+
+from .products import tensors
 
 MASKS = ("attention_mask", "decoder_attention_mask")
 HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # of torch.nn: true at padding
@@ -34,18 +37,21 @@ class Batch:
         else:
             self.given = _move(batch, device)
             self.args = (self.given,)
-        self.named = {**_bind(call, self.args), **self.kwargs}
-        self.size = entries(self.args, self.kwargs)
-        self._check(batch)
+        self.named, self.size = dict(self.kwargs), entries(self.args, self.kwargs)
         self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs
+        with contextlib.suppress(ValueError):  # no signature: nothing tells
+            self._bind(inspect.signature(call.forward if isinstance(call, torch.nn.Module) else call))
 
-    def _check(self, batch: Any) -> None:
-        """A function of one argument may take a tuple as it is; what takes the batch neither way is named."""
-        if isinstance(self.call, torch.nn.Module) or _takes(self.call, *self.args, **self.kwargs):
+    def _bind(self, signature: inspect.Signature) -> None:
+        """Positional arguments by name.  A function of one argument may take a tuple as it is; what takes the batch
+        neither way is named."""
+        with contextlib.suppress(TypeError):
+            self.named |= signature.bind_partial(*self.args).arguments
+        if isinstance(self.call, torch.nn.Module) or _takes(signature, *self.args, **self.kwargs):
             return
-        if not isinstance(batch, (tuple, list)) or not _takes(self.call, self.given):
+        if self.given is not self.args or not _takes(signature, self.given):
             held = f"names {', '.join(self.kwargs)}" if self.kwargs else f"positions 1 to {len(self.args)}"
-            raise TypeError(f"forward must take what a batch gives it by {held}, got {inspect.signature(self.call)}")
+            raise TypeError(f"forward must take what a batch gives it by {held}, got {signature}")
         self.args = (self.given,)
 
     def run(self) -> Any:
@@ -64,17 +70,12 @@ class Batch:
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
         """Which queries of sequence b are not padding."""
         decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
-        mask = self.named.get(MASKS[decoder])
-        hides = False
-        if mask is None:
-            order = HIDING[1:] if "decoder" in module else HIDING[::2]
-            mask, hides = (next((self.named[name] for name in order if self.named.get(name) is not None), None), True)
+        names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
+        name = next((name for name in names if self.named.get(name) is not None), "")
+        mask = self.named.get(name)
         if not isinstance(mask, torch.Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
             return np.ones(S, dtype=bool)
-        row = mask[b].detach().cpu()
-        if hides:
-            return (row == 0).numpy()
-        return (row != 0).numpy()
+        return ((mask[b] == 0) == (name in HIDING)).cpu().numpy()
 
     def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
         """Tokens of sequence b of ``sequences`` as text: numbers where there is no tokenizer, places in an image."""
@@ -84,13 +85,12 @@ class Batch:
             of_image = "decoder" not in module if kind == "self" else keys
             return self._patches(size) if of_image and sequences == self.size else None
         row = ids[b].tolist()
-        if self.tokenizer is None:
-            return [str(i) for i in row]
         if hasattr(self.tokenizer, "convert_ids_to_tokens"):
-            return [str(token) for token in self.tokenizer.convert_ids_to_tokens(row)]
-        if hasattr(self.tokenizer, "id_to_token"):
-            return [str(self.tokenizer.id_to_token(i)) for i in row]
-        return [str(self.tokenizer.decode([i])) for i in row]
+            row = self.tokenizer.convert_ids_to_tokens(row)
+        elif self.tokenizer is not None:
+            name_of = getattr(self.tokenizer, "id_to_token", None) or (lambda i: self.tokenizer.decode([i]))
+            row = map(name_of, row)
+        return [str(token) for token in row]
 
     def _patches(self, size: int) -> list[str] | None:
         """Names such as r0c3 of the patches of an image by row and column, those of extra tokens before them.
@@ -98,8 +98,8 @@ class Batch:
         The tokens must be all square patches of some size, after at most ``EXTRA`` others; windows of them have no
         names.
         """
-        images = [x for x in self.named.values() if isinstance(x, torch.Tensor) and x.is_floating_point()]
-        for height, width in (x.shape[2:] for x in images if x.ndim == 4):
+        images = [x for x in tensors((), self.named) if x.ndim == 4 and x.is_floating_point()]
+        for height, width in (x.shape[2:] for x in images):
             for extra in range(EXTRA + 1):
                 for patch in range(1, min(height, width) + 1):
                     rows, columns = height // patch, width // patch
@@ -116,31 +116,15 @@ def check_batches(batches: Any) -> None:
 
 def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
     """How many a call is given at one time, None where nothing tells."""
-    tensors = [x for x in [*args, *kwargs.values()] if isinstance(x, torch.Tensor)]
-    sizes = [len(x) for x in tensors if x.ndim >= (3 if x.is_floating_point() else 2)]
-    return sizes[0] if sizes else None
+    return next((len(x) for x in tensors(args, kwargs) if x.ndim >= (3 if x.is_floating_point() else 2)), None)
 
 
-def _takes(call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Whether it can be called so; True where nothing tells."""
-    try:
-        signature = inspect.signature(call)
-    except ValueError:
-        return True
+def _takes(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
         return False
     return True
-
-
-def _bind(call: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
-    """Positional arguments by name."""
-    try:
-        function = call.forward if isinstance(call, torch.nn.Module) else call
-        return dict(inspect.signature(function).bind_partial(*args).arguments)
-    except (TypeError, ValueError):
-        return {}
 
 
 def _move(value: Any, device: torch.device | None) -> Any:

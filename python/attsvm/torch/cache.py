@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def from_cache(
     Raises
     ------
     ValueError
-        Naming the argument that does not fit.
+        Shapes that do not fit together, numbers that are not finite, a mask of integers.
 
     Notes
     -----
@@ -94,33 +95,29 @@ def from_cache(
     if bias is not None:
         added = added + _fit("bias", _floats("bias", bias), shape)
     logits = scaling * (q @ k.repeat_interleave(shape[1] // k.shape[1], 1).mT) + added
-    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], plain=False, logits=logits)
+    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], logits=logits)
     recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
-    recorder.begin(_Words(shape[0], tokens))
+    recorder.begin(_batch(shape[0], shape[3], tokens))
     recorder(call)
     recorder.end()
-    found = recorder.layers[0].make(
-        lambda layer, number: True, threshold=as_threshold(threshold), most=as_count("queries", queries, 1)
-    )
+    found = recorder.make(threshold=as_threshold(threshold), most=as_count("queries", queries, 1))
     return ByName(replace(head, layer=as_count("layer", layer)) for head in found)
 
 
-class _Words(Batch):
-    """A batch of which only the words are known."""
-
-    def __init__(self, size: int, words: Sequence[Sequence[str]] | None):
-        super().__init__((), lambda: None, None)
-        self.size, self.known = size, words
-        if words is not None and (not isinstance(words, Sequence) or len(words) != size):
-            raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
-
-    def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
-        return np.arange(S) < (S if self.known is None or kind != "self" else len(self.known[b]))
-
-    def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
-        if self.known is None or not keys or len(self.known[b]) > size:
-            return None
-        return [*self.known[b], *[""] * (size - len(self.known[b]))]
+def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:
+    """One of which only the words are known: the ids of tokens are their places among all words."""
+    given = {"attention_mask": torch.ones(size, length)}
+    if words is not None and (not isinstance(words, Sequence) or len(words) != size):
+        raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
+    vocabulary = [""]
+    if words is not None and max(map(len, words)) <= length:
+        given["input_ids"] = torch.zeros(size, length, dtype=torch.long)
+        for ids, own in zip(given["input_ids"], words, strict=True):
+            ids[: len(own)] = torch.arange(len(own)) + len(vocabulary)
+            vocabulary += own
+        given["attention_mask"] = given["input_ids"]
+    of_words = SimpleNamespace(id_to_token=vocabulary.__getitem__)
+    return Batch(given, lambda **given: None, None, of_words)
 
 
 def _tensor(name: str, x: Any) -> torch.Tensor:

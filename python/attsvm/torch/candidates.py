@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ TOL = 1e-4  # of the SVMs: their W is then known to a percent, and what it does 
 DECAY = 1e-4  # of regressions, on tokens and queries scaled to mean length 1
 ITERATIONS = 20  # of L-BFGS: W has a cosine of .9999 and more to that after 100, in two thirds of the time (MiniLM)
 WHITENED = 2000  # queries whose logits a whitened cut keeps
+HIDDEN = -1e300  # logit of what is not seen: finite, since its probability 0 is multiplied by its logarithm
 KEPT = 4  # the own W is cut to its rank divided by this
 
 
@@ -30,18 +33,24 @@ Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of what may stand ther
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A head, its hard queries (sequence, query, selected), and the positional rule that says most of them."""
+    """A head, its hard queries (sequence, query, selected), and the rule that says most of them: the token so
+    many places after the query, or (None) the first one."""
 
     head: Head
     rows: np.ndarray
-    rule: str
+    offset: int | None
     follows: float
+
+    @property
+    def rule(self) -> str:
+        if self.offset is None:
+            return "first token"
+        return f"offset {self.offset:+d}" if self.offset else "the query itself"
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
         """The same queries with the rule's token, those that see it."""
-        said = 0 * rows[:, 1] if self.rule == "first token" else rows[:, 1] + _offset(self.rule)
-        text = self.head.text
-        there = [t in text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
+        said = 0 * rows[:, 1] if self.offset is None else rows[:, 1] + self.offset
+        there = [t in self.head.text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
         return np.column_stack([rows[:, :2], said])[there]
 
 
@@ -49,16 +58,12 @@ def as_source(head: Head) -> Source:
     """The rule is the better of the most frequent offset and the first token, on all recorded hard queries."""
     rows = hard_queries(head)
     if not len(rows):
-        return Source(head, rows, "the query itself", float("nan"))
+        return Source(head, rows, 0, float("nan"))
     offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
-    offset, first = int(offsets[counts.argmax()]), int((rows[:, 2] == 0).sum())
+    first = int((rows[:, 2] == 0).sum())
     if first > counts.max():
-        return Source(head, rows, "first token", first / len(rows))
-    return Source(head, rows, f"offset {offset:+d}" if offset else "the query itself", int(counts.max()) / len(rows))
-
-
-def _offset(rule: str) -> int:
-    return int(rule.removeprefix("offset ")) if rule.startswith("offset") else 0
+        return Source(head, rows, None, first / len(rows))
+    return Source(head, rows, int(offsets[counts.argmax()]), int(counts.max()) / len(rows))
 
 
 def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
@@ -66,12 +71,21 @@ def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[We
 
     On one thread of PyTorch: its matrices are so small that a second one doubles the time, and workers are many.
     """
-    head, threads = source.head, torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    head = source.head
+    with torch_threads(1):
         return [_make(source, column, n, [seed, head.layer, head.number, draw]) for column, n, draw in plan]
+
+
+@contextlib.contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """PyTorch computes on so many threads, and afterwards on as many as before: workers set a number that new threads
+    take over."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def standing(source: Source, column: str, weights: Weights) -> Replacement:
@@ -124,12 +138,9 @@ def _whitened_cut(head: Head, rank: int) -> np.ndarray:
     """The W of this rank whose logits differ least from the own ones, in the mean square over tokens and queries."""
     rows = all_queries(head)
     cases = as_cases(head, rows[rows[:, 2] >= 0][:WHITENED])
-    data = cases.data
-    entries = np.concatenate([np.arange(a, b) for a, b in cases.blocks])
-    keys = np.asarray(data.keys)[entries].astype(np.float64)
-    sizes = cases.blocks[:, 1] - cases.blocks[:, 0]
-    means = np.add.reduceat(keys, np.cumsum(sizes) - sizes) / sizes[:, None]
-    (root_x, back_x), (root_z, back_z) = (_roots(x) for x in (keys - np.repeat(means, sizes, axis=0), data.queries))
+    parts = (cases.data.keys[begin:end].astype(np.float64) for begin, end in cases.blocks)
+    keys = np.concatenate([part - part.mean(axis=0) for part in parts])
+    (root_x, back_x), (root_z, back_z) = map(_roots, (keys, cases.data.queries))
     left, values, right = np.linalg.svd(root_x @ head.W @ root_z)
     return back_x @ (left[:, :rank] * values[:rank]) @ right[:rank] @ back_z
 
@@ -157,10 +168,9 @@ def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
     """The W of least cross-entropy to the choices, or to these probabilities, with a weak decay; by L-BFGS."""
     data = cases.data
     sizes = np.diff(data.indptr)
-    here = np.arange(sizes.max()) < sizes[:, None]
-    keys = np.zeros((*here.shape, data.dk))
-    keys[here] = data.keys[np.repeat(data.start - data.indptr[:-1], sizes) + np.arange(sizes.sum())]
-    wanted = np.zeros(here.shape)
+    places = np.arange(sizes.max())
+    here, at = places < sizes[:, None], data.start[:, None] + places
+    keys, wanted = data.keys[np.minimum(at, len(data.keys) - 1)].astype(np.float64), np.zeros(here.shape)
     if targets is None:
         wanted[np.arange(len(sizes)), cases.selected] = 1.0
     else:
@@ -173,9 +183,8 @@ def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
 
     def loss() -> Any:
         solver.zero_grad()
-        logits = torch.bmm(x, (z @ W.mT)[:, :, None])[:, :, 0].masked_fill(hidden, -torch.inf)
-        logs = torch.log_softmax(logits, 1).masked_fill(hidden, 0.0)
-        value = -(y * logs).sum() / len(y) + DECAY / 2 * (W**2).sum()
+        logits = (x @ (z @ W.mT)[:, :, None])[:, :, 0].masked_fill(hidden, HIDDEN)
+        value = torch.nn.functional.cross_entropy(logits, y) + DECAY / 2 * (W**2).sum()
         value.backward()
         return value
 

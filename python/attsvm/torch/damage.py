@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,9 +102,8 @@ class HeldOut:
 
     def sample(self) -> np.ndarray:
         """A few of the original outputs."""
-        parts = [own.flatten() for own in self.own]
-        parts = [part[:: max(1, len(part) // SAMPLED)][:SAMPLED].double().cpu() for part in parts]
-        return torch.cat(parts).numpy()
+        parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
+        return torch.cat(parts).double().cpu().numpy()
 
     def _run(self, batch: Batch) -> torch.Tensor:
         found = self.running.run(batch.call, *batch.args, **batch.kwargs)
@@ -129,20 +128,17 @@ class HeldOut:
         if self.metric == "KL":
             off = (a.exp() * (a - b)).sum(-1)
         else:
-            a, b = (x / x.norm(dim=-1, keepdim=True).clamp(min=1e-300) for x in (a, b))
+            a, b = (torch.nn.functional.normalize(x, dim=-1, eps=1e-300) for x in (a, b))
             off = ((a - b) ** 2).sum(-1) / 2  # 1 - cosine, without its cancellation
         mask = batch.named.get("attention_mask")
-        if off.ndim == 1:
-            return off.cpu().numpy()
         weights = mask.to(off) if isinstance(mask, torch.Tensor) and mask.shape == off.shape else torch.ones_like(off)
-        return ((off * weights).flatten(1).sum(1) / weights.flatten(1).sum(1).clamp(min=1)).cpu().numpy()
+        off, weights = (x.reshape(len(x), -1) for x in (off * weights, weights))
+        return (off.sum(1) / weights.sum(1).clamp(min=1)).cpu().numpy()
 
 
 def _first_tensor(found: Any) -> torch.Tensor:
-    if isinstance(found, torch.Tensor):
-        return found
-    values = found.values() if hasattr(found, "values") else found if isinstance(found, (tuple, list)) else ()
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            return value
+    parts = found.values() if isinstance(found, Mapping) else found if isinstance(found, (tuple, list)) else (found,)
+    for part in parts:
+        if isinstance(part, torch.Tensor):
+            return part
     raise TypeError(f"what is run must return a tensor, or a tuple or dict of them, got {type(found).__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
 from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
-from .candidates import Source, Weights, as_source, made, standing
+from .candidates import Source, Weights, as_source, made, standing, torch_threads
 from .damage import HeldOut
 from .read import unchanged, unwrap
 from .replacement import Replacement, as_replacement
@@ -106,8 +106,8 @@ def faithfulness(
     Raises
     ------
     TypeError, ValueError
-        Naming the argument that does not fit; as :func:`attsvm.torch.substitute` for a model that is not the one read;
-        and for a file of another model, other inputs or options.
+        As :func:`attsvm.torch.substitute` for a model that is not the one read; for a head that is given twice; and for
+        a file of another model, other inputs or options.
     ModuleNotFoundError
         Without joblib: ``pip install joblib``.
 
@@ -151,7 +151,7 @@ def faithfulness(
         raise ValueError(f"found must hold every head once, got {' '.join(labels)}")
     sources = [as_source(head) for head in found]
     members, layers = _members(found, rows)
-    with unchanged(unwrap(model)), _threads_kept(), substitution(model) as running:
+    with unchanged(unwrap(model)), torch_threads(torch.get_num_threads()), substitution(model) as running:
         held_out = HeldOut(running, model, batches, forward, metric)
         kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out.sample())
         tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
@@ -169,23 +169,10 @@ def faithfulness(
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def _threads_kept() -> Iterator[None]:
-    """Workers set PyTorch's number, which new threads take over."""
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _plan(sizes: list[int], seeds: int) -> Plan:
-    parts = [
-        [(column, 0, 0) for column in ("uniform", *FIXED)],
-        [(column, n, draw) for n in sizes for column in OF_CHOICES for draw in range(seeds)],
-        [(column, 0, draw) for column in DRAWN for draw in range(seeds)],
-    ]
-    return [one for part in parts for one in part]
+    drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
+    fixed = [(column, 0, 0) for column in ("uniform", *FIXED)]
+    return fixed + [(column, n, draw) for n, column in drawn for draw in range(seeds)]
 
 
 def _of_row(row: str, plan: Plan, largest: int) -> Plan:
@@ -211,29 +198,25 @@ def _runs(
     values: list[dict[tuple[str, int, int], Replacement]] = []
     for k, source in enumerate(sources):
         label = source.head.label
-        if label not in kept.found:
-            kept.add(label, {"weights": next(results)})
-        values.append(
-            {one: standing(source, one[0], pair) for one, pair in zip(plan, kept.found[label]["weights"], strict=True)}
-        )
-        if lost is not None:
-            pair = kept.found[label]["weights"][plan.index(("SVM", largest, 0))]
-            lost += _lost(source, held_out, seed, kept, None if pair is None else pair[0] @ pair[1].T)
+        weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
         del kept.found[label]
+        values.append({one: standing(source, one[0], pair) for one, pair in weights.items()})
+        if lost is not None:
+            made_by_svm = weights["SVM", largest, 0]
+            names = functools.partial(without_directions, source, held_out.damage, seed, made_by_svm)
+            lost += _once(kept, f"directions of {label}", "directions", names)
         for row in (row for row, those in members.items() if those[-1] == k):
             for one in _of_row(row, plan, largest):
-                name = _name(row, one)
-                if name not in kept.found:
-                    there = {sources[j].head: values[j][one] for j in members[row]}
-                    kept.add(name, {"damage": held_out.damage(there)})
-                yield (row, *one[:2]), kept.found[name]["damage"]
+                there = {sources[j].head: values[j][one] for j in members[row]}
+                run = functools.partial(held_out.damage, there)
+                yield (row, *one[:2]), _once(kept, _name(row, one), "damage", run)
 
 
-def _lost(source: Source, held_out: HeldOut, seed: int, kept: Kept, svm: np.ndarray | None) -> list[LostDirection]:
-    name = f"directions of {source.head.label}"
+def _once(kept: Kept, name: str, key: str, make: Callable[[], Any]) -> Any:
+    """What is kept of this name, or made now."""
     if name not in kept.found:
-        kept.add(name, {"directions": list(without_directions(source, held_out.damage, seed, svm))})
-    return kept.found[name]["directions"]
+        kept.add(name, {key: make()})
+    return kept.found[name][key]
 
 
 def _name(row: str, one: tuple[str, int, int]) -> str:
@@ -244,36 +227,35 @@ def _kept(
     file: Any, found: list[Head], members: dict[str, list[int]], plan: Plan, asked: dict[str, Any], sample: np.ndarray
 ) -> Kept:
     """The file, whose first record is a sample of the original outputs."""
-    own = [digest(head, asked) for head in found] if file is not None else [""] * len(found)
-    wanted = {"outputs": ""} | {head.label: one for head, one in zip(found, own, strict=True)}
-    wanted |= {f"directions of {head.label}": one for head, one in zip(found, own, strict=True)}
+    own = [digest(head, asked) for head in found]
+    wanted = {"outputs": ""}
+    for head, one in zip(found, own, strict=True):
+        wanted |= {head.label: one, f"directions of {head.label}": one}
     for row, those in members.items():
         whole = hashlib.sha256("".join(sorted(own[k] for k in those)).encode()).hexdigest()
         wanted |= {_name(row, one): whole for one in plan}
     kept = Kept(file, wanted, "faithfulness")
-    if "outputs" not in kept.found:
-        kept.add("outputs", {"sample": sample})
-    before = kept.found["outputs"]["sample"]
+    before = _once(kept, "outputs", "sample", lambda: sample)
     if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
         raise ValueError(f"{file} holds runs of another model or other batches")
     return kept
 
 
 def without_directions(
-    source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int, svm: np.ndarray | None
-) -> Iterator[LostDirection]:
-    """Of the leading directions; ``svm`` is the W of the SVM, whose directions are named beside them.
+    source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int, svm: Weights
+) -> list[LostDirection]:
+    """Of the leading directions; ``svm``: the W of the SVM, whose directions are named beside them.
 
     A random one ``s a b^T`` lies in the spans of W's own singular vectors.
     """
-    head = source.head
+    head, found = source.head, []
     left, values, right = singular_directions(head)
     rng = np.random.default_rng([seed, head.layer, head.number])
 
     def of(W: np.ndarray) -> float:
         return float(damage({head: as_replacement(head, W, None)}).mean())
 
-    beside = [] if svm is None else name_directions(head, source.rows, svm, LEADING)
+    beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):
         k, value = named.number, named.value
         lost = of(head.W - value * np.outer(left[:, k], right[:, k]))
@@ -282,7 +264,10 @@ def without_directions(
             a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
             others.append(of(head.W - value * np.outer(a, b)))
         beside_it = str(beside[k]) if k < len(beside) else ""
-        yield LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)
+        found.append(
+            LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)
+        )
+    return found
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,7 @@ class Monitor:
         loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        unwrap(model)  # raises unless it is a module
         if not isinstance(probe, Iterable):
             raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
         self.model, self.probe = model, list(probe)
@@ -101,8 +101,8 @@ class Monitor:
             raise TypeError(f"writer must have add_scalar(tag, value, step), got {type(writer).__name__}")
         if loss is not None and not callable(loss):
             raise TypeError(f"loss must be a function of the model and a batch, got {type(loss).__name__}")
-        self.loss = loss
-        self.file, self.writer, self.null, self.seed = None if file is None else Path(file), writer, null, seed
+        self.writer, self.null, self.loss, self.seed = writer, null, loss, seed
+        self.file = None if file is None else Path(file)
         self.options: dict[str, Any] = {
             "forward": forward, "layers": layers, "heads": heads, "space": space, "threshold": threshold,
             "tokens": tokens, "seed": seed,
@@ -132,14 +132,14 @@ class Monitor:
         """Measure now."""
         _refuse_shards(self.model)
         found = read(self.model, self.probe, queries=self.queries, **self.options)
-        gradients = None if self.loss is None else in_probabilities(self.model, self.probe, self.loss)
+        gradients: list[Any] = [None] * len(found)
+        if self.loss is not None:
+            whole = in_probabilities(self.model, self.probe, self.loss)
+            gradients = [of_head(head, whole) for head in found]
         rows = [
-            measure(
-                head, step, queries=self.queries, null=self.null, seed=self.seed,
-                gradients=None if gradients is None else of_head(head, gradients),
-            )
-            for head in found
-        ]  # fmt: skip
+            measure(head, step, queries=self.queries, null=self.null, seed=self.seed, gradients=own)
+            for head, own in zip(found, gradients, strict=True)
+        ]
         self._steps.add(step)
         self.rows += rows
         if self.file is not None:
@@ -151,14 +151,13 @@ class Monitor:
 
     def scalars(self) -> dict[str, float]:
         """The numbers of the last check by name, ``attsvm/L0H3/cosine`` and so on, as ``wandb.log`` takes them."""
-        last = self.rows[-1]["step"] if self.rows else None
-        skipped = {*WORDS, "step", "layer", "head"}
+        names = [name for name in COLUMNS if name not in {*WORDS, "step", "layer", "head"}]
         return {
             f"{TAG}/{row['name']}/{name}": float(row[name])
             for row in self.rows
-            if row["step"] == last
-            for name in COLUMNS
-            if name not in skipped and math.isfinite(row[name])
+            if row["step"] == self.rows[-1]["step"]
+            for name in names
+            if math.isfinite(row[name])
         }
 
     def plot(self, axes: Any = None) -> Any:
@@ -172,12 +171,11 @@ class Monitor:
         monitor = self
 
         class MonitorCallback(TrainerCallback):
-            def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-                self.on_step_end(args, state, control)
-
             def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
                 if state.is_world_process_zero:
                     monitor(state.global_step)
+
+            on_train_begin = on_step_end
 
         return MonitorCallback()
 
@@ -191,12 +189,11 @@ class Monitor:
         monitor = self
 
         class MonitorCallback(Callback):
-            def on_train_start(self, trainer: Any, module: Any) -> None:
-                self.on_train_batch_end(trainer, module, None, None, 0)
-
-            def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            def on_train_batch_end(self, trainer: Any, *others: Any) -> None:
                 if trainer.is_global_zero:
                     monitor(trainer.global_step)
+
+            on_train_start = on_train_batch_end
 
         return MonitorCallback()
 
@@ -216,21 +213,18 @@ def _refuse_shards(model: torch.nn.Module) -> None:
 def _cut_last_line(path: Path) -> None:
     """Without an end it was being written when the run stopped."""
     with open(path, "rb+") as file:
-        text = file.read()
-        end = text.rfind(b"\n") + 1
-        if end < len(text):
-            file.truncate(end)
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def in_probabilities(
     model: torch.nn.Module, batches: Iterable[Any], loss: Callable[[torch.nn.Module, Any], torch.Tensor]
-) -> list[list[np.ndarray]]:
+) -> dict[int, list[np.ndarray]]:
     """Of each attention call and each sequence, in the order in which :func:`read` counts them: (H, S, T).
 
     The loss is asked batch by batch, in evaluation mode; no ``.grad`` of the model is touched.
     """
     model = unwrap(model)
-    found: list[list[np.ndarray]] = []
+    found: defaultdict[int, list[np.ndarray]] = defaultdict(list)
     for values in batches:
         calls: list[Attention] = []
         watch = Watch(calls.append)
@@ -241,35 +235,25 @@ def in_probabilities(
         if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
             raise ValueError(f"loss must return one number with a gradient, got {value!r:.80}")
         results = [call.result for call in calls if call.result.requires_grad]
-        gradients = iter(torch.autograd.grad(value, results, allow_unused=True))
+        gradients = iter(torch.autograd.grad(value, results, allow_unused=True, materialize_grads=True))
         for number, call in enumerate(calls):
-            if number == len(found):
-                found.append([])
-            gradient = next(gradients) if call.result.requires_grad else None
-            found[number] += _each(call, gradient, batch.size)
+            standard = standardize(call, batch.size)
+            gradient = next(gradients) if call.result.requires_grad else torch.zeros_like(call.result)
+            part = gradient.reshape(*standard.q.shape[:3], -1)
+            if call.logits is not None:  # the result is the probabilities, those of sinks behind
+                part = part[..., : standard.k.shape[2]]
+            else:
+                assert standard.v is not None
+                part = part @ standard.v.repeat_interleave(part.shape[1] // standard.v.shape[1], 1).mT
+            found[number] += list(part.double().cpu().numpy())
     return found
 
 
-def _each(call: Attention, gradient: torch.Tensor | None, size: int | None) -> list[np.ndarray]:
-    """Of one call, sequence by sequence."""
-    standard = standardize(call, size)
-    B, H, S, _ = standard.q.shape
-    T = standard.k.shape[2]
-    if gradient is None:
-        return [np.zeros((H, S, T)) for _ in range(B)]
-    if call.logits is not None:  # the result is the probabilities, those of sinks behind
-        part = gradient.reshape(B, H, S, -1)[..., :T]
-    else:
-        assert standard.v is not None
-        part = gradient.reshape(B, H, S, -1) @ standard.v.repeat_interleave(H // standard.v.shape[1], 1).mT
-    return list(part.detach().double().cpu().numpy())
-
-
-def of_head(head: Head, gradients: list[list[np.ndarray]]) -> list[np.ndarray]:
+def of_head(head: Head, gradients: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
     """Those of a head that :func:`read` returned: of each sequence kept (S, T), its padding cut off."""
     text = head.text
-    found = []
-    for number, place, S, T in zip(text.numbers, text.places, text.counts, text.lengths, strict=True):
-        query, token = place[2:]
-        found.append(gradients[head.layer][number][head.number, query : query + S, token : token + T])
-    return found
+    places = zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
+    return [
+        gradients[head.layer][number][head.number, query : query + S, token : token + T]
+        for number, query, token, S, T in places
+    ]

@@ -76,17 +76,11 @@ def text_batches(
         ids = tokenizer(sentence)["input_ids"]
         if lengths[0] <= len(ids) <= lengths[1]:
             groups.setdefault(len(ids), []).append(ids)
-    found = list(_cut(groups))
+    parts = [ids for _, group in sorted(groups.items()) for ids in torch.tensor(group).split(BATCH)]
+    found = [{"input_ids": ids, "attention_mask": torch.ones_like(ids)} for ids in parts]
     if both:
-        found = [{**batch, "decoder_input_ids": batch["input_ids"]} for batch in found]
-    return found, sum(len(group) for group in groups.values())
-
-
-def _cut(groups: dict[int, list[list[int]]]) -> Iterator[dict[str, torch.Tensor]]:
-    for length in sorted(groups):
-        for at in range(0, len(groups[length]), BATCH):
-            ids = torch.tensor(groups[length][at : at + BATCH])
-            yield {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        found = [batch | {"decoder_input_ids": batch["input_ids"]} for batch in found]
+    return found, sum(map(len, groups.values()))
 
 
 def read_pretrained(
@@ -131,8 +125,8 @@ def read_pretrained(
 
 def checkpoints(folder: Any) -> list[tuple[int, Path]]:
     """The ``checkpoint-STEP`` folders that a Trainer wrote, in the order of their steps."""
-    found = [path for path in Path(folder).glob("checkpoint-*") if path.name.rpartition("-")[2].isdecimal()]
-    return sorted((int(path.name.rpartition("-")[2]), path) for path in found)
+    found = [(path.name.rpartition("-")[2], path) for path in Path(folder).glob("checkpoint-*")]
+    return sorted((int(step), path) for step, path in found if step.isdecimal())
 
 
 def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:

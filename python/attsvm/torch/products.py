@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["PRODUCT_NAMES", "SAME_NAMES", "Product", "changed", "product_of"]
-
 PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
 SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
 DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
@@ -40,32 +38,28 @@ class Product:
     sinks: int = 0
 
 
+def tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """What a function is given, by position and by name."""
+    return [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+
+
 def product_of(name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
     """A product of two activations; None for one with a matrix."""
     if name == "einsum":
         return _einsum(args, out)
-    names = ("input", "batch1", "batch2") if name == "baddbmm" else ("input", "other")
-    given = dict(zip(names, args, strict=False)) | kwargs
-    first, second = (
-        (given["batch1"], given["batch2"])
-        if name == "baddbmm"
-        else (given.get("input"), given.get("other", given.get("mat2")))
-    )
-    if not all(isinstance(a, torch.Tensor) and a.ndim >= 2 for a in (first, second)):
+    *added, first, second = (None, None, *tensors(args, kwargs)[:3])
+    if first is None or min(first.ndim, second.ndim) < 2:
         return None
     if second.ndim == 2 and (first.ndim > 2 or isinstance(second, torch.nn.Parameter)):
         return None  # a matrix of weights
-    product = Product(first, second.mT, out, before=float(given.get("alpha", 1)))
-    if name == "baddbmm" and given.get("beta", 1) != 0:
-        product.plain = _is_mask(given["input"])
-    return product
+    plain = name != "baddbmm" or kwargs.get("beta", 1) == 0 or _is_mask(added[-1])
+    return Product(first, second.mT, out, before=float(kwargs.get("alpha", 1)), plain=plain)
 
 
 def changed(own: Product, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
     """What this function, whose result is ``out``, makes of logits; None where they are followed no further."""
     new = replace(own, tensor=out)
-    others = [a for a in [*args, *kwargs.values()] if a is not own.tensor]
-    other = others[0] if others else None
+    other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):
         new.plain = False  # hides tokens, with what is added afterwards
     elif name in SCALE_NAMES or name in DIVIDE_NAMES:
@@ -98,12 +92,10 @@ def _einsum(args: Any, out: torch.Tensor) -> Product | None:
         return None
     left, result = args[0].replace(" ", "").split("->")
     first, second = left.split(",")
-    if len(result) < 2 or any(
-        operand.ndim != len(labels) for operand, labels in zip(operands, (first, second), strict=True)
-    ):
+    pairs = list(zip((first, second), operands, strict=True))
+    if len(result) < 2 or any(operand.ndim != len(labels) for labels, operand in pairs):
         return None
     query, token, lead = result[-2], result[-1], result[:-2]
-    pairs = [(first, operands[0]), (second, operands[1])]
     if query in second and token in first:
         pairs.reverse()
     found = []
@@ -124,25 +116,24 @@ def _einsum(args: Any, out: torch.Tensor) -> Product | None:
 
 def _scaled(product: Product, factor: Any, divide: bool) -> bool:
     """Multiply the logits by a number, or the queries or keys by what differs between heads, queries or tokens."""
-    if isinstance(factor, torch.Tensor) and factor.numel() > 1:
-        factor = 1 / factor if divide else factor
-        if product.capped or factor.ndim > product.q.ndim:
-            return False
-        if factor.shape[-1] == 1:
-            product.q = product.q * factor
-        elif factor.ndim < 2 or factor.shape[-2] == 1:
-            product.k = product.k * factor.unsqueeze(-2).mT if factor.ndim < 2 else product.k * factor.mT
-        else:
-            return False
-        return True
     if not isinstance(factor, (int, float, torch.Tensor)):
         return False
-    number = float(factor)
-    number = 1 / number if divide else number
-    if product.capped:
-        product.after *= number
+    factor = 1 / factor if divide else factor
+    if not isinstance(factor, torch.Tensor) or factor.numel() == 1:
+        if product.capped:
+            product.after *= float(factor)
+        else:
+            product.before *= float(factor)
+        return True
+    if product.capped or factor.ndim > product.q.ndim:
+        return False
+    factor = factor.expand(1, factor.shape[0]) if factor.ndim < 2 else factor
+    if factor.shape[-1] == 1:
+        product.q = product.q * factor
+    elif factor.shape[-2] == 1:
+        product.k = product.k * factor.mT
     else:
-        product.before *= number
+        return False
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,8 +14,9 @@ import numpy as np
 import torch
 
 from ..common.check import as_choice, as_count
-from ..heads.head import QUERIES, THRESHOLD, ByName, Head, as_threshold, place_of
+from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold, place_of
 from .batch import TOKENIZERS, Batch, check_batches
+from .products import tensors
 from .record import Recorder
 from .sampling import Sample
 from .watch import Watch
@@ -87,7 +89,7 @@ def read(
         When no attention is seen; when what was read does not give the probabilities (eager) or the attended values
         over the largest value (sdpa) that the model computed, to ``5e-6 + 2 eps (1 + L)``, with the rounding eps of the
         model's type (1.2e-7 in float32) and L the largest ``scaling |q| |k|`` of a sequence; with ``space="residual"``
-        where there is none; with parameters on the meta device; or naming the argument that does not fit.
+        where there is none; or with parameters on the meta device.
     LookupError
         From a head's ``attention(b)``, for a sequence that was not kept.
 
@@ -126,8 +128,7 @@ def read(
     >>> found[1].attention(2).shape
     (5, 5)
     """
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    model = unwrap(model)
     as_choice("space", space, SPACES)
     threshold = as_threshold(threshold)
     if forward is not None and not callable(forward):
@@ -136,11 +137,7 @@ def read(
         raise TypeError(f"tokenizer must have one of {', '.join(TOKENIZERS)}, got {type(tokenizer).__name__}")
     queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
     check_batches(batches)
-    wanted = _wanted_heads(heads)
-
-    def is_wanted(layer: int, number: int) -> bool:
-        return wanted is None or not wanted.isdisjoint({(None, number), (layer, number)})
-
+    wanted = None if heads is None else _wanted_heads(heads)
     folder = None
     if store is not None:
         folder = Path(store)
@@ -149,47 +146,33 @@ def read(
         raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
+    device, watch = device_of(model), Watch(recorder)
     try:
-        run(model, batches, recorder, forward, tokenizer)
-        found = ByName(
-            head
-            for number in sorted(recorder.layers)
-            for head in recorder.layers[number].make(is_wanted, threshold=threshold, most=queries)
-        )
+        with unchanged(model), named(model, watch), torch.no_grad():
+            for values in batches:
+                batch = Batch(values, model if forward is None else forward, device, tokenizer)
+                recorder.begin(batch)
+                with watch:
+                    batch.run()
+                watch.finish()
+                recorder.end()
+        calls, missed = recorder.calls, watch.unseen.message()
+        if calls is None:
+            raise ValueError("batches must hold at least one batch, got none")
+        if not calls:
+            raise ValueError(f"{NOTHING}; {missed}" if missed else NOTHING)
+        if missed:
+            warnings.warn(missed, stacklevel=2)
+        found = recorder.make(threshold=threshold, most=queries)
     finally:
         recorder.close()
-    _check_asked(recorder, chosen, heads, wanted, found)
-    return found
-
-
-def run(
-    model: torch.nn.Module,
-    batches: Iterable[Any],
-    recorder: Recorder,
-    forward: Callable[..., Any] | None,
-    tokenizer: Any,
-) -> None:
-    """Run the model on the batches, its attention calls going to the recorder."""
-    model = unwrap(model)
-    device = device_of(model)
-    watch = Watch(recorder)
-    given = 0
-    with unchanged(model), named(model, watch), torch.no_grad():
-        for values in batches:
-            batch = Batch(values, model if forward is None else forward, device, tokenizer)
-            recorder.begin(batch)
-            with watch:
-                batch.run()
-            watch.finish()
-            recorder.end()
-            given += 1
-    if not given:
-        raise ValueError("batches must hold at least one batch, got none")
-    missed = watch.unseen.message()
-    if not recorder.calls:
-        raise ValueError(f"{NOTHING}; {missed}" if missed else NOTHING)
-    if missed:
-        warnings.warn(missed, stacklevel=3)
+    if chosen is not None and max(chosen, default=0) >= calls:
+        raise ValueError(f"layers must lie in 0 .. {calls - 1}, got {sorted(chosen)}")
+    names = [{(None, head.number), (head.layer, head.number)} for head in found]
+    wanted = set().union(*names) if wanted is None else wanted
+    if not wanted or wanted.difference(*names):
+        raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")
+    return ByName(head for head, own in zip(found, names, strict=True) if wanted & own)
 
 
 def device_of(model: torch.nn.Module) -> torch.device | None:
@@ -205,6 +188,8 @@ def device_of(model: torch.nn.Module) -> torch.device | None:
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
     """Without torch.compile and (Distributed)DataParallel around it."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     while True:
         if isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
             model = model._orig_mod
@@ -217,72 +202,48 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 @contextlib.contextmanager
 def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
     """Tell the watch which module runs.  The hooks also keep torch.nn's fused layers from hiding their attention."""
-    hooks = []
 
-    def enter(name: str) -> Callable[[Any, Any, Any], None]:
-        def hook(module: Any, args: Any, kwargs: Any) -> None:
-            watch.enter(name, module, [x for x in [*args, *kwargs.values()] if isinstance(x, torch.Tensor)])
-
-        return hook
+    def enter(name: str, module: Any, args: Any, kwargs: Any) -> None:
+        watch.enter(name, module, tensors(args, kwargs))
 
     def leave(module: Any, args: Any, output: Any) -> None:
-        watch.leave()
+        watch.unseen.leave()
 
-    try:
+    with contextlib.ExitStack() as stack:
         for name, module in model.named_modules():
-            hooks.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
-            hooks.append(module.register_forward_hook(leave, always_call=True))
+            hook = functools.partial(enter, name)
+            stack.enter_context(module.register_forward_pre_hook(hook, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(leave, always_call=True))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextlib.contextmanager
 def unchanged(model: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode, uncompiled; flags and random states are as they were afterwards, come what may."""
-    training = [(module, module.training) for module in model.modules()]
-    states = random.getstate(), np.random.get_state()
     on_cuda = torch.cuda.is_initialized()
-    try:
-        for module, _ in training:
+    with contextlib.ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count()) if on_cuda else ()))
+        for device in ("cpu", "cuda")[: 1 + on_cuda]:
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
             module.training = False
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count()) if on_cuda else ()))
-            for device in ("cpu", "cuda")[: 1 + on_cuda]:
-                stack.enter_context(torch.autocast(device, enabled=False))
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-            yield
-    finally:
-        for module, flag in training:
-            module.training = flag
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+        yield
 
 
-def _wanted_heads(heads: Sequence[int | str] | None) -> set[tuple[int | None, int]] | None:
-    """Pairs of layer (None: every layer) and number; None for all heads."""
-    if heads is None:
-        return None
+def _wanted_heads(heads: Any) -> set[tuple[int | None, int]]:
+    """Pairs of layer (None: every layer) and number."""
     if isinstance(heads, (str, int)):
         heads = [heads]
     if not isinstance(heads, Iterable):
         raise TypeError(f"heads must be a list of numbers or names, got {type(heads).__name__}")
     wanted: set[tuple[int | None, int]] = set()
     for head in heads:
-        if isinstance(head, str) and (place := place_of(head)):
-            wanted.add(place)
-        elif isinstance(head, str) and not head.strip().isdecimal():
+        place = place_of(head) if isinstance(head, str) else None
+        if place is None and isinstance(head, str) and not head.strip().isdecimal():
             raise ValueError(f"heads must be numbers, or names such as '5.3' or 'L5H3', got {head!r}")
-        else:
-            wanted.add((None, as_count("heads", int(head) if isinstance(head, str) else head)))
+        wanted.add(place or (None, as_count("heads", int(head) if isinstance(head, str) else head)))
     return wanted
-
-
-def _check_asked(recorder: Recorder, layers: Any, heads: Any, wanted: Any, found: list[Head]) -> None:
-    calls = recorder.calls or 0
-    if layers is not None and max(layers, default=0) >= calls:
-        raise ValueError(f"layers must lie in 0 .. {calls - 1}, got {sorted(layers)}")
-    there = {at for head in found for at in ((None, head.number), (head.layer, head.number))}
-    if not found or (wanted or set()) - there:
-        raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")

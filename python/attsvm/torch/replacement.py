@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
 from ..heads.head import Head
+from .standard_form import attend, capped
 
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")
@@ -49,24 +50,15 @@ class Form:
 
     K: np.ndarray
     Q: np.ndarray
-    held: dict[Any, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
     def __call__(self, call: Call) -> torch.Tensor:
-        key = call.x.dtype, call.x.device
-        if key not in self.held:
-            K, Q = (torch.from_numpy(x).to(*key[::-1]) for x in (self.K, self.Q))
-            self.held[key] = K, Q
-        product, bias = _parts(call, *self.held[key])
-        logits = _capped(product, call.cap) if bias is None else _capped(product, call.cap) + bias
-        logits = torch.where(call.seen, logits, -torch.inf)
-        if call.sink is None:
-            return torch.softmax(logits, -1)
-        return torch.softmax(torch.cat([logits, call.sink[..., None]], -1), -1)[..., :-1]
+        product, bias = _parts(call, self.K, self.Q)
+        return attend(capped(product, call.cap), call.seen, bias, call.sink)
 
 
 def nothing(call: Call) -> torch.Tensor:
     """The head's output is zero."""
-    return torch.zeros_like(uniform(call))
+    return torch.zeros_like(call.seen, dtype=call.x.dtype)
 
 
 def offset(places: int | None, cross: bool) -> Replacement:
@@ -127,28 +119,23 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
     Of the first sequences that hold ``LOGITS`` logits, and of queries that see several tokens.
     """
-    K_, Q_ = torch.from_numpy(K), torch.from_numpy(Q)
-    products, biases, own = [], [], []
-    sinks: list[float] = []
+    rows: list[tuple[torch.Tensor, ...]] = []
+    sinks, own = [], []
     for call, tops in _recorded(head):
-        product, bias = _parts(call, K_, Q_)
-        products += list(torch.where(call.seen, product, -torch.inf)[0])
-        biases += [] if bias is None else list(bias[0])
-        sinks += [] if call.sink is None else call.sink[0].tolist()
+        product, bias = _parts(call, K, Q)
+        rows += zip(product[0], torch.zeros_like(product[0]) if bias is None else bias[0], call.seen[0], strict=True)
+        sinks += [] if call.sink is None else [call.sink[0]]
         own.append(tops)
-    if not products:
+    if not rows:
         raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
-    product = torch.nn.utils.rnn.pad_sequence(products, batch_first=True, padding_value=-torch.inf)
-    bias = torch.nn.utils.rnn.pad_sequence(biases, batch_first=True) if biases else torch.zeros(())
-    cap, wanted = None if head.given is None else head.given.cap, float(np.mean(np.concatenate(own)))
-    size = float(torch.where(product.isfinite(), product + bias, 0).abs().max())
+    product, bias, seen = (torch.nn.utils.rnn.pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
+    cap, sink = None if head.given is None else head.given.cap, torch.cat(sinks) if sinks else None
+    size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(own).mean())
     if size == 0:
         return 1.0
 
     def top(scale: float) -> float:
-        logits = _capped(scale * product, cap) + scale * bias
-        logits = torch.cat([logits, torch.tensor(sinks, dtype=logits.dtype)[:, None]], 1) if sinks else logits
-        return float(torch.softmax(logits, 1)[:, : product.shape[1]].amax(1).mean())
+        return float(attend(capped(scale * product, cap), seen, scale * bias, sink).amax(1).mean())
 
     low, high = -WIDEST, WIDEST
     for _ in range(STEPS):
@@ -159,45 +146,34 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
     """Recorded sequences as calls, with the largest attention of their queries that see several tokens."""
-    text, given, held = head.text, head.given, 0
-    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
-        if held and held + S * T > LOGITS:
-            return
-        held += S * T
+    text, given = head.text, head.given
+    biases, sinks, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
+    held = np.cumsum(text.counts * text.lengths)
+    for i in range(max(1, int((held <= LOGITS).sum()))):
         seen = text.seen(i)
         several = seen.sum(axis=1) > 1
-        if not several.any():
-            continue
         rows = text.query_begin[i] + np.flatnonzero(several)
-        x = text.keys[text.begin[i] : text.begin[i] + T]
-        bias = sink = None
-        if given is not None and given.bias is not None:
-            bias = np.broadcast_to(given.bias[i], (S, T))[several]
-        if given is not None and given.sink is not None:
-            sink = given.sink[i][several]
         arrays = (
             None if a is None else torch.from_numpy(np.array(a, np.float64))[None]
-            for a in (x, head.queries[rows], bias, sink)
+            for a in (
+                text.keys[text.begin[i] :][: text.lengths[i]], head.queries[rows],
+                None if biases is None else np.broadcast_to(biases[i], seen.shape)[several],
+                None if sinks is None else sinks[i][several],
+            )
         )  # fmt: skip
-        keys, queries, biases, sinks = arrays
-        visible = torch.from_numpy(seen[several])[None]
-        yield Call(keys, queries, visible, biases, sinks, None if given is None else given.cap), head.choices.top[rows]
+        x, z, bias, sink = arrays
+        yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
 
 
-def _parts(call: Call, K: torch.Tensor, Q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _parts(call: Call, *factors: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Products of tokens and queries, and what a bias adds: through the last row of K and Q where there is one for it,
     and else as it is."""
+    K, Q = (torch.from_numpy(factor).to(call.x) for factor in factors)
     dk, dz = call.x.shape[-1], call.z.shape[-1]
-    queries = call.z @ Q[:dz] + (Q[dz] if len(Q) > dz else 0)
+    queries = call.z @ Q[:dz] + Q[dz:].sum(0)
     product = queries @ (call.x @ K[:dk]).mT
-    if call.bias is None:
-        return product, None
-    return product, call.bias if len(K) == dk else call.bias * (queries @ K[dk])[..., None]
-
-
-def _capped(product: torch.Tensor, cap: float | None) -> torch.Tensor:
-    """-inf of hidden tokens stays."""
-    return product if cap is None else torch.where(product.isfinite(), cap * torch.tanh(product / cap), product)
+    through = call.bias is not None and len(K) > dk
+    return product, call.bias * (queries @ K[dk])[..., None] if through else call.bias
 
 
 def uniform(call: Call) -> torch.Tensor:

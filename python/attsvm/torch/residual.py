@@ -7,11 +7,12 @@ Rotations and norms between map and attention leave no such columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-from .standard_form import Standard
+from .standard_form import Standard, single
 from .watch import LinearMap
 
 SAMPLE = 256  # tokens that columns are compared on
@@ -34,18 +35,14 @@ class Columns:
 
     def inputs(self, standard: Standard) -> torch.Tensor:
         """What the map is given, (B, S, d)."""
-        x = self.map(standard).input.detach()
-        return _tokens(x, standard.sequences, self.swapped)
+        return _tokens(self.map(standard).input.detach(), len(standard.q), self.swapped)
 
     def weights(self, standard: Standard, heads: int) -> torch.Tensor:
         """(H, d + 1, m), the bias in the last row."""
         linear = self.map(standard)
-        weight = linear.weight.detach().double()[self.columns]
-        bias = torch.zeros(len(weight), device=weight.device, dtype=torch.float64)
-        if linear.bias is not None:
-            bias = linear.bias.detach().double()[self.columns]
-        whole = torch.cat([weight, bias[:, None]], 1) * self.factors[:, None]
-        return whole.unflatten(0, (heads, -1)).mT
+        bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
+        whole = torch.cat([linear.weight, bias[:, None]], 1).detach().double()[self.columns]
+        return (whole * self.factors[:, None]).unflatten(0, (heads, -1)).mT
 
 
 @dataclass(eq=False)
@@ -61,13 +58,11 @@ class Residual:
 
 def find_residual(standard: Standard) -> Residual | str:
     """Where queries and keys come from, or why that is not to be found."""
-    found = []
-    for name, x in (("queries", standard.q), ("keys", standard.k)):
-        columns = _find(x, standard)
-        if columns is None:
-            return f"its {name} are no columns of a linear map's output (rotary positions or norms come between)"
-        found.append(columns)
-    residual = Residual(*found)
+    queries, keys = (_find(x, standard) for x in (standard.q, standard.k))
+    if queries is None or keys is None:
+        name = "queries" if queries is None else "keys"
+        return f"its {name} are no columns of a linear map's output (rotary positions or norms come between)"
+    residual = Residual(queries, keys)
     off = disagreement(residual, standard)
     if off > tolerance(standard):
         return f"logits of its weights differ from those of its queries and keys by {off:.1e} of the largest"
@@ -80,27 +75,25 @@ def tolerance(standard: Standard) -> float:
 
 def disagreement(residual: Residual, standard: Standard) -> float:
     """Largest difference of q.k, over the largest, on the first sequence."""
-    sides = []
-    for x, columns in ((standard.q, residual.queries), (standard.k, residual.keys)):
-        given = columns.inputs(standard)[0].double()
-        one = torch.ones_like(given[:, :1])
-        sides.append((torch.cat([given, one], 1) @ columns.weights(standard, x.shape[1]), x[0].double()))
-    (q, own_q), (k, own_k) = sides
-    share = len(q) // len(k)
-    expected = own_q @ own_k.repeat_interleave(share, 0).mT
-    found = q @ k.repeat_interleave(share, 0).mT
+
+    def product(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return q @ k.repeat_interleave(len(q) // len(k), 0).mT
+
+    expected = product(standard.q[0].double(), standard.k[0].double())
+    found = product(
+        *(
+            with_one(columns.inputs(standard)[0]).double() @ columns.weights(standard, x.shape[1])
+            for x, columns in ((standard.q, residual.queries), (standard.k, residual.keys))
+        )
+    )
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
 def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
     """What these weights (d + 1, m) make the queries or keys ``given`` (B, S, m) of, with a 1 appended; or None."""
-    sequences, size = given.shape[:2]
-    for linear in reversed(standard.call.maps):
-        x = linear.input.detach()
-        if x.shape[-1] + 1 != len(weights) or x.shape[:-1].numel() != sequences * size:
-            continue
-        for swapped in (False, True) if sequences > 1 and size > 1 else (False,):
-            tokens = with_one(_tokens(x, sequences, swapped)).to(weights.dtype)
+    for _, _, x in _last_first(standard, "input", *given.shape[:2]):
+        if x.shape[-1] + 1 == len(weights):
+            tokens = with_one(x).to(weights.dtype)
             rounding = tokens.norm(dim=-1).max() * weights.norm(dim=0).max()
             if (tokens @ weights - given).abs().max() <= tolerance(standard) * rounding:
                 return tokens
@@ -108,9 +101,17 @@ def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -
 
 
 def with_one(x: torch.Tensor) -> torch.Tensor:
-    """Single precision (double if it is), a 1 appended."""
-    x = x if x.dtype == torch.float64 else x.float()
-    return torch.cat([x, torch.ones_like(x[..., :1])], -1)
+    """Of at least single precision, a 1 appended."""
+    return torch.nn.functional.pad(single(x), (0, 1), value=1.0)
+
+
+def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, torch.Tensor]]:
+    """Inputs or outputs of the maps that have as many rows, (B, S, columns): place and layout."""
+    for place in reversed(range(len(standard.call.maps))):
+        x = getattr(standard.call.maps[place], side).detach()
+        if x.shape[:-1].numel() == B * S and x.is_floating_point():
+            for swapped in (False, True) if B > 1 and S > 1 else (False,):
+                yield place, swapped, _tokens(x, B, swapped)
 
 
 def _tokens(x: torch.Tensor, sequences: int, swapped: bool) -> torch.Tensor:
@@ -123,28 +124,22 @@ def _find(x: torch.Tensor, standard: Standard) -> Columns | None:
     B, H, S, m = x.shape
     rows = torch.linspace(0, B * S - 1, min(B * S, SAMPLE), device=x.device).round().long()
     wanted = x.transpose(1, 2).reshape(B * S, H * m)[rows].double()
-    for place in reversed(range(len(standard.call.maps))):
-        output = standard.call.maps[place].output
-        if output.shape[:-1].numel() != B * S or not output.is_floating_point():
-            continue
-        for swapped in (False, True) if B > 1 and S > 1 else (False,):
-            given = _tokens(output.detach(), B, swapped).reshape(B * S, -1)[rows].double()
-            match = _match(wanted, given, torch.finfo(standard.call.q.dtype).eps)
-            if match is not None:
-                return Columns(place, *match, swapped)
+    for place, swapped, output in _last_first(standard, "output", B, S):
+        given = output.reshape(B * S, -1)[rows].double()
+        match = _match(wanted, given, torch.finfo(standard.call.q.dtype).eps)
+        if match is not None:
+            return Columns(place, *match, swapped)
     return None
 
 
 def _match(wanted: torch.Tensor, given: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The column of ``given`` parallel to each of ``wanted``, and the factor."""
-    if not bool(torch.isfinite(given).all()) or not bool(torch.isfinite(wanted).all()):
+    if not bool(given.isfinite().all() & wanted.isfinite().all()):
         return None
     lengths, sizes = wanted.norm(dim=0), given.norm(dim=0)
-    empty = lengths == 0
     products = (wanted / lengths.clamp(min=1e-300)).mT @ (given / sizes.clamp(min=1e-300))
     cosine, columns = products.max(1)
-    if bool(((cosine < 1 - max(PARALLEL, eps**2)) & ~empty).any()):
-        return None
-    factors = torch.where(empty, 0.0, lengths / sizes[columns].clamp(min=1e-300))
+    factors = lengths / sizes[columns].clamp(min=1e-300)
     off = (given[:, columns] * factors - wanted).abs().max()
-    return None if off > max(CLOSE, eps) * wanted.abs().max() else (columns, factors)
+    turned = bool(((cosine < 1 - max(PARALLEL, eps**2)) & (lengths > 0)).any())
+    return None if turned or off > max(CLOSE, eps) * wanted.abs().max() else (columns, factors)

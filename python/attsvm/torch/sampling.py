@@ -24,8 +24,8 @@ class Sample:
         self.heap: list[tuple[float, int, int]] = []  # -number, sequence, tokens
         self.held = 0
 
-    def take(self, sequence: int, tokens: int) -> tuple[bool, list[int]]:
-        """Whether to keep this sequence, and which earlier ones to drop for it."""
+    def take(self, sequence: int, tokens: int) -> list[int]:
+        """Which sequences not to keep now that this one is there, itself or earlier ones."""
         heapq.heappush(self.heap, (-self.random.random(), sequence, tokens))
         self.held += tokens
         dropped = []
@@ -33,7 +33,7 @@ class Sample:
             _, last, size = heapq.heappop(self.heap)
             self.held -= size
             dropped.append(last)
-        return sequence not in dropped, [other for other in dropped if other != sequence]
+        return dropped
 
 
 class Column:

@@ -11,8 +11,6 @@ from ..attention.kinds import cross_attention
 from ..svm.derivative import tangent_of
 from ..svm.solve import solve_svm as solve
 
-__all__ = ["solve_svm"]
-
 
 def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1``, differentiable in the tokens and the queries.
@@ -54,13 +52,13 @@ def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -
     [[1.0, 0.0], [-1.0, 0.0]]
     """
     batch = X.shape[:-3]
-    single = Z.ndim - len(batch) == 2
-    if X.ndim < 3 or Z.shape[: len(batch)] != batch or Z.ndim - len(batch) not in (2, 3):
+    axes = Z.ndim - len(batch)  # of queries
+    if X.ndim < 3 or Z.shape[: len(batch)] != batch or axes not in (2, 3):
         raise ValueError(
             f"Z must have shape (..., n, dz) or (..., n, S, dz) with X (..., n, T, dk), got {tuple(Z.shape)}"
         )
     chosen = np.asarray(selected.detach().cpu() if isinstance(selected, torch.Tensor) else selected)
-    own = (1 if single else 2) + (chosen.dtype.kind == "b")
+    own = axes - 1 + (chosen.dtype.kind == "b")
     chosen = np.broadcast_to(chosen, (*batch, *chosen.shape[chosen.ndim - own :]))
     return _Solve.apply(X, Z, chosen, options)
 

@@ -16,7 +16,7 @@ from .batch import entries
 from .read import named, unwrap
 from .replacement import Call, Replacement, as_replacement
 from .residual import find_input
-from .standard_form import Standard, compared, standardize
+from .standard_form import Standard, compared, single, standardize
 from .watch import Attention, Watch
 
 SCALED = 1e-5  # relative difference of scalings that are the same
@@ -54,8 +54,9 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
     Raises
     ------
     TypeError, ValueError
-        Naming the argument that does not fit.  In the context, from the model: when the head's layer does not run, or
-        not as it was read; when its keys come from a cache; when a part of the model is called in its place.
+        An array of another shape, an unknown word, a head given twice.  In the context, from the model: when the head's
+        layer does not run, or not as it was read; when its keys come from a cache; when a part of the model is called
+        in its place.
 
     Notes
     -----
@@ -94,8 +95,6 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
 @contextlib.contextmanager
 def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
     """The model ready for substitutes: none until :meth:`Substitution.put`."""
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     model = unwrap(model)
     running = Substitution()
     own, held = model.forward, "forward" in vars(model)
@@ -163,27 +162,25 @@ class Substitution(Watch):
             return call.result
         standard = standardize(call, self.size)
         (B, H, S, _), T = standard.q.shape, standard.k.shape[2]
-        *_, (seen, bias, sink) = compared(standard, slice(None))
+        around = compared(standard, slice(None))[3]
         result = call.result.detach().reshape(B, H, S, -1).clone()
         for head, value in self.layers[number].items():
+            h = head.number
             if head.module not in ("", call.module):
                 raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
-            if head.number >= H:
+            if h >= H:
                 raise _other(head, f"it has {H} heads")
-            h = head.number
-            visible, added = (seen.expand(B, H, S, T)[:, h], None if bias is None else bias.expand(B, H, S, T)[:, h])
-            part = Call(*_inputs(head, standard), visible, added, None if sink is None else sink[:, h], call.cap)
+            seen, bias, sink = (None if x is None else x[:, h] for x in around)
+            part = Call(*_inputs(head, standard), seen, bias, sink, call.cap)
             prob = value(part)
             if call.logits is None:
                 assert standard.v is not None  # the arguments of scaled_dot_product_attention
                 values = standard.v[:, h * standard.v.shape[1] // H]
                 new = F.dropout(prob, call.dropout).to(values.dtype) @ values
-            else:
-                new = prob
-                if call.sinks:  # what they get of the rest, which is nothing where the head is removed
-                    given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
-                    rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
-                    new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
+            else:  # sinks get of the rest, which is nothing where the head is removed
+                given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
+                rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
+                new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
             own = result[:, h]
             own.copy_(torch.where(part.seen.any(-1, keepdim=True), new.to(own.dtype), own))
         return result.reshape(call.result.shape)
@@ -191,10 +188,9 @@ class Substitution(Watch):
 
 def _inputs(head: Head, standard: Standard) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens and queries of the head as it was read: those of its space, and with its weights."""
-    call, (_, H, _, m) = standard.call, standard.q.shape
-    q, k = standard.q[:, head.number], standard.k[:, head.number * standard.k.shape[1] // H]
-    type_ = torch.float64 if q.dtype == torch.float64 else torch.float32
-    q, k = q.to(type_), k.to(type_)
+    call, m = standard.call, standard.q.shape[3]
+    k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])
+    q = single(standard.q[:, head.number])
     biased = head.given is not None and head.given.bias is not None
     K, Q = (torch.from_numpy(x[: len(x) - biased, : head.rank - biased]).to(q) for x in (head.K, head.Q))
     if K.shape[1] != m:
@@ -205,10 +201,9 @@ def _inputs(head: Head, standard: Standard) -> tuple[torch.Tensor, torch.Tensor]
         return k, q
     x, z = find_input(standard, k, K), find_input(standard, call.scale * q, Q)
     if x is None or z is None:
-        missing = "keys" if x is None else "queries"
         raise _other(
-            head, f"its {missing} are not what the head's weights make of a layer's input (other weights? keys from a "
-            "cache? then use_cache=False)"
+            head, f"its {'keys' if x is None else 'queries'} are not what the head's weights make of a layer's input "
+            "(other weights? keys from a cache? then use_cache=False)"
         )  # fmt: skip
     return x, z
 

@@ -23,10 +23,12 @@ SHOWN = 6  # modules that are named
 
 @dataclass(eq=False)
 class Running:
-    """A module that runs; ``done``: a head was read meanwhile, or an attention inside answers for itself."""
+    """A module that runs, and tensors it was given; ``done``: a head was read meanwhile, or an attention inside answers
+    for itself."""
 
     name: str
     kind: str
+    given: list[torch.Tensor]
     done: bool = False
 
 
@@ -38,8 +40,8 @@ class Unseen:
         self.missed: dict[str, str] = {}
         self.open: deque[tuple[torch.Tensor, Running]] = deque(maxlen=OPEN)
 
-    def enter(self, name: str, module: torch.nn.Module) -> None:
-        now = Running(name, type(module).__name__)
+    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+        now = Running(name, type(module).__name__, given)
         if AN_ATTENTION.search(now.kind):
             self.read()
         self.running.append(now)
@@ -56,17 +58,14 @@ class Unseen:
 
     def kernel(self) -> None:
         """One that computes attention as a whole, but is not ``scaled_dot_product_attention``, or from factors."""
-        self._miss(self._within() or self._innermost())
+        self._miss(self._within() or self.innermost())
 
     def softmax(self, prob: torch.Tensor) -> None:
         """One that is not followed."""
         if prob.ndim < 3:
             return
         within = self._within()
-        if within is not None:
-            self._miss(within)
-        else:
-            self.open.append((prob, self._innermost()))
+        self._miss(within) if within else self.open.append((prob, self.innermost()))
 
     def same(self, given: Any, out: torch.Tensor) -> None:
         """What was made of a tensor is still the same probabilities, if it was any."""
@@ -76,16 +75,15 @@ class Unseen:
                 return
 
     def product(self, tensors: list[torch.Tensor]) -> None:
-        for prob, module in self.open:
-            if any(tensor is prob for tensor in tensors):
-                self._miss(module)
+        for module in (module for prob, module in self.open for x in tensors if x is prob):
+            self._miss(module)
 
     def _within(self) -> Running | None:
         """The innermost module with attention in the name of its class."""
         return next((module for module in reversed(self.running) if ATTENTION.search(module.kind)), None)
 
-    def _innermost(self) -> Running:
-        return self.running[-1] if self.running else Running("", "outside its modules")
+    def innermost(self) -> Running:
+        return self.running[-1] if self.running else Running("", "outside its modules", [])
 
     def _miss(self, module: Running) -> None:
         self.missed.setdefault(module.name, module.kind)

@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .products import PRODUCT_NAMES, SAME_NAMES, Product, changed, product_of
+from .products import PRODUCT_NAMES, SAME_NAMES, Product, changed, product_of, tensors
 from .unseen import ATTENTION, Unseen
 
 PRODUCTS, MAPS = 8, 12  # products of activations, and linear maps, that are kept at one time
@@ -52,7 +52,7 @@ class Attention:
     inputs: list[torch.Tensor]
     maps: list[LinearMap]
     cap: float | None = None
-    plain: bool = True
+    plain: bool = False
     sinks: int = 0
     logits: torch.Tensor | None = None
     mask: torch.Tensor | None = None
@@ -66,8 +66,7 @@ class Watch(TorchFunctionMode):
     """Calls ``found`` for every attention call, as soon as its values are known, and ``change`` at once: what that
     returns is the call's result from then on.
 
-    ``modules``: the modules that are running, outermost first, as pairs (name, tensors it was given).  ``unseen``: what
-    they attend to without any such call.
+    ``unseen``: the modules that are running, and what they attend to without any such call.
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class Watch(TorchFunctionMode):
     ):
         super().__init__()
         self.found, self.change = found, change
-        self.modules: list[tuple[str, list[torch.Tensor]]] = []
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
         self.waiting: list[tuple[Attention, torch.Tensor]] = []
@@ -87,12 +85,7 @@ class Watch(TorchFunctionMode):
         self.unseen = Unseen()
 
     def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
-        self.modules.append((name, given))
-        self.unseen.enter(name, module)
-
-    def leave(self) -> None:
-        self.modules.pop()
-        self.unseen.leave()
+        self.unseen.enter(name, module, given)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -115,21 +108,15 @@ class Watch(TorchFunctionMode):
     # ---------------------------------------------------------------------------- following a product
 
     def _tracked(self, args: Any, kwargs: Any) -> Product | None:
-        if not self.products:
-            return None
-        first = [*args, *kwargs.values()]
-        first = [*first[0], *first[1:]] if first and isinstance(first[0], (list, tuple)) else first
-        for given in first:
-            if isinstance(given, torch.Tensor):
-                for product in reversed(self.products):
-                    if product.tensor is given:
-                        return product
-        return None
+        given = [*args, *kwargs.values()]
+        if given and isinstance(given[0], (list, tuple)):
+            given = [*given[0], *given[1:]]
+        return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: torch.Tensor) -> torch.Tensor:
         """The result, or what is put in its place."""
         if name in ("linear", "addmm"):
-            self._map(name, *args, **kwargs, out=out)
+            self._map(name, args, kwargs, out)
         elif name in SOFTMAX_NAMES:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if dim is None or dim not in (-1, out.ndim - 1):
@@ -151,23 +138,27 @@ class Watch(TorchFunctionMode):
         return out
 
     def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
-        cap, scale = own.after if own.capped else None, own.before * own.after
         self._landmarks(own)
         self._flush()
-        self.of = self.modules[-1] if self.modules else None
-        call = Attention(
-            own.q, own.k, scale, prob, *self._module(), list(self.maps), cap, own.plain, own.sinks,
-            logits, folded=self.heads,
+        self.of = self.unseen.innermost()
+        call = self._call(
+            own.q, own.k, own.before * own.after, prob, cap=own.after if own.capped else None, plain=own.plain,
+            sinks=own.sinks, logits=logits,
         )  # fmt: skip
         self.products.clear()
         changed = self.change(call)
         self.waiting = [(call, changed)]
-        self.unseen.read()
         return changed
+
+    def _call(self, q: torch.Tensor, k: torch.Tensor, scale: float, result: torch.Tensor, **more: Any) -> Attention:
+        """Of the module that runs, which is read."""
+        self.unseen.read()
+        module = self.unseen.innermost()
+        return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)
 
     def _landmarks(self, own: Product) -> None:
         """Two softmaxes of other sizes in one module, no values between: factors of a matrix (Nystroem), not heads."""
-        if self.waiting and self.modules and self.of is self.modules[-1]:
+        if self.waiting and self.of is self.unseen.innermost():
             call = self.waiting[0][0]
             if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
                 self.split = self.of
@@ -181,11 +172,11 @@ class Watch(TorchFunctionMode):
 
     def _values(self, args: Any, kwargs: Any) -> None:
         """The second factor of a product whose first is a call's probabilities."""
-        tensors = [a for a in [*args, *kwargs.values()] if isinstance(a, torch.Tensor)]
-        self.unseen.product(tensors)
+        given = tensors(args, kwargs)
+        self.unseen.product(given)
         for call, prob in self.waiting:
-            if len(tensors) == 2 and tensors[0] is prob:
-                call.v = tensors[1] if tensors[1].ndim == prob.ndim and not isinstance(args[0], str) else None
+            if len(given) == 2 and given[0] is prob:
+                call.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
                 self._flush()
                 return
 
@@ -220,25 +211,17 @@ class Watch(TorchFunctionMode):
     ) -> torch.Tensor:
         self._flush()
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-        call = Attention(
-            query, key, scale, out, *self._module(), list(self.maps), mask=attn_mask, causal=is_causal,
-            v=value, dropout=dropout_p, folded=self.heads,
-        )  # fmt: skip
-        self.unseen.read()
+        call = self._call(query, key, scale, out, mask=attn_mask, causal=is_causal, v=value, dropout=dropout_p)
         self.found(call)
         return self.change(call)
 
-    def _map(self, name: str, *args: Any, out: torch.Tensor, **kwargs: Any) -> None:
+    def _map(self, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> None:
         if name == "linear":
             given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
             self.maps.append(LinearMap(given["input"], given["weight"], given.get("bias"), out))
-            return
-        given = dict(zip(("input", "mat1", "mat2"), args, strict=False)) | kwargs
-        if given.get("alpha", 1) == 1 and given.get("beta", 1) == 1:
-            self.maps.append(LinearMap(given["mat1"], given["mat2"].mT, given["input"], out))
-
-    def _module(self) -> tuple[str, list[torch.Tensor]]:
-        return self.modules[-1] if self.modules else ("", [])
+        elif kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1:
+            bias, x, weight = tensors(args, kwargs)[:3]
+            self.maps.append(LinearMap(x, weight.mT, bias, out))
 
 
 # F.multi_head_attention_forward hands itself over to the mode; this copy of it does not, and is watched inside.
