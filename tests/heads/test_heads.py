@@ -150,7 +150,7 @@ def test_one_svm_starts_from_another_of_its_rows(head):
     fit = fit_svm(head, train, train, "frobenius")
     cases = as_cases(head, train)
     start = np.concatenate(_multipliers(fit, cases))
-    dual = attsvm.solve_svm(cases.data, cases.selected).dual
+    dual = attsvm.solve_svm(cases.data, cases.selected).flat_dual
     np.testing.assert_allclose(start, dual, atol=1e-8 * dual.max())
     alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, fit))
     assert near.margin == pytest.approx(alone.margin, rel=1e-8) and near.rank == alone.rank
@@ -226,6 +226,9 @@ def test_a_head_without_hard_queries(rng):
         [report]
     )
     assert report.columns()["layer"] == [2] and np.isnan(report.columns()["margin"]).all()
+    reason = heads.why(report, 0, 0)
+    assert reason.margin > 0 and len(reason.names) == 3
+    assert [len(part) for part in (reason.neighbours, reason.likeness, reason.holders, reason.pulls)] == [0] * 4
 
 
 def test_foreign_labels_are_separated_or_proved_inseparable(rng):
@@ -324,7 +327,7 @@ def test_what_an_interior_point_leaves_is_no_support(head):
     cases = as_cases(head, heads.hard_queries(head, 0.7)[:10])
     dual = np.full(cases.data.indptr[-1], 1e-13)
     dual[cases.data.indptr[3] + (cases.selected[3] == 0)] = 2.0
-    rows, multipliers = fit._support(SimpleNamespace(status="optimal", dual=dual), cases)
+    rows, multipliers = fit._support(SimpleNamespace(flat_dual=dual), cases)
     assert rows.shape == (1, 4) and rows[0, :3].tolist() == cases.rows[3].tolist() and multipliers.tolist() == [2.0]
 
 

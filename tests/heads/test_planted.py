@@ -269,7 +269,7 @@ def test_where_no_w_is_found_it_is_that_of_the_multipliers(rng, monkeypatch):
 
 def replace_w(solution):
     return SimpleNamespace(
-        **{name: getattr(solution, name) for name in "status margin margin_bound gap rank dual".split()}, W=None
+        **{name: getattr(solution, name) for name in "status margin margin_bound gap rank flat_dual".split()}, W=None
     )
 
 

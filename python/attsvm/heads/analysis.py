@@ -74,13 +74,6 @@ def analyze_head(
     -------
     HeadReport
 
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
-    KeyboardInterrupt
-        On Ctrl-C.
-
     Notes
     -----
     A head's own choices are separable in its own bilinear form, since its W does it, and in many dimensions so are

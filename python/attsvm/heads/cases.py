@@ -3,42 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..attention.data import Data
-from ..common.check import as_index
+from ..attention.layout import Layout
 from .head import Head
-
-
-@dataclass(frozen=True, eq=False)
-class Windows:
-    """The layout of queries that see any contiguous tokens; all results are flat."""
-
-    start: np.ndarray
-    stop: np.ndarray
-    single = True
-    causal = uniform = False
-
-    def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.start.copy(), self.stop.copy()
-
-    def take(self, index: Any) -> tuple[Windows, np.ndarray, np.ndarray]:
-        chosen = as_index("index", index, len(self.start))
-        return Windows(self.start[chosen], self.stop[chosen]), chosen, chosen
-
-    def shape_queries(self, flat: np.ndarray) -> np.ndarray:
-        return flat
-
-    def shape_entries(self, flat: np.ndarray, fill: Any) -> np.ndarray:
-        return flat
-
-    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
-        return array
-
-    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
-        return np.concatenate(array) if isinstance(array, list) else array
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +38,17 @@ class Cases:
         """Which entry of the data each row (sequence, query, selected, rival) is."""
         width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
         query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
-        owners = self.data._query_at(np.arange(len(self.tokens)))
-        return np.searchsorted(owners * width + self.tokens, query * width + rows[:, 3])
+        return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
+
+    def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``x_selected - x_t`` and z of these entries."""
+        query, selected, rival = self.data._rows_of(self.selected, entries)
+        return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
+
+    def nearest(self, margins: np.ndarray) -> np.ndarray:
+        """Of each query the entry of least margin."""
+        ends = self.data.indptr
+        return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
@@ -104,9 +83,22 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
         blocks = np.column_stack([np.minimum.reduceat(start, first), np.maximum.reduceat(stop, first)])
         sizes = stop - start
         tokens = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - text.start[at], sizes)
-    data = Data("head", np.ascontiguousarray(keys), np.ascontiguousarray(queries), None, Windows(start, stop))
+    layout = Layout(stop - start, np.ones(len(rows), dtype=np.intp), True, begin=start)
+    data = Data("head", np.ascontiguousarray(keys), np.ascontiguousarray(queries), None, layout)
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
     return Cases(data, (hits - data.indptr[:-1]).astype(np.intp), rows, tokens, blocks)
+
+
+def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``x_selected - x_rival`` and z of rows (sequence, query, selected, rival)."""
+    held = as_cases(head, np.unique(rows[:, :3], axis=0))
+    return held.pairs(held.entries(rows))
+
+
+def pulled(head: Head, rows: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
+    """The W of these support tokens: ``sum multiplier (x_selected - x_rival) z^T``."""
+    ahead, queries = support_pairs(head, rows)
+    return ahead.T @ (multipliers[:, None] * queries)
 
 
 def _bias(given: np.ndarray, q: int, window: np.ndarray) -> np.ndarray:

@@ -53,8 +53,8 @@ def analyze_model(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit; and for a file of other heads, other options or something else.
+    ValueError
+        For a file of other heads, other options or something else.
     ModuleNotFoundError
         Without joblib, where more than one worker is asked for: ``pip install joblib``.
     KeyboardInterrupt

@@ -183,26 +183,25 @@ def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **li
     layers and none is named, against the last layer whose heads are replaced.
     """
     ax = current(ax)
-    others = [*DRAWN, *(name for name in FIXED if name != "own")]
-    look: dict[str, Any] = {"marker": "o", "capsize": 3, **line_kw}
-    if found.layers and row is None:
-        places = list(found.layers.values())
-        for k, column in enumerate([*OF_CHOICES, *others]):
-            means = [found.recovered(name, column) for name in found.layers]
-            errors = np.nan_to_num([found.spread(name, column)[0] for name in found.layers])
-            line = {"label": column, "color": f"C{k}", "linestyle": "-" if column in OF_CHOICES else "--"}
-            ax.errorbar(places, means, errors, **line | look)
+    by_layer = bool(found.layers) and row is None
+    row = row or ALL
+    sizes = [n for n in found.queries if (row, OF_CHOICES[0], n) in found.damages]
+    places, points = sizes, [(row, n) for n in sizes]
+    if by_layer:
+        places, points = [*found.layers.values()], [(name, max(found.queries)) for name in found.layers]
+    for k, column in enumerate([*OF_CHOICES, *DRAWN, *FIXED[1:]]):
+        drawn = column in OF_CHOICES
+        line = {"label": column, "color": f"C{k}", "linestyle": "-" if drawn else "--"}
+        if by_layer or drawn:
+            at = [(name, column, n if drawn else 0) for name, n in points]
+            means, errors = [found.recovered(*one) for one in at], [found.spread(*one)[0] for one in at]
+            ax.errorbar(places, means, np.nan_to_num(errors), **{**line, "marker": "o", "capsize": 3, **line_kw})
+        else:
+            ax.axhline(found.recovered(row, column), linewidth=1, **line)
+    if by_layer:
         ax.set(xlabel="all heads up to this layer", title=f"at most {max(found.queries)} choices a head")
         ax.set_xticks(places)
     else:
-        row = ALL if row is None else row
-        sizes = [n for n in found.queries if (row, OF_CHOICES[0], n) in found.damages]
-        for k, column in enumerate(OF_CHOICES):
-            means = [found.recovered(row, column, n) for n in sizes]
-            errors = np.nan_to_num([found.spread(row, column, n)[0] for n in sizes])
-            ax.errorbar(sizes, means, errors, **{"label": column, "color": f"C{k}"} | look)
-        for k, column in enumerate(others, start=len(OF_CHOICES)):
-            ax.axhline(found.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
         ax.set(xscale="log", xlabel="choices a head", title=row)
         ax.set_xticks(sizes, [f"{n}" for n in sizes])
         ax.minorticks_off()

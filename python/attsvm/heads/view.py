@@ -99,8 +99,8 @@ def view(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
+    ValueError
+        For a text that another model read, or none of these heads.
 
     Notes
     -----

@@ -14,7 +14,7 @@ import numpy as np
 
 from .cases import Cases, as_cases
 from .choices import hard_queries
-from .directions import Direction, directions, name_directions
+from .directions import Direction, directions, name_directions, shares
 from .faithful import Faithfulness
 from .head import Head
 from .pictures import READABLE
@@ -199,34 +199,30 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
     decimals, and its shares to as many, so that they add up."""
     head, data, fit, svm = report.head, cases.data, report.fit, svm_weights(report)
     # In the head space the own W is a multiple of the identity and has no directions of its own.
-    taken = svm if head.space == "head" else None
-    left, values, right = directions(head, taken)
-    of_own = data._flat_margins(head.W, cases.selected)
-    margins = [None if svm is None else data._flat_margins(svm, cases.selected), of_own]
-    nearest = of_own if taken is None else data._flat_margins(taken, cases.selected)
+    of_svm = svm is not None and head.space == "head"
+    parts = directions(head, svm if of_svm else None)
+    margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
+    every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
     held: dict[tuple[int, ...], float] = {}  # percent of all multipliers
     if fit is not None and len(fit.rows):
-        shares = 100 * fit.multipliers / fit.multipliers.sum()
-        held = dict(zip(map(tuple, fit.rows.tolist()), shares.tolist(), strict=True))
+        percent = 100 * fit.multipliers / fit.multipliers.sum()
+        held = dict(zip(map(tuple, fit.rows.tolist()), percent.tolist(), strict=True))
     found = {}
     for k, row in enumerate(cases.rows.tolist()):
-        entries = slice(data.indptr[k], data.indptr[k + 1])
-        tokens, own = cases.tokens[entries].tolist(), int(cases.selected[k])
-        parts = [None if part is None else part[entries] for part in margins]
-        listed = {e for part in parts if part is not None for e in np.argsort(part)[:RIVALS].tolist()}
-        listed |= {e for e, t in enumerate(tokens) if (*row, t) in held}
+        a, b = data.indptr[k : k + 2]
+        tokens = cases.tokens[a:b].tolist()
+        holds = [held.get((*row, t), 0.0) for t in tokens]
+        near = np.concatenate([*(np.argsort(part[a:b])[:RIVALS] for part in margins), np.flatnonzero(holds)])
         rivals = [
-            [tokens[e], *(None if part is None else _rounded(part[e]) for part in parts)]
-            + [_rounded(held.get((*row, tokens[e]), 0.0))]
-            for e in sorted(listed - {own})
+            [tokens[e], *[None] * (svm is None), *(_rounded(part[a + e]) for part in margins), _rounded(holds[e])]
+            for e in np.unique(near).tolist()
+            if e != cases.selected[k]
         ]
-        keys = data.keys[data.start[k] + np.array([own, np.argmin(nearest[entries])])].astype(np.float64)
-        shares = values * ((keys[0] - keys[1]) @ left) * (data.queries[k] @ right)
-        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(shares).max()), 1e-12))))
-        order = np.argsort(-np.abs(shares))[:DIRECTIONS].tolist()
-        flat = [x for d in order for x in (d, _rounded(values[d]), round(float(shares[d]), decimals))]
-        margin = round(float(shares.sum()), decimals)
-        found[row[0], row[1]] = [rivals, int(taken is not None), margin, decimals, flat]
+        own = every[k]
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(own).max()), 1e-12))))
+        order = np.argsort(-np.abs(own))[:DIRECTIONS].tolist()
+        flat = [x for d in order for x in (d, _rounded(parts[1][d]), round(float(own[d]), decimals))]
+        found[row[0], row[1]] = [rivals, int(of_svm), round(float(own.sum()), decimals), decimals, flat]
     return found
 
 
