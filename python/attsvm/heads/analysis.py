@@ -173,10 +173,9 @@ def _labels(head: Head, labels: Any) -> np.ndarray:
     check_shape("labels", rows, "k, 3", (None, 3))
     if rows.dtype.kind == "f":
         raise TypeError(f"labels must hold integers, got {rows.dtype}")
-    if rows[:, 0].min() < 0 or rows[:, 0].max() >= len(head.text.lengths):
-        wrong = rows[:, 0].min() if rows[:, 0].min() < 0 else rows[:, 0].max()
-        raise ValueError(f"labels must name sequences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
     for i, q, t in rows.tolist():
+        if not 0 <= i < len(head.text.lengths):
+            raise ValueError(f"labels must name sequences 0 .. {len(head.text.lengths) - 1}, got {i}")
         if not 0 <= q < head.text.counts[i] or t not in head.text.window(i, q):
             raise ValueError(f"labels must name tokens that the query sees, got {[i, q, t]}")
     return rows.astype(np.intp)

@@ -63,7 +63,7 @@ class Null:
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The same queries, each with any token it sees as its choice."""
     chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
-    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)]) if len(rows) else rows
+    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)])
 
 
 def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -116,5 +116,5 @@ def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.
     else:
         left, values, outer = np.linalg.svd(W, full_matrices=False)
         right = outer.T
-    rank = max(1, int((values > 1e-12 * max(float(values[0]), 1e-300)).sum()))
+    rank = max(1, int((values > 1e-12 * values[0]).sum()))
     return left[:, :rank], values[:rank], right[:, :rank]

@@ -24,6 +24,7 @@ FEWEST = 20  # queries below which an accuracy, or a margin beside that of other
 SPARE = 3  # as many tokens as dimensions, times this, nearly always span what all tokens do
 # Multipliers below this part of the largest are what an interior point leaves on rows that hold nothing.
 REMAINS = 1e-10
+TINY = 1e-300
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 
 
@@ -89,6 +90,11 @@ class Fit(Result):
             ("accuracy", f"{self.accuracy:.4g}, {self.missed} training queries missed"),
             ("with the head's W", f"cosine {self.cosine:.6g}, correlation of logits {self.score_correlation:.6g}"),
         ]
+
+    @property
+    def _shares(self) -> np.ndarray:
+        """Of each support token in all multipliers."""
+        return self.multipliers / max(float(self.multipliers.sum()), TINY)
 
     def columns(self) -> dict[str, Any]:
         """A row for each support token."""

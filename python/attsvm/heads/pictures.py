@@ -12,14 +12,13 @@ from ..common.render import drawing, new_figure
 from ..plot.curves import COLORS, style
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
-from .fit import Fit
+from .fit import TINY, Fit
 from .report import HeadReport, Reports, check_report
 from .why import Why
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
 DARK, LIGHT = 1.125, 0.6  # accuracy that would be darkest; part of the scale above which words are white
-TINY = 1e-300
 READABLE = (8, 24)  # tokens of a sequence that make a picture
 
 
@@ -57,13 +56,10 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
 def choose_sequence(report: HeadReport) -> int:
     """Of the training sequences of readable length with at least three queries that are not parked, the hardest: the
     one whose support tokens have the largest multipliers."""
-    lengths, fit = report.head.text.lengths, report.fit
+    lengths, (support, shares) = report.head.text.lengths, report._held
     rows = report.train[~is_sink(report.head, report.train)]
-    rows = rows if len(rows) else report.train
-    counts = np.bincount(rows[:, 0], minlength=len(lengths))
-    held: np.ndarray = np.zeros(len(lengths))
-    if fit is not None:
-        held = np.bincount(fit.rows[:, 0], weights=fit.multipliers, minlength=len(lengths))
+    counts = np.bincount((rows if len(rows) else report.train)[:, 0], minlength=len(lengths))
+    held = np.bincount(support[:, 0], shares, len(lengths))
     fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1]) & (counts > 0)
     enough = fitting & (counts >= min(3, counts[fitting].max(initial=0)))
     return int(np.argmax(np.where(enough, 1 + held, counts > 0)))
@@ -110,11 +106,11 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     size = int(text.lengths[sequence])
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
-    here = fit.rows[:, 0] == sequence
-    share = 100 * fit.multipliers[here] / max(fit.multipliers[here].sum(), TINY)
-    width = 3 * fit.multipliers[here] / max(fit.multipliers[here].max(initial=0.0), TINY)
-    for (_, query, _, rival), thick in zip(fit.rows[here], width, strict=True):
-        ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=0.3 + thick, linestyle=(0, (3, 2)), alpha=0.7)
+    rows, shares = (part[fit.rows[:, 0] == sequence] for part in report._held)
+    shares = shares / max(shares.sum(), TINY)
+    for (_, query, _, rival), share in zip(rows, shares, strict=True):
+        thick = 0.3 + 3 * share / max(shares)
+        ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)
     for _, query, selected in report.train[report.train[:, 0] == sequence]:
         ax.annotate(
             "",
@@ -122,11 +118,10 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
             (0, query),
             arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
         )
-    held = np.bincount(fit.rows[here][:, 3], weights=share, minlength=size)
-    queries = int(text.counts[sequence])
-    for query, word in enumerate(text.query_names([sequence] * queries, range(queries))):
+    held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
+    for query, word in enumerate(text.query_names(sequence, range(queries))):
         ax.text(-0.03, query, word, ha="right", va="center", fontsize=9)
-    for token, word in enumerate(text.names([sequence] * size, range(size))):
+    for token, word in enumerate(text.names(sequence, range(size))):
         ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
         if held[token]:
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
@@ -160,8 +155,7 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
 def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
     """How much each support token holds, the hardest first."""
     ax = current(ax)
-    share = 100 * fit.multipliers / max(fit.multipliers.sum(), TINY)
-    ax.plot(np.arange(1, len(share) + 1), share, **{"marker": ".", **style("W"), **line_kw})
+    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * fit._shares, **{"marker": ".", **style("W"), **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
     return ax
 

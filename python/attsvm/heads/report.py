@@ -21,6 +21,7 @@ from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, cu
 
 MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
 NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
+NO_ROWS = np.empty((0, 4), dtype=np.intp)
 LONGEST = 64  # tokens of a window, up to which the volumes of :func:`attsvm.theory.capacity` take a second or two
 
 
@@ -97,6 +98,11 @@ class HeadReport(Result):
     def fits(self) -> list[Fit]:
         """All its SVMs of its own choices: those of the curve, and the nuclear one."""
         return [*self.curve, *([self.nuclear] if self.nuclear else [])]
+
+    @property
+    def _held(self) -> tuple[np.ndarray, np.ndarray]:
+        """The support tokens of its SVM, and the share of each in all multipliers; none without an SVM."""
+        return (NO_ROWS, np.empty(0)) if self.fit is None else (self.fit.rows, self.fit._shares)
 
     @property
     def sink_kind(self) -> str:
@@ -201,7 +207,7 @@ class HeadReport(Result):
     def effective_rank(self) -> float:
         """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
         values = self.head.singular_values
-        share = values[values > 0] / max(float(values.sum()), 1e-300)
+        share = values[values > 0] / values.sum()
         return float(np.exp(-(share * np.log(share)).sum()))
 
     @property

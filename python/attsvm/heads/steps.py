@@ -29,6 +29,7 @@ from .cases import as_cases
 from .choices import all_queries, hard_queries
 from .controls import gaussian_factors, null_head
 from .head import Head, check_head
+from .report import NO_ROWS
 
 LEAST = 100  # hard queries below which there is nothing to separate, and no SVM is solved
 COLUMNS = (
@@ -44,7 +45,6 @@ OF_REPORT = {
     **{"logits": "fit.score_correlation", "support": "fit.rows.shape"},
     **{"random_margin": "report.random.margin_bound", "random_accuracy": "report.random.accuracy"},
 }
-NO_ROWS = np.empty((0, 3), dtype=np.intp)
 Row = dict[str, Any]
 
 
@@ -104,7 +104,9 @@ def measure(
     if hard.sum() >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
-        row |= zip(Gradient._fields, of_head(head, gradients, NO_ROWS if report is None else report.train), strict=True)
+        row |= zip(
+            Gradient._fields, of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train), strict=True
+        )
     if report is None or (fit := report.fit) is None:
         return row
     row |= {name: table.values({"report": report, "fit": fit}, path)[""] for name, path in OF_REPORT.items()}

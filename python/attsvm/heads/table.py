@@ -344,19 +344,16 @@ CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
     """The support tokens of largest multiplier, with their multiplier as a share of all."""
-    fit, text = report.fit, report.head.text
-    if fit is None:
-        return []
-    shares = [f"{100 * share:.2f} %" for share in fit.multipliers[:most] / fit.multipliers.sum()]
+    text, parts = report.head.text, [part[:most] for part in report._held]
     return [
-        (share, *cased(text, *row), sequence_text(text, row[0]))
-        for share, row in zip(shares, fit.rows[:most], strict=True)
+        (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
+        for row, share in zip(*parts, strict=True)
     ]
 
 
 def cased(text: Text, sequence: int, *tokens: int) -> list[str]:
     """A query, and tokens that it sees, as words with their places."""
-    words = [*text.query_names([sequence], tokens[:1]), *text.names([sequence] * len(tokens[1:]), tokens[1:])]
+    words = [*text.query_names(sequence, tokens[:1]), *text.names(sequence, tokens[1:])]
     return [f"{word} ({token})" for word, token in zip(words, tokens, strict=True)]
 
 

@@ -93,29 +93,24 @@ class Why(Result):
         text, known = self.head.text, dict(enumerate(self.names))
         order = np.argsort(-np.abs(self.shares))[:DIRECTIONS]
         rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
-        rest = self.margin - self.shares[order].sum()
-        header = ("direction", "singular value", "share of the margin", "queries → tokens")
-        found: list[Table] = [(header, [*rows, ("others", "", f"{rest:+.4g}", "")])]
-        if self.svm_names:
-            own = [known.get(k, "") for k in range(len(self.svm_names))]
-            numbered = [(f"{k}", *both) for k, both in enumerate(zip(own, self.svm_names, strict=True))]
-            found.append((("direction", "own W", "the SVM's W"), numbered))
-        if len(self.neighbours):
-            pairs = zip(self.neighbours, self.likeness, strict=True)
-            cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
-            found.append((("cosine", "sequence", "query", "selected", "rival"), cases))
-        if len(self.holders):
-            found.append((("sequence", "pull", "margin without it", "selected without it", "text"), self._held()))
-        return found
-
-    def _held(self) -> list[list[str]]:
-        """A row for each of the sequences that hold the choice."""
-        text, rows = self.head.text, []
+        rest = f"{self.margin - self.shares[order].sum():+.4g}"
+        both = [(f"{k}", known.get(k, ""), name) for k, name in enumerate(self.svm_names)]
+        pairs = zip(self.neighbours, self.likeness, strict=True)
+        cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
+        held = []
         for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
             chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
-            words = "" if text.words is None else sequence_text(text, i)
-            rows.append([f"{i}", f"{pull:+.4g}", number(margin), chosen, words])
-        return rows
+            held.append((f"{i}", f"{pull:+.4g}", number(margin), chosen, sequence_text(text, i) if text.words else ""))
+        tables: list[Table] = [
+            (
+                ("direction", "singular value", "share of the margin", "queries → tokens"),
+                [*rows, ("others", "", rest, "")],
+            ),
+            (("direction", "own W", "the SVM's W"), both),
+            (("cosine", "sequence", "query", "selected", "rival"), cases),
+            (("sequence", "pull", "margin without it", "selected without it", "text"), held),
+        ]
+        return [table for table in tables if table[1]]
 
     def columns(self) -> dict[str, Any]:
         """A row for each singular direction."""
@@ -225,19 +220,18 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
     """The support tokens whose rows point most as that of this entry, and their cosines with it; and the sequences that
     hold the choice against it, what they add to the SVM's margin, that margin and the choice without each."""
-    rows = np.empty((0, 4), dtype=np.intp) if report.fit is None else report.fit.rows
+    rows, _ = report._held
     if report.fit is None or len(rows) == 0:
-        return rows, np.empty(0), rows[:, 0], np.empty(0), np.empty(0), rows[:, 0]
+        none = np.empty(0)
+        return rows, none, rows[:, 0], none, none, rows[:, 0]
     (ahead, z), (pairs, queries) = case.pairs(np.array([at])), support_pairs(report.head, rows)
     products = (pairs @ ahead[0]) * (queries @ z[0])
     sizes = [np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)]
     like = products / np.maximum(math.prod(sizes), 1e-300)
     near = np.argsort(-like)[:NEIGHBOURS]
-    if report.fit.status == "infeasible":
-        return rows[near], like[near], rows[:0, 0], np.empty(0), np.empty(0), rows[:0, 0]
     sequences, owner = np.unique(rows[:, 0], return_inverse=True)
     pulls = np.bincount(owner, report.fit.multipliers * products)
-    order = np.argsort(-np.abs(pulls), kind="stable")[:NEIGHBOURS]
+    order = np.argsort(-np.abs(pulls), kind="stable")[: 0 if report.fit.status == "infeasible" else NEIGHBOURS]
     without, instead = np.full(len(order), np.nan), np.full(len(order), -1)
     for k, i in enumerate(sequences[order] if leave_out else ()):
         if (W := _without(report, i)) is not None:
