@@ -13,48 +13,35 @@ from attsvm import heads
 from attsvm.heads import fit
 from attsvm.heads.cases import as_cases
 from attsvm.heads.choices import baselines, is_sink, split
+from attsvm.heads.controls import gaussian_factors, interval, null_head, student
 from attsvm.heads.fit import _multipliers, fit_svm, norm_on_span
-
-
-def make_head(rng, causal=False, words=True, n=50, d=8, m=3, sharpness=3.0):
-    """Sentences of 2 to 8 random tokens, [CLS] first and [SEP] last."""
-    lengths = rng.integers(2, 9, n)
-    X = [rng.standard_normal((T, d)) for T in lengths]
-    tokens = [["[CLS]", *rng.choice(["a", "b", "c"], T - 2), "[SEP]"] for T in lengths] if words else None
-    Wq, Wk = sharpness * rng.standard_normal((2, m, d)) / np.sqrt(d)
-    bq, bk = rng.standard_normal((2, m))
-    (head,) = heads.from_arrays(X, Wq, bq, Wk, bk, tokens=tokens, causal=causal, layer=2)
-    return head
+from attsvm.heads.table import certified
+from made import briefly, check_own_choices, make_head
 
 
 @pytest.fixture(params=[False, True], ids=["encoder", "causal"])
 def head(request, rng):
-    return make_head(rng, request.param)
+    return make_head(rng, causal=request.param)
 
 
 # ------------------------------------------------------------------------------------- which queries count
 
 
 def test_hard_queries_are_those_above_the_threshold(head):
-    expected = []
-    for i, T in enumerate(head.text.lengths):
+    """Parked are the first token and the end, where the words say so."""
+    expected, parked = [], []
+    for i, words in enumerate(head.text.words):
         for query, prob in enumerate(head.attention(i)):
-            seen = prob[: query + 1] if head.causal else prob
-            if len(seen) > 1 and seen.max() > 0.7:
-                expected.append((i, query, int(seen.argmax())))
-        assert prob.shape == (T,)
+            top = prob.argmax()
+            if prob[top] > 0.7 and not (head.causal and query == 0):
+                expected.append([i, query, top])
+                parked.append(top == 0 or words[top] == "[SEP]")
     rows = heads.hard_queries(head, 0.7)
-    assert rows.tolist() == [list(row) for row in expected] and len(rows) > 50
-    assert (heads.hard_queries(head, 0.99)[:, None] == rows).all(axis=2).any(axis=1).all()
-
-
-def test_sinks_are_the_first_token_and_the_end(head):
-    rows = heads.hard_queries(head, 0.6)
-    parked = [s == 0 or head.text.words[i][s] == "[SEP]" for i, _, s in rows]
-    assert is_sink(head, rows).tolist() == parked and 0 < sum(parked) < len(parked)
-    np.testing.assert_array_equal(heads.hard_queries(head, 0.6, drop_sinks=True), rows[~np.array(parked)])
+    assert rows.tolist() == expected and len(rows) > 50 and 0 < sum(parked) < len(parked)
+    assert heads.hard_queries(head, 0.7, drop_sinks=True).tolist() == rows[~np.array(parked)].tolist()
+    assert is_sink(head, rows).tolist() == parked
     bare = replace(head, text=replace(head.text, words=None))
-    np.testing.assert_array_equal(is_sink(bare, rows), rows[:, 2] == 0)
+    assert is_sink(bare, rows).tolist() == (rows[:, 2] == 0).tolist()
 
 
 @pytest.mark.parametrize(("length", "kind"), [(0.25, "null sink"), (0.5, "value sink")])
@@ -63,23 +50,19 @@ def test_a_sink_is_named_by_the_values_parked_on(rng, length, kind):
     labels = np.array([[i, 1, 0] for i in range(len(head.text.lengths)) if head.text.lengths[i] > 1])
     norms = np.ones(len(head.keys))
     norms[head.text.begin] = length
-    report = heads.analyze_head(replace(head, value_norms=norms), labels=labels, C=1.0)
-    assert report.sinks == 1 and report.sink_kind == kind
+    report = briefly(replace(head, value_norms=norms), labels=labels, C=1.0)
+    assert report.sinks == 1 and report.sink_kind == report.columns()["sink_kind"][0] == kind
     assert f"100 % {kind.split()[0]} " in heads.results_table([report], caption=False)
-    unknown = heads.analyze_head(head, labels=labels, C=1.0)
-    assert unknown.sink_kind == "" and report.columns()["sink_kind"][0] == kind
+    assert briefly(head, labels=labels, C=1.0).sink_kind == ""
 
 
 def test_split_is_by_sentence(head):
     rows = heads.hard_queries(head, 0.6)
     train, test = split(rows, 10_000, 10_000, np.random.default_rng(0))
-    assert len(train) + len(test) == len(rows) and not set(train[:, 0]) & set(test[:, 0])
-    assert np.array_equal(np.unique(np.concatenate([train, test]), axis=0), np.unique(rows, axis=0))
-    sentences = len(set(rows[:, 0]))
-    assert len(set(train[:, 0])) == round(0.7 * sentences)
-    fewer, some = split(rows, 20, 7, np.random.default_rng(0))
-    np.testing.assert_array_equal(fewer, train[:20])  # so that the curve's sets are nested
-    np.testing.assert_array_equal(some, test[:7])
+    assert sorted([*train.tolist(), *test.tolist()]) == rows.tolist() and not set(train[:, 0]) & set(test[:, 0])
+    assert len(set(train[:, 0])) == round(0.7 * len(set(rows[:, 0])))
+    few = split(rows, 20, 7, np.random.default_rng(0))  # so that the curve's sets are nested
+    assert [part.tolist() for part in few] == [train[:20].tolist(), test[:7].tolist()]
 
 
 # ------------------------------------------------------------------------------------- the SVM and its measures
@@ -126,23 +109,18 @@ def test_fit_measures_what_it_says(head):
     assert (np.diff(fit.multipliers) <= 0).all() and (fit.multipliers > 0).all()
 
 
-@pytest.mark.parametrize("late", ["", "keys", "queries"])
+@pytest.mark.parametrize("late", [False, True])
 def test_directions_that_only_late_tokens_have_count(rng, late):
     """The first tokens are looked at for the span, and the others held against it."""
-    head = make_head(rng, n=200, d=8)
+    head = make_head(rng, n=200)
     x = head.text.keys
-    kept = x[:, 0].copy()
-    x[:, 0] = 0
-    if late:
-        x[-3:, 0] = kept[-3:]
-    rows = np.column_stack([np.repeat(np.arange(200), head.text.lengths), np.zeros((len(x), 2), dtype=int)])
-    rows[:, 1] = np.arange(len(x)) - np.repeat(head.text.begin, head.text.lengths)
-    cases = as_cases(head, rows[:-3] if late == "keys" else rows)
-    on_left, on_right = np.ones((2, 9))
+    x[: len(x) - 3 * late, 0] = 0
+    rows = np.array([(i, q, 0) for i, T in enumerate(head.text.lengths) for q in range(T)])[:-3]
+    on_left, on_right = np.ones((2, 9, 1))
     on_left[-1] = 0  # the tokens' last entry never differs
-    on_left[0], on_right[0] = late != "", late == "queries"
-    expected = np.linalg.norm(on_left[:, None] * head.W * on_right)
-    assert norm_on_span(head.W, cases) == pytest.approx(expected, rel=1e-6)
+    on_left[0], on_right[0] = late, 0
+    expected = np.linalg.norm(on_left * head.W * on_right.T)
+    assert norm_on_span(head.W, as_cases(head, rows)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_one_svm_starts_from_another_of_its_rows(head):
@@ -188,43 +166,25 @@ def test_analyze_head(head):
     assert report.fit is report.curve[-1] and report.fit.W is not None
     assert report.nuclear.norm == "nuclear" and report.nuclear.queries == 50
     assert report.nuclear.rank <= report.fit.rank
-    name, right = report.best_baseline
-    assert name == report.rule and report.baselines[name] == right
-    text = repr(report)
-    assert "layer 2 head 0" in text and "nuclear" in text and "[CLS]" in text
+    assert report.best_baseline == (report.rule, report.baselines[report.rule])
+    assert all(word in repr(report) for word in ("layer 2 head 0", "nuclear", "[CLS]"))
     total = head.text.lengths.sum()
-    said = (
-        f"L2H0: {len(rows)} of {total} ({100 * len(rows) / total:.0f} %) of its queries give one token more than 70 %"
+    said = f"L2H0: {len(rows)} of {total} ({100 * len(rows) / total:.0f} %) of its queries give one token more than"
+    assert report.summary.startswith(f"{said} 70 %") and "Without the head" not in report.summary
+    untrained = [null.accuracy.mean() for null in (report.null, report.shuffled)]
+    told = ", ".join(f"{100 * right:.0f} %" for right in untrained)
+    assert (
+        f"finds {100 * report.accuracy:.0f} % of those of unseen sequences (of untrained heads {told})"
+        in report.summary
     )
-    assert report.summary.startswith(said) and f"finds {100 * report.accuracy:.0f} % of those" in report.summary
-    nulls = ", ".join(f"{100 * null.accuracy.mean():.0f} %" for null in (report.null, report.shuffled))
-    assert f"(of untrained heads {nulls})" in report.summary and "Without the head" not in report.summary
-    assert report.ahead == report.accuracy - max(report.null.accuracy.mean(), report.shuffled.accuracy.mean())
-
-
-def test_more_queries_teach_more(rng):
-    report = heads.analyze_head(make_head(rng, n=400), threshold=0.7, nuclear_queries=0, null=False, splits=1)
-    assert [fit.queries for fit in report.curve][:2] == [100, 400] and report.nuclear is None
-    for name in ("accuracy", "score_correlation", "cosine"):
-        few, *_, many = (getattr(fit, name) for fit in report.curve)
-        assert many > few + 0.05, name
-    margins = [fit.margin for fit in report.curve]
-    assert margins == sorted(margins, reverse=True)
-
-
-def test_a_head_of_another_seed_is_split_differently(rng):
-    head = make_head(rng)
-    first, again, other = (heads.analyze_head(head, queries=40, seed=seed) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first.train, again.train)
-    assert first.fit.margin == again.fit.margin and first.fit.margin != other.fit.margin
+    assert report.ahead == report.accuracy - max(untrained)
 
 
 def test_a_head_without_hard_queries(rng):
     report = heads.analyze_head(make_head(rng, sharpness=0.01))
     assert report.hard == 0 and report.fit is None and report.curve == [] and report.best_baseline[0] == ""
-    assert "Nothing can be said of 1 heads, of which fewer than 30 queries count: L2H0 (0)" in heads.results_table(
-        [report]
-    )
+    said = "Nothing can be said of 1 heads, of which fewer than 30 queries count: L2H0 (0)"
+    assert said in heads.results_table([report])
     assert report.columns()["layer"] == [2] and np.isnan(report.columns()["margin"]).all()
     reason = heads.why(report, 0, 0)
     assert reason.margin > 0 and len(reason.names) == 3
@@ -235,20 +195,19 @@ def test_foreign_labels_are_separated_or_proved_inseparable(rng):
     head = make_head(rng, n=300, d=4, m=2)
     rows = heads.hard_queries(head, 0.6)
     random = np.column_stack([rows[:, :2], rng.integers(0, head.window(rows))])
-    report = heads.analyze_head(head, labels=random, queries=400)
+    report, soft, easy = (
+        heads.analyze_head(head, labels=labels, queries=400, null=False, splits=1, C=C)
+        for labels, C in ((random, None), (random, 1.0), (rows, None))
+    )
     assert report.hard == len(rows) and report.fit.status == "infeasible" and report.nuclear is None
     assert len(report.fit.rows) and np.isnan(report.fit.accuracy)
     assert "infeasible" in heads.results_table([report], "margin")
-    soft = heads.analyze_head(head, labels=random, queries=400, C=1.0)
     assert soft.fit.status == "optimal" and 0 < soft.fit.missed < soft.fit.queries
     assert 0 < soft.fit.accuracy < 1 and np.isnan(soft.fit.margin)
-    easy = heads.analyze_head(head, labels=rows, queries=400)
     assert easy.fit.status == "optimal" and easy.fit.missed == 0
 
 
 def test_table_shows_certified_digits_only():
-    from attsvm.heads.table import certified
-
     assert certified(1.23456, 1.23457) == "1.2346"
     assert certified(1.2, 1.3) == "1" and certified(0.0, 1.0) == "-"
     assert certified(1.23441, 1.23449) == "1.234"
@@ -268,59 +227,37 @@ def test_sentences_come_from_lines_and_paragraphs(tmp_path):
 # ------------------------------------------------------------------------------------- controls, and reasons
 
 
-def test_random_head_has_as_many_hard_queries(head, rng):
-    from attsvm.heads.controls import gaussian_factors, null_head
-
-    for threshold, drop in ((0.7, False), (0.9, False), (0.7, True)):
-        wanted = len(heads.hard_queries(head, threshold, drop))
-        other = null_head(head, gaussian_factors, wanted, threshold, drop, rng)
-        found = heads.hard_queries(other, threshold, drop)
-        assert abs(len(found) - wanted) <= 0.1 * wanted + 1 and other.rank == head.rank
-        for i, q, selected in found[:50]:  # its choices are those of its own weights
-            prob = other.attention(i)[q]
-            assert prob.argmax() == selected and prob[selected] > threshold
-            assert prob[selected] == pytest.approx(other.choices.top[other.text.query_begin[i] + q], rel=1e-5)
+@pytest.mark.parametrize(("threshold", "drop"), [(0.7, False), (0.9, False), (0.7, True)])
+def test_random_head_has_as_many_hard_queries(head, rng, threshold, drop):
+    wanted = len(heads.hard_queries(head, threshold, drop))
+    other = null_head(head, gaussian_factors, wanted, threshold, drop, rng)
+    assert abs(len(heads.hard_queries(other, threshold, drop)) - wanted) <= 0.1 * wanted + 1 and other.rank == head.rank
+    check_own_choices(other)
 
 
 def test_controls_are_what_they_say(head):
     report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0)
-    assert len(report.accuracies) == len(report.rule_accuracies) == 5
     assert report.accuracies[0] == report.fit.accuracy and report.rule_accuracies[0] == report.best_baseline[1]
     assert report.random.queries == report.fit.queries
     assert report.random.status == "infeasible" or report.random.margin < report.fit.margin
     for null in (report.null, report.shuffled):
-        assert len(null.own) == len(null.gain) == 3 and len(set(null.cosine)) == 3
-        assert (
-            (null.own > 0).all() and (null.own <= 1).all() and (abs(null.hard - report.hard) <= 0.1 * report.hard).all()
-        )
-    low, high = report.gain_interval
-    assert low < report.gain < high and report.beats_rules == (low > 0)
-    plain = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+        assert len(null.gain) == len(set(null.cosine)) == 3 and (0 < null.own).all() and (null.own <= 1).all()
+        assert (abs(null.hard - report.hard) <= 0.1 * report.hard).all()
+    plain = briefly(head)
     assert plain.random is plain.null is None and not plain.beats_rules
-    columns = heads.Reports([report, plain]).columns()
-    assert np.isnan(columns["null_cosine"][-1]) and columns["split_gain_low"][0] == low
+    assert np.isnan(heads.Reports([report, plain]).columns()["null_cosine"][-1])
     shared = heads.analyze_model([head, head], threshold=0.7, nuclear_queries=0, null="layer", splits=1)
     assert shared[0].null is shared[1].null is not None
 
 
-def test_interval_is_that_of_resampled_splits():
-    from attsvm.heads.controls import interval, student
-
-    low, high = interval([0.8, 0.9, 0.85, 0.9, 0.8], 0.0)
-    assert (low + high) / 2 == pytest.approx(0.85)
-    assert high - low == pytest.approx(2 * 2.776 * np.sqrt((1 / 5 + 3 / 7) * 0.0025), rel=1e-6)
+def test_an_interval_of_few_splits(head):
+    """Of two no more than the range, of one infinite."""
     assert student(20) == pytest.approx(2.086, abs=1e-3) and student(60) == pytest.approx(2.0003, abs=1e-3)
     assert interval([0.5], 0.0) == (-np.inf, np.inf)
-    np.testing.assert_allclose(interval([0.9, 0.91], 0.0)[0], 0.905 - 12.706 * np.sqrt((1 / 2 + 3 / 7) * 5e-5))
-
-
-def test_an_interval_of_two_splits_says_no_more_than_the_range(head):
-    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=2)
-    report = replace(report, accuracies=np.array([0.9, 0.5]), rule_accuracies=np.array([0.2, 0.7]))
+    assert interval([0.9, 0.91], 0.0)[0] == pytest.approx(0.905 - 12.706 * np.sqrt((1 / 2 + 3 / 7) * 5e-5))
+    report = replace(briefly(head), accuracies=np.array([0.9, 0.5]), rule_accuracies=np.array([0.2, 0.7]))
     assert report.accuracy_interval == (0, 1) and report.gain_interval == (-1, 1) and not report.beats_rules
     assert "+0.250 [-1.000, +1.000]" in heads.results_table([report], "gain")
-    columns = report.columns()
-    assert set(columns["split_gain_low"]) == {-1} and set(columns["split_gain_high"]) == {1}
 
 
 def test_what_an_interior_point_leaves_is_no_support(head):
@@ -332,7 +269,7 @@ def test_what_an_interior_point_leaves_is_no_support(head):
 
 
 def test_why_adds_up(head):
-    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    report = briefly(head)
     for i, q, selected in report.train[:10]:
         reason = heads.why(report, i, q)
         scores = logits(head, head.W, i, q)
@@ -352,7 +289,7 @@ def test_why_adds_up(head):
 
 def test_why_names_the_sequences_that_hold_a_choice(head, monkeypatch):
     """What they add to the margin, and the SVM without each, against one solved from the rest."""
-    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    report = briefly(head)
     i, q, selected = report.train[3]
     reason = heads.why(report, i, q, leave_out=True)
     assert len(reason.holders) == 5 and (np.diff(np.abs(reason.pulls)) <= 0).all()
@@ -372,8 +309,7 @@ def test_why_names_the_sequences_that_hold_a_choice(head, monkeypatch):
     assert every.pulls.sum() == pytest.approx(scores[selected] - scores[reason.rival], rel=1e-6)
     np.testing.assert_array_equal(every.pulls[:5], plain.pulls)
     with pytest.raises(ValueError, match="leave_out needs an SVM that meets all margins, got a soft margin"):
-        soft = heads.analyze_head(head, threshold=0.7, C=1.0, null=False, splits=1)
-        heads.why(soft, i, q, leave_out=True)
+        heads.why(briefly(head, C=1.0), i, q, leave_out=True)
 
 
 def analyzed(**options):
@@ -403,7 +339,6 @@ WRONG = [
     ("W must .* got ", why(W=np.ones((2, 2)))),
     ("sequence must .* got ", lambda report: heads.plot_sequence(report, 1.5)),
     ("sequence must be one of the head's 50", lambda report: heads.plot_sequence(report, 10**6)),
-    ("title must .* got ", lambda report: heads.view([report], title=None)),
     ("step must .* got ", lambda report: heads.measure(report.head, "last")),
     (r"rows\[0\] must .* got ", lambda report: heads.plot_training([report])),
     ("columns must be one of 'head', .* got 'stars'", lambda report: heads.results_table([report], ["stars"])),
@@ -417,7 +352,7 @@ SEVERAL = {"heads": heads.analyze_model, "reports": heads.results_table}
 
 
 def test_what_does_not_fit_is_named(rng):
-    report = heads.analyze_head(make_head(rng), threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    report = briefly(make_head(rng))
     for message, call in WRONG:
         with pytest.raises((ValueError, TypeError), match=f"^{message}"):
             call(report)
@@ -466,7 +401,7 @@ def test_the_table_fits_a_terminal_and_says_what_it_is_silent_about(rng):
 
 def test_reports_show_themselves(head):
     pandas = pytest.importorskip("pandas")
-    reports = heads.analyze_model([head], threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    reports = heads.Reports([briefly(head)])
     frame = reports.to_dataframe()
     assert isinstance(frame, pandas.DataFrame) and frame["name"].unique().tolist() == ["L2H0"]
     for shown in (reports._repr_html_(), reports[0]._repr_html_()):
@@ -477,7 +412,7 @@ def test_reports_show_themselves(head):
 def test_balance_and_effective_rank_by_hand(rng):
     factors = rng.standard_normal((4, 9))
     equal = heads.from_arrays(rng.standard_normal((9, 5, 9)), factors, None, -factors, None)[0]
-    report = heads.analyze_head(equal, threshold=0.6, nuclear_queries=0, null=False)
+    report = briefly(equal)
     assert report.balance == pytest.approx(1)  # at any scale
     values = np.linalg.svd(equal.W, compute_uv=False)[:4]
     share = values / values.sum()
@@ -486,14 +421,8 @@ def test_balance_and_effective_rank_by_hand(rng):
 
 def test_control_characters_of_tokens_are_written_out(rng):
     """A terminal would obey them; the word stays as it is in the text."""
-    bad = "\x1b[31mred\n"
-    Wq, Wk = rng.standard_normal((2, 8, 8))
-    made = attsvm.heads.from_arrays(
-        rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2, tokens=[[bad] * 6] * 60
-    )
-    (report, _) = attsvm.heads.analyze_model(made, queries=40, splits=1, null=False)
-    i, q = int(report.train[0][0]), int(report.train[0][1])
-    said = repr(attsvm.heads.why(report, i, q))
-    assert "\x1b" not in repr(report)
-    assert "\x1b" not in said and "\\x1b[31mred\\n" in said
-    assert made[0].text.words[0][0] == bad
+    head = make_head(rng, words=("\x1b[31mred\n",))
+    report = briefly(head)
+    said = repr(heads.why(report, *report.train[0, :2]))
+    assert "\x1b" not in repr(report) + said and "\\x1b[31mred\\n" in repr(report) + said
+    assert "\x1b[31mred\n" in head.text.words[0] + head.text.words[1]
