@@ -34,3 +34,10 @@ def check_own_choices(head):
     known, own = np.flatnonzero(np.isfinite(head.choices.top)), replace(head, known=None).choices
     np.testing.assert_array_equal(head.choices.selected[known], own.selected[known])
     np.testing.assert_allclose(head.choices.top[known], own.top[known], rtol=1e-5)
+
+
+def rebuilt(head, fit):
+    """The W that its support tokens and multipliers give: sum multiplier (x_selected - x_rival) z^T."""
+    begin = head.text.begin[fit.rows[:, 0]]
+    query, selected, rival = (head.keys[begin + tokens] for tokens in fit.rows[:, 1:].T)
+    return (fit.multipliers[:, None] * (selected - rival)).T @ query

@@ -234,11 +234,7 @@ def test_where_no_w_is_found_it_is_that_of_the_multipliers(rng, monkeypatch):
     train = hard_queries(head, 0.6)[:40]
     monkeypatch.setattr(fit, "solve_request", lambda *args: replace_w(solve_request(*args)))
     found = fit.fit_svm(head, train, train, "frobenius", iterations=1)
-    rebuilt = 0
-    for (i, q, chosen, rival), multiplier in zip(found.rows, found.multipliers, strict=True):
-        x = head.keys[head.text.begin[i] :]
-        rebuilt = rebuilt + multiplier * np.outer(x[chosen] - x[rival], x[q])
-    np.testing.assert_allclose(found.W, rebuilt, atol=1e-9 * np.abs(found.W).max())
+    np.testing.assert_allclose(found.W, made.rebuilt(head, found), atol=1e-9 * np.abs(found.W).max())
 
 
 def replace_w(solution):
