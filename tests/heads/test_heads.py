@@ -19,6 +19,11 @@ from attsvm.heads.table import certified
 from made import briefly, check_own_choices, make_head, make_heads, rebuilt
 
 
+@pytest.fixture(scope="module")
+def report():
+    return briefly(make_head(np.random.default_rng(3)))
+
+
 @pytest.fixture(params=[False, True], ids=["encoder", "causal"])
 def head(request, rng):
     return make_head(rng, causal=request.param)
@@ -208,9 +213,6 @@ def test_sentences_come_from_lines_and_paragraphs(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text('One came. Two went! "Three" stayed.\n\nIt cost 3.5 e.g. here. \nOne came.\n')
     assert heads.read_sentences(path) == ["One came.", "Two went!", '"Three" stayed.', "It cost 3.5 e.g. here."]
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match="is not UTF-8 text"):
-        heads.read_sentences(path)
     assert len(set(heads.example_sentences())) == 1000
 
 
@@ -325,29 +327,24 @@ WRONG = [
     ("columns must be one of 'head', .* got 'stars'", lambda report: heads.results_table([report], ["stars"])),
     ("tokens must .* got ", lambda _: heads.from_arrays(np.ones((1, 2, 1)), [[1.0]], None, [[1.0]], None, tokens=3)),
 ]
-ONE = {
-    "head": (heads.analyze_head, heads.hard_queries, lambda head: heads.measure(head, 0)),
-    "report": (lambda report: heads.why(report, 0, 0), heads.plot_sequence),
-}
-SEVERAL = {"heads": heads.analyze_model, "reports": heads.results_table}
+NEEDS = [
+    *(("head", function) for function in (heads.analyze_head, heads.hard_queries, lambda x: heads.measure(x, 0))),
+    *(("report", function) for function in (lambda x: heads.why(x, 0, 0), heads.plot_sequence)),
+    *(("heads", heads.analyze_model), ("reports", heads.results_table)),
+]
 
 
-def test_what_does_not_fit_is_named(rng):
-    report = briefly(make_head(rng))
-    for message, call in WRONG:
-        with pytest.raises((ValueError, TypeError), match=f"^{message}"):
-            call(report)
-    for wrong in (3, None, "head", np.ones(3), object()):
-        kind = type(wrong).__name__
-        for name, functions in ONE.items():
-            for function in functions:
-                with pytest.raises(TypeError, match=f"^{name} must be a Head.*from attsvm.* got {kind}"):
-                    function(wrong)
-        for name, function in SEVERAL.items():
-            with pytest.raises(TypeError, match=rf"^{name}(\[0\])? must be a .*Head.* got "):
-                function(wrong)
-            with pytest.raises(TypeError, match=rf"^{name}\[0\] must be a Head.* got {kind}"):
-                function([wrong])
+@pytest.mark.parametrize(("message", "call"), WRONG, ids=[message for message, _ in WRONG])
+def test_what_does_not_fit_is_named(report, message, call):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        call(report)
+
+
+@pytest.mark.parametrize("wrong", [3, None, "head", np.ones(3), [3]], ids=repr)
+def test_what_is_no_head_and_no_report_is_named(wrong):
+    for name, function in NEEDS:
+        with pytest.raises(TypeError, match=rf"^{name}(\[0\])? must be a .*Head.*, from attsvm.* got "):
+            function(wrong)
 
 
 def test_heads_and_reports_are_found_by_name(rng):
@@ -361,30 +358,31 @@ def test_heads_and_reports_are_found_by_name(rng):
             reports[name]
 
 
-def test_the_table_fits_a_terminal_and_says_what_it_is_silent_about(rng):
+def test_the_table_fits_a_terminal_and_says_what_it_is_silent_about(report):
     """Also of many queries, long names and damages."""
-    report = heads.analyze_head(make_head(rng), threshold=0.7, nuclear_queries=0, splits=2)
     large = replace(report, hard=22_984, rule="nearest query", damage=0.0123, metric="1 - cosine", sinks=1.0)
-    few = [replace(report, hard=k, damage=d, metric="1 - cosine") for k, d in ((4, 0.5), (0, 0.001))]
+    few = [replace(large, hard=k, damage=d) for k, d in ((4, 0.5), (0, 0.001))]
     reports = heads.Reports([large, *few, *[replace(large, damage=0.1)] * 9])
     lines = repr(reports).splitlines()
-    assert max(map(len, lines)) <= 120 and sum(line.startswith("L2H0 ") for line in lines) == 10
+    assert max(map(len, [*lines, *repr(report).splitlines()])) <= 120
+    assert sum(line.startswith("L2H0 ") for line in lines) == 10
     above = " ".join(" ".join(lines[:8]).split()).partition("head queries")[0]
-    assert "Nothing can be said of 2 heads, of which fewer than 30 queries count: L2H0 (4), L2H0 (0)." in above
-    assert "They include 1 of the 10 whose removal changes the output most." in above
-    assert "Damage: mean change of the output without the head (1 - cosine)." in above
+    for said in (
+        "Nothing can be said of 2 heads, of which fewer than 30 queries count: L2H0 (4), L2H0 (0).",
+        "They include 1 of the 10 whose removal changes the output most.",
+        "Damage: mean change of the output without the head (1 - cosine).",
+    ):
+        assert said in above
     assert "is not known here: attsvm.torch.damage measures it" in repr(heads.Reports([report]))
-    assert max(len(line) for line in repr(reports[0]).splitlines()) <= 120
     whole = heads.results_table(reports, "all")
-    assert all(name in whole for name in ("null gain", "own W", "nuclear")) and "stars in" in whole
+    assert all(name in whole for name in ("null gain", "own W", "nuclear"))
 
 
-def test_reports_show_themselves(head):
-    pandas = pytest.importorskip("pandas")
-    reports = heads.Reports([briefly(head)])
-    frame = reports.to_dataframe()
-    assert isinstance(frame, pandas.DataFrame) and frame["name"].unique().tolist() == ["L2H0"]
-    for shown in (reports._repr_html_(), reports[0]._repr_html_()):
+def test_reports_show_themselves(report):
+    pytest.importorskip("pandas")
+    reports = heads.Reports([report])
+    assert reports.to_dataframe()["name"].unique().tolist() == ["L2H0"]
+    for shown in (reports._repr_html_(), report._repr_html_()):
         assert "<table><thead>" in shown and "L2H0" in shown and "Residual space" in shown
 
 

@@ -204,19 +204,6 @@ def twin(head, train, test):
     return held, (scores.argmax(axis=1) == test[:, 2]).mean()
 
 
-def test_error_bound_bounds_the_error(rng):
-    """In expectation: means over twenty heads, of sequences with one query each."""
-    found = []
-    for _ in range(20):
-        head = make_head(rng, n=100, d=4, m=2)
-        query, X = rng.integers(0, T, 100), head.keys.reshape(100, T, -1)
-        selected = np.einsum("ntd,de,ne->nt", X, head.W, X[np.arange(100), query]).argmax(axis=1)
-        report = analyzed(head, labels_of(head, query, selected), splits=1)
-        found.append((report.support_share, 1 - report.fit.accuracy))
-    share, error = np.mean(found, axis=0)
-    assert 0 < error < share < 0.9
-
-
 def test_capacity_of_a_head(rng):
     """Of the windows that train its SVM; nan where the formula says nothing."""
     head = made.make_head(rng, n=60, lengths=(2, 6), d=4, m=2, words=None)  # with a coordinate of the biases
