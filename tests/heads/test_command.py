@@ -8,17 +8,14 @@ import io
 import json
 import re
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from attsvm import heads
 from attsvm.cli import main as cli
-from attsvm.heads import pictures
-from bert import read_encoder, tiny_sentences, write_folder
+from bert import tiny_sentences, write_folder
 
 pytest.importorskip("matplotlib")
-from matplotlib.figure import Figure  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -196,35 +193,3 @@ def test_images(tmp_path):
     assert code == 2 and "has 1 images, too few to learn from" in messages
     code, _, messages = run(tmp_path / "vit", files[0], tmp_path / "files" / "notes.txt", *common)
     assert code == 2 and "notes.txt is not an image" in messages
-
-
-# ------------------------------------------------------------------------------------- pictures
-
-
-@pytest.fixture(scope="module")
-def reports(model, text):
-    found = read_encoder(model, heads.read_sentences(text))
-    return heads.analyze_model(found, threshold=0.6, queries=60, splits=2, null=False, nuclear_queries=0)
-
-
-def test_the_grid_frames_what_beats_every_rule_on_all_splits(reports):
-    splits = [np.array(right) for right in ([0.6] * 5, [0.8, 0.8, 0.8, 0.3, 0.6], [1.0])]
-    shown = [replace(r, accuracies=x, rule_accuracies=0.5 + 0 * x) for r, x in zip(reports, splits, strict=False)]
-    ax = heads.Reports([*shown, replace(reports[3], hard=3)]).plot(Figure().subplots())
-    notes = {tuple(map(round, note.get_position())): note.get_text() for note in ax.texts}
-    assert [(p.get_x() + 0.46, p.get_y() + 0.44) for p in ax.patches] == [(0, 0)] and notes.pop((0, 1)) == "few"
-    assert {at: note.split()[0] for at, note in notes.items()} == {(0, 0): "60", (1, 0): "66", (2, 0): "100"}
-
-
-def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(reports):
-    for report in reports:
-        number = pictures.choose_sequence(report)
-        assert number in report.train[:, 0]
-        ax = heads.plot_sequence(report)
-        arrows = [note for note in ax.texts if getattr(note, "arrow_patch", None) is not None]
-        assert len(arrows) == (report.train[:, 0] == number).sum()
-        drawn = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 2}
-        rows = report.fit.rows[report.fit.rows[:, 0] == number]
-        assert drawn == {(query, rival) for _, query, _, rival in rows}
-        total = sum(float(note.get_text().split()[0]) for note in ax.texts if note.get_text().endswith(" %"))
-        assert len(rows) == 0 or total == pytest.approx(100, abs=0.5 * len(rows))

@@ -15,6 +15,7 @@ from attsvm.heads.cases import as_cases
 from attsvm.heads.choices import baselines, is_sink, split
 from attsvm.heads.controls import gaussian_factors, interval, null_head, student
 from attsvm.heads.fit import _multipliers, fit_svm, norm_on_span
+from attsvm.heads.pictures import choose_sequence
 from attsvm.heads.table import certified
 from made import briefly, check_own_choices, make_head, make_heads, rebuilt
 
@@ -403,3 +404,35 @@ def test_control_characters_of_tokens_are_written_out(rng):
     said = repr(heads.why(report, *report.train[0, :2]))
     assert "\x1b" not in repr(report) + said and "\\x1b[31mred\\n" in repr(report) + said
     assert "\x1b[31mred\n" in head.text.words[0] + head.text.words[1]
+
+
+# ------------------------------------------------------------------------------------- pictures
+
+
+def axes():
+    return pytest.importorskip("matplotlib.figure").Figure().subplots()
+
+
+def test_the_grid_frames_what_beats_every_rule_on_all_splits(rng):
+    splits = [np.array(right) for right in ([0.6] * 5, [0.8, 0.8, 0.8, 0.3, 0.6], [1.0], [0.9])]
+    reports = [
+        replace(briefly(head), accuracies=x, rule_accuracies=0.5 + 0 * x)
+        for head, x in zip(make_heads(rng, count=4), splits, strict=True)
+    ]
+    ax = heads.Reports([*reports[:3], replace(reports[3], hard=3)]).plot(axes())
+    assert [(p.get_x() + 0.46, p.get_y() + 0.44) for p in ax.patches] == [(0, 0)]
+    assert [note.get_text().split()[0] for note in ax.texts] == ["60", "66", "100", "few"]
+    assert [note.get_position() for note in ax.texts] == [(k, 0) for k in range(4)]
+
+
+def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(head):
+    report = briefly(head)
+    number = choose_sequence(report)
+    ax = heads.plot_sequence(report, ax=axes())
+    arrows = [note for note in ax.texts if getattr(note, "arrow_patch", None) is not None]
+    assert len(arrows) == (report.train[:, 0] == number).sum() > 0
+    drawn = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 2}
+    rows = report.fit.rows[report.fit.rows[:, 0] == number]
+    assert drawn == {(query, rival) for _, query, _, rival in rows} != set()
+    total = sum(float(note.get_text().split()[0]) for note in ax.texts if note.get_text().endswith(" %"))
+    assert total == pytest.approx(100, abs=0.5 * len(rows))
