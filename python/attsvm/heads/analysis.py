@@ -148,7 +148,7 @@ def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
     """Heads that learned nothing, analysed as the trained one is."""
-    draws, share = [], float("nan")
+    draws, share = [], np.nan
     for draw in range(DRAWS):
         rng = np.random.default_rng([*name, draw])
         other = null_head(head, factors, *wanted, rng)
@@ -157,7 +157,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         if not len(train):
             continue
         fit = _rough_fit(other, train, test)
-        own, rule = fit.learned_margin / fit.margin_bound, float("nan")
+        own, rule = fit.learned_margin / fit.margin_bound, np.nan
         if len(test) >= FEWEST:
             best, right = best_rule(other, train, test)
             rule = right[best]

@@ -69,7 +69,7 @@ def sink_value(head: Head, rows: np.ndarray) -> float:
     """
     parked = rows[is_sink(head, rows)]
     if head.value_norms is None or len(parked) == 0:
-        return float("nan")
+        return np.nan
     text = head.text
     mean = np.add.reduceat(head.value_norms, text.begin, dtype=np.float64) / text.lengths
     ratio = head.value_norms[text.begin[parked[:, 0]] + parked[:, 2]] / np.maximum(mean[parked[:, 0]], 1e-300)

@@ -73,7 +73,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
         at = cases.rows[top[side]]
         found.append(
             Direction(
-                k, float(values[k]), float(margins[k]) / total if total else float("nan"),
+                k, float(values[k]), float(margins[k]) / total if total else np.nan,
                 _frequent(head.text.query_names(at[:, 0], at[:, 1]), head.text.query_words is not None),
                 _frequent(head.text.names(at[:, 0], at[:, 2]), head.text.words is not None), _place(head, at),
             )

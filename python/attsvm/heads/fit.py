@@ -132,7 +132,7 @@ def fit_svm(
         W = pulled(head, support, multipliers)
     size = norm_on_span(own, cases) or np.inf
     learned = float(data._flat_margins(own, cases.selected).min() / size)
-    accuracy = scores = cosine = float("nan")
+    accuracy = scores = cosine = np.nan
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
@@ -151,7 +151,7 @@ def fit_svm(
 def support_share(fit: Fit, train: np.ndarray) -> float:
     """Share of the sequences of its training rows that hold a support token; nan where no W separates them."""
     if fit.status == "infeasible" or len(train) == 0:
-        return float("nan")
+        return np.nan
     return len(np.unique(fit.rows[:, 0])) / len(np.unique(train[:, 0]))
 
 
@@ -196,7 +196,7 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     aa, ab, bb = (np.add.reduceat(product, starts) for product in (a * a, a * b, b * b))
     with np.errstate(invalid="ignore", divide="ignore"):
         found = ab / np.sqrt(aa * bb)
-    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+    return float(np.nanmean(found)) if np.isfinite(found).any() else np.nan
 
 
 def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:

@@ -29,11 +29,10 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     from matplotlib.patches import Rectangle
 
     ax = current(ax)
-    layers, heads = (sorted({getattr(report.head, name) for report in reports}) for name in ("layer", "number"))
+    layers, rows = np.unique([report.head.layer for report in reports], return_inverse=True)
+    heads, columns = np.unique([report.head.number for report in reports], return_inverse=True)
     values = np.full((len(layers), len(heads)), np.nan)
-    places = [(layers.index(report.head.layer), heads.index(report.head.number)) for report in reports]
-    for report, place in zip(reports, places, strict=True):
-        values[place] = np.nan if report.few else report.accuracy
+    values[rows, columns] = [np.nan if report.few else report.accuracy for report in reports]
     ax.set_facecolor("0.93")  # seen where there is no number
     ax.imshow(values, **{"cmap": "Greens", "vmin": 0.5, "vmax": DARK, "aspect": "auto"} | image_kw)
     ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
@@ -41,7 +40,7 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title("Does the SVM predict it?  Held-out accuracy", loc="left", fontsize=11)
-    for report, (row, column) in zip(reports, places, strict=True):
+    for report, row, column in zip(reports, rows, columns, strict=True):
         value = values[row, column]
         known = np.isfinite(value)
         said = f"{100 * value:.0f} {LETTERS[report.rule.split()[0]]}" if known else "few"
@@ -112,12 +111,8 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
         thick = 0.3 + 3 * share / max(shares)
         ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)
     for _, query, selected in report.train[report.train[:, 0] == sequence]:
-        ax.annotate(
-            "",
-            (1, selected),
-            (0, query),
-            arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
-        )
+        look = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (1, selected), (0, query), arrowprops=look)
     held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
     for query, word in enumerate(text.query_names(sequence, range(queries))):
         ax.text(-0.03, query, word, ha="right", va="center", fontsize=9)

@@ -88,7 +88,7 @@ def measure(
     choices, text = head.choices, head.text
     choosing = np.isfinite(choices.top) & (text.stop - text.start > 1)
     hard = choosing & (np.nan_to_num(choices.top) > head.threshold)
-    row: Row = dict.fromkeys(COLUMNS, float("nan"))
+    row: Row = dict.fromkeys(COLUMNS, math.nan)
     row |= {"step": step, "name": head.label, "layer": head.layer, "head": head.number, "module": head.module}
     row |= {"space": head.space, "tokens": len(head.keys), "queries": 0, "support": 0, "rank": 0, "status": ""}
     if choosing.any():
@@ -110,7 +110,7 @@ def measure(
     if report is None or (fit := report.fit) is None:
         return row
     row |= {name: table.values({"report": report, "fit": fit}, path)[""] for name, path in OF_REPORT.items()}
-    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else float("nan"), "rank": fit.rank or 0}
+    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else math.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, int(hard.sum()), head.threshold, False, rng)
@@ -139,22 +139,24 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gr
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
     queries = all_queries(head)
     queries = queries[(queries[:, 2] >= 0) & (head.text.stop - head.text.start > 1)]
-    less = size = 0.0
+    parts = [np.empty(0)]
     for i, delta in enumerate(deltas):
-        own = queries[queries[:, 0] == i]
-        part = delta[own[:, 1]]
-        part[np.arange(len(own)), own[:, 2]] = 0.0
-        less, size = less - np.minimum(part, 0).sum(), size + np.abs(part).sum()
-    low, high = float("nan"), float("nan")
+        _, own, selected = queries[queries[:, 0] == i].T
+        part = delta[own]
+        part[np.arange(len(own)), selected] = 0.0
+        parts.append(part.ravel())
+    every = np.concatenate(parts)
+    size = float(np.abs(every).sum())
+    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
+    low, high = math.nan, math.nan
     if len(rows):
         cases = as_cases(head, rows)
-        counts = np.diff(cases.data.indptr)
-        where = np.repeat(cases.rows[:, :2], counts, axis=0)
-        found = np.array([deltas[i][q, t] for (i, q), t in zip(where, cases.tokens, strict=True)])
+        windows = np.split(cases.tokens, cases.data.indptr[1:-1])
+        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
         found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
-    return Gradient(float(less / size) if size > 0 else float("nan"), low, high)
+    return Gradient(negative, low, high)
 
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -172,7 +174,7 @@ def _spread(head: Head) -> float:
         logits[np.isneginf(logits)] = np.nan
         found.append((logits - np.nanmean(logits, axis=1, keepdims=True)).ravel())
     values = np.concatenate(found)
-    return float(np.sqrt(np.nanmean(values**2))) if len(values) else float("nan")
+    return float(np.sqrt(np.nanmean(values**2))) if len(values) else math.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
