@@ -10,23 +10,22 @@ import numpy as np
 import pytest
 from attsvm import heads
 from attsvm.heads import model_analysis
-from attsvm.heads.head import Head
 from attsvm.heads.sequences import Text
+from made import make_heads
 
 joblib = pytest.importorskip("joblib")
 OPTIONS = dict(threshold=0.6, queries=40, nuclear_queries=0, splits=2, progress=False)
 
 
-def stored(folder, n=40, T=6, d=5):
+def stored(folder):
     """Two heads of memory-mapped tokens, as attsvm.torch.read(store=) leaves them."""
-    rng = np.random.default_rng(3)
-    np.save(folder / "keys.npy", rng.standard_normal((2, n * T, d)))
-    np.save(folder / "norms.npy", rng.random(n * T))
-    keys = list(np.load(folder / "keys.npy", mmap_mode="r"))
-    text = Text(keys[1], np.full(n, T), [list("abcdef")] * n)
-    K, Q = 2 * rng.standard_normal((2, 2, d, 3))
-    norms = np.load(folder / "norms.npy", mmap_mode="r")
-    return [Head(0, h, text, K[h], Q[h], keys[h], value_norms=norms) for h in range(2)]
+    found = make_heads(np.random.default_rng(3), n=40, lengths=(6, 7), count=2)
+    keys = found[0].keys
+    for name, array in (("keys", np.stack([-keys, keys])), ("norms", np.abs(keys[:, 0]))):
+        np.save(folder / f"{name}.npy", array)
+    keys, norms = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("keys", "norms"))
+    text = replace(found[0].text, keys=keys[1])
+    return [replace(head, text=text, queries=None, value_norms=norms) for head in found]
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_a_file_keeps_what_is_done(found, tmp_path, monkeypatch):
 def test_a_file_of_something_else_is_refused(found, tmp_path):
     path = tmp_path / "heads.log"
     heads.analyze_model(found[:1], n_jobs=1, file=path, **OPTIONS)
-    with pytest.raises(ValueError, match=r"heads.log holds layer 0 head 0 of another model, text, version or options"):
+    with pytest.raises(ValueError, match=r"heads.log holds layer 2 head 0 of another model, text, version or options"):
         heads.analyze_model(found, n_jobs=1, file=path, **OPTIONS | {"seed": 1})
     np.save(tmp_path / "array.npy", np.ones(3))
     path.write_bytes(b"run,x\n")
