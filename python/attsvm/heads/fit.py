@@ -25,6 +25,7 @@ SPARE = 3  # as many tokens as dimensions, times this, nearly always span what a
 # Multipliers below this part of the largest are what an interior point leaves on rows that hold nothing.
 REMAINS = 1e-10
 TINY = 1e-300
+NO_ROWS = np.empty((0, 4), dtype=np.intp)
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 
 
@@ -91,11 +92,6 @@ class Fit(Result):
             ("with the head's W", f"cosine {self.cosine:.6g}, correlation of logits {self.score_correlation:.6g}"),
         ]
 
-    @property
-    def _shares(self) -> np.ndarray:
-        """Of each support token in all multipliers."""
-        return self.multipliers / max(float(self.multipliers.sum()), TINY)
-
     def columns(self) -> dict[str, Any]:
         """A row for each support token."""
         names = ("sequence", "query", "selected", "rival")
@@ -146,6 +142,13 @@ def fit_svm(
         norm, len(train), solution.status, solution.margin, solution.margin_bound, solution.gap, solution.rank, learned,
         support, multipliers, accuracy, scores, cosine, missed, W,
     )  # fmt: skip
+
+
+def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
+    """Its support tokens, and the share of each in all multipliers; none without an SVM."""
+    if fit is None:
+        return NO_ROWS, np.empty(0)
+    return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
 
 
 def support_share(fit: Fit, train: np.ndarray) -> float:

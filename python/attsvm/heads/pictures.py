@@ -12,7 +12,7 @@ from ..common.render import drawing, new_figure
 from ..plot.curves import COLORS, style
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
-from .fit import TINY, Fit
+from .fit import TINY, Fit, support_of
 from .report import HeadReport, Reports, check_report
 from .why import Why
 
@@ -55,7 +55,7 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
 def choose_sequence(report: HeadReport) -> int:
     """Of the training sequences of readable length with at least three queries that are not parked, the hardest: the
     one whose support tokens have the largest multipliers."""
-    lengths, (support, shares) = report.head.text.lengths, report._held
+    lengths, (support, shares) = report.head.text.lengths, support_of(report.fit)
     rows = report.train[~is_sink(report.head, report.train)]
     counts = np.bincount((rows if len(rows) else report.train)[:, 0], minlength=len(lengths))
     held = np.bincount(support[:, 0], shares, len(lengths))
@@ -105,7 +105,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     size = int(text.lengths[sequence])
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
-    rows, shares = (part[fit.rows[:, 0] == sequence] for part in report._held)
+    rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(report.fit))
     shares = shares / max(shares.sum(), TINY)
     for (_, query, _, rival), share in zip(rows, shares, strict=True):
         thick = 0.3 + 3 * share / max(shares)
@@ -150,7 +150,7 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
 def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
     """How much each support token holds, the hardest first."""
     ax = current(ax)
-    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * fit._shares, **{"marker": ".", **style("W"), **line_kw})
+    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
     return ax
 

@@ -21,7 +21,6 @@ from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, cu
 
 MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
 NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
-NO_ROWS = np.empty((0, 4), dtype=np.intp)
 LONGEST = 64  # tokens of a window, up to which the volumes of :func:`attsvm.theory.capacity` take a second or two
 
 
@@ -98,11 +97,6 @@ class HeadReport(Result):
     def fits(self) -> list[Fit]:
         """All its SVMs of its own choices: those of the curve, and the nuclear one."""
         return [*self.curve, *([self.nuclear] if self.nuclear else [])]
-
-    @property
-    def _held(self) -> tuple[np.ndarray, np.ndarray]:
-        """The support tokens of its SVM, and the share of each in all multipliers; none without an SVM."""
-        return (NO_ROWS, np.empty(0)) if self.fit is None else (self.fit.rows, self.fit._shares)
 
     @property
     def sink_kind(self) -> str:

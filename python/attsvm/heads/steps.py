@@ -28,8 +28,8 @@ from .analysis import RANDOM_HEAD, analyze_head
 from .cases import as_cases
 from .choices import all_queries, hard_queries
 from .controls import gaussian_factors, null_head
+from .fit import NO_ROWS
 from .head import Head, check_head
-from .report import NO_ROWS
 
 LEAST = 100  # hard queries below which there is nothing to separate, and no SVM is solved
 COLUMNS = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..common.check import as_choice
 from ..common.result import Table
-from .fit import Fit
+from .fit import Fit, support_of
 from .head import share_of
 from .sequences import Text, printable
 
@@ -344,7 +344,7 @@ CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
     """The support tokens of largest multiplier, with their multiplier as a share of all."""
-    text, parts = report.head.text, [part[:most] for part in report._held]
+    text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
     return [
         (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
         for row, share in zip(*parts, strict=True)

@@ -16,9 +16,10 @@ from .cases import Cases, as_cases
 from .choices import all_queries, hard_queries
 from .directions import Direction, directions, name_directions, shares
 from .faithful import Faithfulness
+from .fit import NO_ROWS, support_of
 from .head import Head
 from .pictures import READABLE
-from .report import NO_ROWS, HeadReport
+from .report import HeadReport
 from .sequences import Text
 from .table import SPACES, number, sequence_text
 from .why import svm_weights
@@ -114,7 +115,7 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     def total(of: Any) -> Any:
         return sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in map(of, reports))
 
-    held, tests, hard = map(total, (lambda r: r._held, lambda r: (r.test, None), lambda r: (r.train, None)))
+    held, tests, hard = map(total, (lambda r: support_of(r.fit), lambda r: (r.test, None), lambda r: (r.train, None)))
     readable = (text.lengths >= READABLE[0]) & (text.lengths <= READABLE[1])
     first, unseen = (np.lexsort((text.lengths, -hard, -score, ~readable)).tolist() for score in (held, tests))
     chosen = first[: most - most // 4]
@@ -163,7 +164,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
 def _shown(report: HeadReport, rows: np.ndarray) -> np.ndarray:
     """Those of these queries of a sequence that are shown."""
     if len(rows) > QUERIES:
-        support, top = report._held[0], report.head.choices.top[report.head.text.query_rows(rows)]
+        support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
         holding = np.isin(rows[:, 1], support[support[:, 0] == rows[0, 0], 1])
         rows = rows[np.sort(np.lexsort((-top, ~holding))[:QUERIES])]
     return rows
@@ -183,7 +184,7 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
     parts = directions(head, svm if of_svm else None)
     margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
     every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
-    support, held_by = report._held
+    support, held_by = support_of(report.fit)
     held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of all
     found = {}
     for k, row in enumerate(cases.rows.tolist()):

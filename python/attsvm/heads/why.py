@@ -13,7 +13,7 @@ from ..common.result import Result, Table
 from .cases import Cases, as_cases, pulled, support_pairs
 from .directions import directions, name_directions, shares
 from .faithful import Faithfulness
-from .fit import fit_svm
+from .fit import fit_svm, support_of
 from .head import Head
 from .report import HeadReport, check_report
 from .table import cased, number, sequence_text
@@ -186,11 +186,9 @@ def why(
     if len(seen) < 2:
         raise ValueError(f"query must see at least two tokens to have a choice, got {len(seen)}")
     selected = int(head.choices.selected[text.query_begin[sequence] + query])
-    of = "SVM" if W is None and head.space == "head" else "own" if W is None else "given"
-    if of == "SVM":
-        W = svm_weights(report)
-        if W is None:
-            raise ValueError("W must be given: the head has no SVM")
+    of = "given" if W is not None else "SVM" if head.space == "head" else "own"
+    if of == "SVM" and (W := svm_weights(report)) is None:
+        raise ValueError("W must be given: the head has no SVM")
     case = as_cases(head, np.array([[sequence, query, selected]]))
     own = head.W if W is None else as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
     W = W if W is None else own
@@ -220,7 +218,7 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
     """The support tokens whose rows point most as that of this entry, and their cosines with it; and the sequences that
     hold the choice against it, what they add to the SVM's margin, that margin and the choice without each."""
-    rows, _ = report._held
+    rows, _ = support_of(report.fit)
     if report.fit is None or len(rows) == 0:
         none = np.empty(0)
         return rows, none, rows[:, 0], none, none, rows[:, 0]
