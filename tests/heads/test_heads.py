@@ -321,6 +321,7 @@ WRONG = [
     ("query must .* got ", why(0, 1.5)),
     ("rival must .* got ", why(rival="the")),
     ("W must .* got ", why(W=np.ones((2, 2)))),
+    ("faithfulness must be a Faithfulness", why(faithfulness=3)),
     ("sequence must .* got ", lambda report: heads.plot_sequence(report, 1.5)),
     ("sequence must be one of the head's 50", lambda report: heads.plot_sequence(report, 10**6)),
     ("step must .* got ", lambda report: heads.measure(report.head, "last")),
