@@ -61,7 +61,6 @@ def from_arrays(
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> head.logits(0)
     array([[0., 3.],

@@ -35,7 +35,6 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> attsvm.heads.hard_queries(head, threshold=0.9)
     array([[0, 0, 1],

@@ -85,8 +85,6 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> from matplotlib.figure import Figure
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 8, 8))

@@ -319,7 +319,6 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
 
     Examples
     --------
-    >>> import attsvm
     >>> print(attsvm.heads.results_table([], ["head", "margin"], caption=False).splitlines()[2])
     head  margin
     """

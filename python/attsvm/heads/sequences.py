@@ -149,7 +149,6 @@ def read_sentences(path: Any) -> list[str]:
 
     Examples
     --------
-    >>> import attsvm
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "text.txt")
     >>> _ = path.write_text("One came. Two went!\\n\\nThree stayed.\\n")
@@ -173,7 +172,6 @@ def example_sentences() -> list[str]:
 
     Examples
     --------
-    >>> import attsvm
     >>> len(attsvm.heads.example_sentences())
     1000
     """

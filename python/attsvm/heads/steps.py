@@ -77,7 +77,6 @@ def measure(
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> row = attsvm.heads.measure(head, step=10)
     >>> row["name"], row["hard"], row["status"]
@@ -218,7 +217,6 @@ def read_training(path: Any) -> list[Row]:
 
     Examples
     --------
-    >>> import attsvm
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "heads.csv")
     >>> _ = path.write_text("step,name\\n")
@@ -275,7 +273,6 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> figure = attsvm.heads.plot_training([attsvm.heads.measure(head, step) for step in (0, 10)])
     >>> [axes.get_title(loc="left") for axes in figure.axes]

@@ -161,8 +161,6 @@ def why(
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 4, 8))
     >>> (head,) = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
