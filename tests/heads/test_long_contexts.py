@@ -1,4 +1,4 @@
-"""Heads of long contexts: the same answers from memory-mapped keys, in memory that the logits set, not the tokens."""
+"""Heads of long contexts: in memory that the logits set, not the tokens."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from attsvm.heads.choices import hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head
 from attsvm.heads.head import Choices, Head, Logits
 from attsvm.heads.sequences import Text
+from made import check_own_choices
 
 
 def long_head(keys, queries, T, each, seed=0):
     """Causal contexts of T tokens, of which ``each`` queries of the later half are hard; own W = I."""
     rng = np.random.default_rng(seed)
     N, m = keys.shape
-    contexts = N // T
     selected, top = np.zeros(N, dtype=np.intp), np.full(N, 0.1)
-    for i in range(contexts):
-        for q in i * T + rng.choice(np.arange(T // 2, T), each, replace=False):
-            selected[q] = (keys[i * T : q + 1] @ queries[q].astype(np.float64)).argmax()
-            top[q] = 0.95
-    stop = np.tile(np.arange(1, T + 1), contexts)
-    text = Text(keys, np.full(contexts, T), start=np.zeros(N, dtype=np.intp), stop=stop)
+    for begin in range(0, N, T):
+        for q in begin + rng.choice(np.arange(T // 2, T), each, replace=False):
+            selected[q], top[q] = (keys[begin : q + 1] @ queries[q].astype(np.float64)).argmax(), 0.95
+    text = Text(keys, np.full(N // T, T), stop=np.arange(N) % T + 1)
     given, known = Logits(queries, keys, 1.0), Choices(selected, top, np.ones(N))
     return Head(0, 0, text, np.eye(m), np.eye(m), queries, space="head", given=given, known=known)
 
@@ -38,21 +36,6 @@ def arrays(N, m, seed=0):
     return keys, rng.standard_normal((N, m), dtype=np.float32) * spectrum * 6
 
 
-def test_mapped_keys_give_the_same_report(tmp_path):
-    keys, queries = arrays(6 * 400, 16)
-    np.save(tmp_path / "k.npy", keys)
-    np.save(tmp_path / "q.npy", queries)
-    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "kq"]
-    held, stored = (
-        attsvm.heads.analyze_head(long_head(*given, 400, 20), nuclear_queries=0, splits=2)
-        for given in ((keys, queries), mapped)
-    )
-    assert attsvm.heads.results_table([held]) == attsvm.heads.results_table([stored])
-    assert held.fit.status == "optimal" and held.fit.queries == 80  # 70 % of 6 contexts, rounded
-    np.testing.assert_array_equal(held.fit.rows, stored.fit.rows)
-    assert held.random.margin_bound < held.fit.margin
-
-
 def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
     """Whether all logits are held at one time, or only those of queries that may be hard."""
     head = long_head(*arrays(4 * 300, 8), 300, 30)
@@ -61,11 +44,8 @@ def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
     monkeypatch.setattr(attsvm.heads.controls, "BLOCK", 5_000)
     parts = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
     for other in (whole, parts):
-        rows = hard_queries(other, 0.9)
-        assert abs(len(rows) - 120) <= 3  # 2 % of them
-        for i, q, selected in rows[::10]:  # its choices are those of its own weights
-            prob = other.attention(i)[q]
-            assert prob.argmax() == selected and prob[selected] > 0.9
+        assert abs(len(hard_queries(other, 0.9)) - 120) <= 3  # 2 % of them
+        check_own_choices(other)
     np.testing.assert_array_equal(whole.K, parts.K)
     assert whole.Q == pytest.approx(parts.Q, rel=0.05)  # scales at which 118 to 122 queries are hard
     monkeypatch.setattr(attsvm.heads.controls, "MOST", 15_000)

@@ -10,6 +10,7 @@ import pytest
 from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
 from attsvm.heads.why import svm_weights
+from made import briefly
 
 WORDS = ["cat", "dog", "fish", "bird", "the", "a"]
 T = 7
@@ -37,7 +38,6 @@ def test_words_and_places_of_directions(head):
     assert [(d.queries, d.tokens) for d in named[:2]] == [(["cat"], ["fish"]), (["dog"], ["bird"])]
     assert str(named[0]) == "“cat” → “fish”" and str(named[2]) == "“the” → the first token"
     assert sum(d.share for d in named) == pytest.approx(1) and named[0].share > named[1].share > 0
-    assert all(head.text.words[i][q] == "cat" and head.text.words[i][t] == "fish" for i, q, t in named[0].cases)
     # The sign of a singular pair is nobody's choice.
     other = name_directions(replace(head, K=-head.K, Q=-head.Q), rows)
     assert [str(d) for d in other] == [str(d) for d in named]
@@ -56,7 +56,7 @@ def test_a_place_relative_to_the_query(rng):
 
 
 def test_why_has_the_svm_beside_and_the_damage_where_it_is_known(head):
-    report = attsvm.heads.analyze_head(head, threshold=0.5, null=False, nuclear_queries=0)
+    report = briefly(head, threshold=0.5)
     lost = LostDirection(head.label, 1, "", 0.2, 9.0, 0.031, 0.002, "")
     other = replace(lost, label="L9H9", number=0)
     measured = Faithfulness([head.label], {}, "KL", {}, {}, {}, [lost, other])
@@ -64,9 +64,6 @@ def test_why_has_the_svm_beside_and_the_damage_where_it_is_known(head):
     assert reason.names[:2] == ["“cat” → “fish”", "“dog” → “bird”, damage 0.031 (random direction 0.002)"]
     named = name_directions(head, report.train, svm_weights(report))
     assert reason.svm_names == [str(one) for one in named] and "“cat” → “fish”" in reason.svm_names[:2]
-    assert "damage 0.031 (random direction 0.002)" in repr(reason) and "the SVM's W" in repr(reason)
-    assert "queries → tokens" in repr(reason)
+    assert all(part in repr(reason) for part in (reason.names[1], "the SVM's W", "queries → tokens"))
     given = attsvm.heads.why(report, *report.train[0, :2], W=head.W, faithfulness=measured)
     assert given.svm_names == [] and "damage" not in repr(given)  # of another W nothing is known
-    with pytest.raises(TypeError, match="faithfulness must be a Faithfulness"):
-        attsvm.heads.why(report, *report.train[0, :2], faithfulness=3)

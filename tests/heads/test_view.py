@@ -19,26 +19,23 @@ from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
 from attsvm.heads.view import as_images
 from attsvm.heads.why import svm_weights
+from made import briefly, make_heads
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-WORDS = ["[CLS]", "the", "cat", "sat", "on", "</script><b>x</b>", "&amp;", '"quoted"', "\u2028", "@DATA@"]
+WORDS = ["the", "cat", "sat", "on", "</script><b>x</b>", "&amp;", '"quoted"', "\u2028", "@DATA@"]
 
 
-def make_heads(rng, n=40, lengths=(8, 12), count=2, words=WORDS, causal=False, layer=1):
-    sizes = rng.integers(*lengths, n)
-    X = [rng.standard_normal((T, 8)) for T in sizes]
-    tokens = [["[CLS]", *rng.choice(words[1:], T - 1)] for T in sizes] if words else None
-    Wq, Wk = 3 * rng.standard_normal((2, 3 * count, 8)) / np.sqrt(8)
-    return heads.from_arrays(X, Wq, None, Wk, None, heads=count, tokens=tokens, causal=causal, layer=layer)
+def made_heads(rng, **options):
+    return make_heads(rng, **{"n": 40, "lengths": (8, 12), "count": 2, "words": WORDS} | options)
 
 
 def analysed(found):
-    return heads.analyze_model(found, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    return heads.Reports(map(briefly, found))
 
 
 @pytest.fixture
 def reports(rng):
-    return analysed(make_heads(rng))
+    return analysed(made_heads(rng))
 
 
 def data_of(page):
@@ -58,20 +55,20 @@ def shown(data, report):
 @pytest.mark.parametrize("causal", [False, True])
 def test_numbers_are_those_of_the_head(rng, causal, monkeypatch):
     monkeypatch.setattr(view_data, "RIVALS", 1)  # and every support token
-    reports = analysed(make_heads(rng, causal=causal))
-    data, several = data_of(heads.view(reports)), 0
+    reports = analysed(made_heads(rng, causal=causal))
+    data, seen = data_of(heads.view(reports)), []
     for report in reports:
-        own = report.fit.rows
-        for i, q, (selected, _, flat, rivals, _, margin, decimals, shares) in shown(data, report):
+        own, counting = report.fit.rows, (heads.hard_queries(report.head, 0.7), report.train, report.test)
+        roles = {(i, q): role for role, rows in enumerate(counting, 1) for i, q, _ in rows.tolist()}
+        for i, q, (selected, role, flat, rivals, _, margin, decimals, shares) in shown(data, report):
             prob = report.head.sequence_attention(i)[q]
-            assert selected == prob.argmax()
-            listed = dict(zip(flat[::2], flat[1::2], strict=True))
-            assert all(abs(1000 * prob[t] - p) <= 0.5 for t, p in listed.items())
-            assert set(listed) == set(np.flatnonzero(prob >= 0.005))
+            assert selected == prob.argmax() and role == roles.get((i, q), 0)
+            assert set(flat[::2]) == set(np.flatnonzero(prob >= 0.005))
+            np.testing.assert_allclose(1000 * prob[flat[::2]], flat[1::2], atol=0.5, rtol=0)
             if (prob > 0).sum() < 2:
                 assert not rivals and margin is None
                 continue
-            several += 1
+            seen.append(role)
             logits = report.head.sequence_logits(i)[q]
             ahead = logits[selected] - logits
             nearest = np.delete(ahead, selected).min()
@@ -80,66 +77,44 @@ def test_numbers_are_those_of_the_head(rng, causal, monkeypatch):
             assert min(row[2] for row in rivals) == pytest.approx(nearest, rel=1e-3)
             assert margin == pytest.approx(nearest, abs=0.51 * 10**-decimals)
             reason = heads.why(report, i, q)
-            for d, value, share in zip(shares[::3], shares[1::3], shares[2::3], strict=True):
-                assert value == pytest.approx(reason.values[d], rel=1e-3)
-                assert share == pytest.approx(reason.shares[d], abs=0.51 * 10**-decimals)
-            # Here all directions are shown: three roundings.
-            assert len(shares) == 9 and sum(shares[2::3]) == pytest.approx(margin, abs=2.1 * 10**-decimals)
+            assert sorted(shares[::3]) == [0, 1, 2]  # here all directions are shown: three roundings
+            assert shares[1::3] == pytest.approx(reason.values[shares[::3]], rel=1e-3)
+            assert shares[2::3] == pytest.approx(reason.shares[shares[::3]], abs=0.51 * 10**-decimals)
+            assert sum(shares[2::3]) == pytest.approx(margin, abs=2.1 * 10**-decimals)
             support = {row[0] for row in rivals if row[3]}
             assert support == set(own[(own[:, :2] == (i, q)).all(axis=1), 3].tolist())
             assert all(row[1] == pytest.approx(1, abs=1e-3) for row in rivals if row[0] in support)
-    assert several > 50
-
-
-def test_roles_tell_which_queries_trained(reports):
-    report = reports[0]
-    sets = {role: set(map(tuple, rows[:, :2].tolist())) for role, rows in ((2, report.train), (3, report.test))}
-    hard = set(map(tuple, heads.hard_queries(report.head, 0.7)[:, :2].tolist()))
-    seen = set()
-    for i, q, case in shown(data_of(heads.view(reports)), report):
-        expected = 2 if (i, q) in sets[2] else 3 if (i, q) in sets[3] else 1 if (i, q) in hard else 0
-        assert case[1] == expected
-        seen.add(expected)
-    assert {0, 2, 3} <= seen
+    assert len(seen) > 50 and {0, 2, 3} <= set(seen)
 
 
 def test_sentences_hold_support_tokens_and_held_out_queries_the_same_for_all_heads(reports):
     data = data_of(heads.view(reports, sequences=5))
     assert len(data["texts"]) == 1
     *first, last = (sentence["index"] for sentence in data["texts"][0]["sentences"])
-    held = np.zeros(40)
-    for report in reports:
-        np.add.at(held, report.fit.rows[:, 0], report.fit.multipliers / report.fit.multipliers.sum())
+    fits = [report.fit for report in reports]
+    held = sum(np.bincount(fit.rows[:, 0], fit.multipliers / fit.multipliers.sum(), 40) for fit in fits)
     assert first == np.argsort(-held)[:4].tolist()
     tests = np.bincount(np.concatenate([report.test[:, 0] for report in reports]), minlength=40)
     assert last not in first and tests[last] == np.delete(tests, first).max()
 
 
-def test_the_weights_of_the_svm_are_made_again_of_its_support_tokens(rng):
-    (head,) = make_heads(rng, count=1)
-    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
-    without = replace(report, curve=[replace(fit, W=None) for fit in report.curve])
-    # A gap of 1e-9 fixes W to about its root.
-    np.testing.assert_allclose(svm_weights(without), report.fit.W, atol=1e-4 * np.abs(report.fit.W).max())
+def test_the_weights_of_the_svm_are_made_again_of_its_support_tokens(reports):
+    without = replace(reports[0], curve=[replace(reports[0].fit, W=None)])
+    W = reports[0].fit.W  # a gap of 1e-9 fixes it to about its root
+    np.testing.assert_allclose(svm_weights(without), W, atol=1e-4 * np.abs(W).max())
 
 
-def test_text_cannot_leave_the_script_it_stands_in(rng):
-    (head,) = make_heads(rng, count=1)
+def test_text_cannot_leave_the_script_it_stands_in_and_nothing_is_fetched(reports, tmp_path):
     title = "<i>@DATA@ & co</i>"
-    page = heads.view(analysed([head]), title=title)
-    assert "<b>x" not in page.html and "<i>" not in page.html and "\u2028" not in page.html
-    assert page.html.count("<script") == page.html.count("</script") == 2
-    assert f"<title>{html.escape(title)}</title>" in page.html
-    words = {word for sentence in data_of(page)["texts"][0]["sentences"] for word in sentence["keys"]}
-    assert set(WORDS) - words <= {"the", "cat", "sat", "on", "\u2028"} and r"\u2028" in words  # written out
-    frame = page._repr_html_()
-    (inner,) = re.findall(r'srcdoc="([^"]*)"', frame)
-    assert html.unescape(inner) == page.html and frame.count("<") == 2
-
-
-def test_the_page_fetches_nothing(reports, tmp_path):
-    heads.view(reports).save(tmp_path / "view.html")
+    view = heads.view(reports, title=title)
+    view.save(tmp_path / "view.html")
     page = (tmp_path / "view.html").read_text(encoding="utf-8")
+    assert page == view.html and not any(part in page for part in ("<b>x", "<i>", "\u2028"))
+    assert page.count("<script") == page.count("</script") == 2 and f"<title>{html.escape(title)}</title>" in page
+    words = {word for sentence in data_of(view)["texts"][0]["sentences"] for word in sentence["keys"]}
+    assert set(WORDS) - words <= {"the", "cat", "sat", "on", "\u2028"} and r"\u2028" in words  # written out
+    (inner,) = re.findall(r'srcdoc="([^"]*)"', view._repr_html_())
+    assert html.unescape(inner) == page and view._repr_html_().count("<") == 2
     assert "default-src 'none'" in page
     assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"<(link|img|iframe|script)[^>]*(src|href)=|@import|url\(|fetch\(|innerHTML", page)
@@ -156,13 +131,14 @@ def test_size_is_bounded_by_sentences_and_then_by_heads(reports, monkeypatch):
     page = heads.view(reports)
     most = max(reports, key=lambda report: report.hard)
     assert page.left_out == 1 and "1 heads left out" in repr(page) and "1 heads had no room" in page.html
-    (head,) = data_of(page)["heads"]
+    data = data_of(page)
+    (head,) = data["heads"]
+    assert sorted(cell[3] for cell in data["map"]["cells"]) == [-1, 0]
     assert head["name"] == most.head.label and len(head["cases"]) == 2
 
 
 def test_of_a_long_sequence_some_queries_are_shown(rng):
-    found = make_heads(rng, n=6, lengths=(80, 90), count=1, words=None)
-    report = analysed(found)[0]
+    report = analysed(made_heads(rng, n=6, lengths=(80, 90), count=1, words=None))[0]
     data = data_of(heads.view([report]))
     for sentence, cases in zip(data["texts"][0]["sentences"], data["heads"][0]["cases"], strict=True):
         assert sentence["kind"] == "Sequence" and len(cases) == len(sentence["keys"]) > 48
@@ -171,21 +147,27 @@ def test_of_a_long_sequence_some_queries_are_shown(rng):
 
 
 def test_heads_are_analysed_first_and_may_select_nothing(rng):
-    (head,) = make_heads(rng, count=1)
-    assert data_of(heads.view(head))["heads"][0]["name"] == "L1H0"
+    head = made_heads(rng)[0]
+    assert data_of(heads.view(head))["heads"][0]["name"] == "L2H0"
     idle = replace(head, K=np.zeros_like(head.K))
-    data = data_of(heads.view([idle]))
-    for _, _, case in shown(data, heads.analyze_head(idle)):
+    for _, _, case in shown(data_of(heads.view([idle])), heads.analyze_head(idle)):
         assert case[1] == 0 and all(row[1] is None for row in case[3])
 
 
-def test_arguments_that_do_not_fit(reports):
-    with pytest.raises(TypeError, match="must be a Head, from attsvm.torch.read"):
-        heads.view("L1H0")
-    with pytest.raises(ValueError, match="heads must hold at least one head"):
-        heads.view([])
-    with pytest.raises(ValueError, match="sequences must be"):
-        heads.view(reports, sequences=0)
+@pytest.mark.parametrize(
+    ("message", "given", "options"),
+    [
+        ("must be a Head, from attsvm.torch.read", "L1H0", {}),
+        ("heads must hold at least one head", [], {}),
+        ("sequences must be", None, {"sequences": 0}),
+        ("title must be a string", None, {"title": None}),
+        ("faithfulness must be a Faithfulness", None, {"faithfulness": "all"}),
+        (r"images\[0\] must be \(height, width, 3\) uint8 or \(3", None, {"images": np.zeros((1, 4, 4))}),
+    ],
+)
+def test_arguments_that_do_not_fit(reports, message, given, options):
+    with pytest.raises((TypeError, ValueError), match=message):
+        heads.view(reports if given is None else given, **options)
 
 
 # ------------------------------------------------------------------------------------- in a browser
@@ -224,7 +206,7 @@ def test_it_works_in_a_browser(reports, tmp_path):
     report, data = reports[1], data_of(page)
     i, q, case = next(row for row in shown(data, report) if row[2][1] == 2 and len(row[2][3]) > 2 and row[1] > 0)
     selected, rivals = case[0], case[3]
-    fragment = f"#head=L1H1&sentence={i}&query={q}"
+    fragment = f"#head=L2H1&sentence={i}&query={q}"
     found = dom(path, fragment)
     said = text_of(found, "says")
     assert f"({q})" in said and f"({selected})" in said and "selects" in said
@@ -247,7 +229,7 @@ def test_it_works_in_a_browser(reports, tmp_path):
     after = usable[usable.index(q) - 1]
     keys = 'for (const key of ["k", "ArrowLeft"]) document.dispatchEvent(new KeyboardEvent("keydown", {key}));'
     moved = dom(path, fragment, keys)
-    assert f"({after})" in text_of(moved, "says") and text_of(moved, "about")[0] == "L1H0:"
+    assert f"({after})" in text_of(moved, "says") and text_of(moved, "about")[0] == "L2H0:"
     pointed = f"""document.querySelector('[data-query="{after}"]').dispatchEvent(
         new PointerEvent("pointerover", {{bubbles: true}}));
         const select = document.getElementById("sentence"); select.title = location.hash;"""
@@ -270,11 +252,9 @@ def test_the_map_has_every_head_by_what_is_known_of_it(reports):
     data = data_of(heads.view(reports, faithfulness=found))
     assert data["map"]["by"] == "importance (KL)" and data["start"] == 1
     for place, (cell, report, size) in enumerate(zip(data["map"]["cells"], reports, (0.02, 0.08), strict=True)):
-        assert cell[:6] == [1, place, report.head.label, place, round(1000 * size / 0.08), report.sinks >= 0.5]
-        said = (
-            f"Importance {size:.2g}, its SVM recovers 75 %, the rule “offset +1” recovers 50 %, a random head recovers"
-        )
-        assert cell[6] == f"{report.summary}  {said} -100 %."
+        assert cell[:6] == [2, place, report.head.label, place, round(1000 * size / 0.08), report.sinks >= 0.5]
+        said = "its SVM recovers 75 %, the rule “offset +1” recovers 50 %, a random head recovers -100 %."
+        assert cell[6] == f"{report.summary}  Importance {size:.2g}, {said}"
     first, second = data["heads"]
     assert first["directions"][1][2:] == [0.031, 0.002] and first["directions"][0][2:] == [None, None]
     assert all(row[2:] == [None, None] for row in second["directions"])
@@ -288,48 +268,37 @@ def test_the_map_has_every_head_by_what_is_known_of_it(reports):
         data = data_of(heads.view(shown))
         assert data["map"]["by"] == by
         assert [cell[4] for cell in data["map"]["cells"]] == [round(1000 * size / max(sizes)) for size in sizes]
-    with pytest.raises(TypeError, match="faithfulness must be a Faithfulness"):
-        heads.view(reports, faithfulness="all")
-
-
-def test_heads_without_room_are_on_the_map(reports, monkeypatch):
-    monkeypatch.setattr(view_data, "MOST", 1)
-    data = data_of(heads.view(reports, faithfulness=measured(reports)))
-    assert sorted(cell[3] for cell in data["map"]["cells"]) == [-1, 0] and len(data["heads"]) == 1
 
 
 def test_an_image_lies_under_its_patches(rng):
     image = pytest.importorskip("matplotlib.image")
-    names = ["[CLS]", "r0c0", "r0c1", "r1c0", "r1c1"]
-    Wq, Wk = 3 * rng.standard_normal((2, 6, 8))
-    tokens = rng.standard_normal((40, 5, 8))
-    reports = analysed(heads.from_arrays(tokens, Wq, None, Wk, None, heads=2, tokens=[names] * 40))
+    found = made_heads(rng, lengths=(5, 6))
+    text = replace(found[0].text, words=[["[CLS]", "r0c0", "r0c1", "r1c0", "r1c1"]] * 40)
+    reports = analysed(replace(head, text=text) for head in found)
+
+    def pixels(address):
+        kind, _, held = address.partition(",")
+        assert kind == "data:image/png;base64"
+        return np.round(255 * image.imread(io.BytesIO(base64.b64decode(held))))
+
     colours = rng.integers(0, 256, (40, 6, 4, 3), dtype=np.uint8)
     data = data_of(heads.view(reports, images=colours))
     for sentence in data["texts"][0]["sentences"]:
         assert sentence["columns"] == 2 and sentence["before"] == 1
-        kind, _, held = sentence["image"].partition(",")
-        assert kind == "data:image/png;base64"
-        pixels = image.imread(io.BytesIO(base64.b64decode(held)))
-        np.testing.assert_array_equal(np.round(255 * pixels), colours[sentence["index"]])
+        np.testing.assert_array_equal(pixels(sentence["image"]), colours[sentence["index"]])
     floats = as_images([np.stack([np.full((4, 4), -1.0), np.full((4, 4), 1.0), np.zeros((4, 4))])])
-    pixels = image.imread(io.BytesIO(base64.b64decode(floats[0].partition(",")[2])))
-    np.testing.assert_array_equal(np.round(255 * pixels)[0, 0], [0, 255, 128])
+    np.testing.assert_array_equal(pixels(floats[0])[0, 0], [0, 255, 128])
     (address,) = as_images([np.zeros((500, 300, 3), np.uint8)])
-    large = image.imread(io.BytesIO(base64.b64decode(address.partition(",")[2])))
-    assert large.shape == (224, 134, 3)
-    with pytest.raises(ValueError, match=r"images\[0\] must be \(height, width, 3\) uint8 or \(3"):
-        heads.view(reports, images=np.zeros((1, 4, 4)))
+    assert pixels(address).shape == (224, 134, 3)
 
 
 def test_sentences_of_one_s_own(rng):
     """The SVM of the reports ranks the tokens of another text; what is said of the head is of the recorded one."""
-    Wq, Wk = rng.standard_normal((2, 8, 8))
+    Wq, Wk = 3 * rng.standard_normal((2, 6, 8))
     recorded, other = (rng.standard_normal((n, 6, 8)) for n in (60, 3))
     first, own = (heads.from_arrays(x, Wq, None, Wk, None, heads=2) for x in (recorded, other))
     reports = heads.analyze_model(first, queries=40, null=False, nuclear_queries=0)
-    page = heads.view(reports, text=own[1:])
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page.html, re.DOTALL)[1])
+    data = data_of(heads.view(reports, text=own[1:]))
     (head,) = data["heads"]
     assert head["name"] == "L0H1" and reports[1].summary.endswith(head["about"].partition("  The SVM of ")[0])
     assert [sentence["index"] for sentence in data["texts"][0]["sentences"]] == [0, 1, 2]

@@ -74,13 +74,6 @@ def analyze_head(
     -------
     HeadReport
 
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
-    KeyboardInterrupt
-        On Ctrl-C.
-
     Notes
     -----
     A head's own choices are separable in its own bilinear form, since its W does it, and in many dimensions so are
@@ -95,8 +88,6 @@ def analyze_head(
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 4, 8))
     >>> (head,) = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
@@ -155,7 +146,7 @@ def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
     """Heads that learned nothing, analysed as the trained one is."""
-    draws, share = [], float("nan")
+    draws, share = [], np.nan
     for draw in range(DRAWS):
         rng = np.random.default_rng([*name, draw])
         other = null_head(head, factors, *wanted, rng)
@@ -164,7 +155,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         if not len(train):
             continue
         fit = _rough_fit(other, train, test)
-        own, rule = fit.learned_margin / fit.margin_bound, float("nan")
+        own, rule = fit.learned_margin / fit.margin_bound, np.nan
         if len(test) >= FEWEST:
             best, right = best_rule(other, train, test)
             rule = right[best]
@@ -180,10 +171,9 @@ def _labels(head: Head, labels: Any) -> np.ndarray:
     check_shape("labels", rows, "k, 3", (None, 3))
     if rows.dtype.kind == "f":
         raise TypeError(f"labels must hold integers, got {rows.dtype}")
-    if rows[:, 0].min() < 0 or rows[:, 0].max() >= len(head.text.lengths):
-        wrong = rows[:, 0].min() if rows[:, 0].min() < 0 else rows[:, 0].max()
-        raise ValueError(f"labels must name sequences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
     for i, q, t in rows.tolist():
+        if not 0 <= i < len(head.text.lengths):
+            raise ValueError(f"labels must name sequences 0 .. {len(head.text.lengths) - 1}, got {i}")
         if not 0 <= q < head.text.counts[i] or t not in head.text.window(i, q):
             raise ValueError(f"labels must name tokens that the query sees, got {[i, q, t]}")
     return rows.astype(np.intp)

@@ -61,7 +61,6 @@ def from_arrays(
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> head.logits(0)
     array([[0., 3.],
@@ -89,7 +88,7 @@ def from_arrays(
             f"tokens must name every token of the {len(lengths)} sequences of inputs, {lengths.sum()} in all, "
             f"got {sum(named)} in {len(named)} sequences"
         )
-    stop = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1 if causal else None
+    stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if causal else None
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
     factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
     K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor

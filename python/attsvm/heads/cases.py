@@ -3,42 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..attention.data import Data
-from ..common.check import as_index
+from ..attention.layout import Layout
 from .head import Head
-
-
-@dataclass(frozen=True, eq=False)
-class Windows:
-    """The layout of queries that see any contiguous tokens; all results are flat."""
-
-    start: np.ndarray
-    stop: np.ndarray
-    single = True
-    causal = uniform = False
-
-    def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.start.copy(), self.stop.copy()
-
-    def take(self, index: Any) -> tuple[Windows, np.ndarray, np.ndarray]:
-        chosen = as_index("index", index, len(self.start))
-        return Windows(self.start[chosen], self.stop[chosen]), chosen, chosen
-
-    def shape_queries(self, flat: np.ndarray) -> np.ndarray:
-        return flat
-
-    def shape_entries(self, flat: np.ndarray, fill: Any) -> np.ndarray:
-        return flat
-
-    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
-        return array
-
-    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
-        return np.concatenate(array) if isinstance(array, list) else array
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +38,17 @@ class Cases:
         """Which entry of the data each row (sequence, query, selected, rival) is."""
         width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
         query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
-        owners = self.data._query_at(np.arange(len(self.tokens)))
-        return np.searchsorted(owners * width + self.tokens, query * width + rows[:, 3])
+        return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
+
+    def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``x_selected - x_t`` and z of these entries."""
+        query, selected, rival = self.data._rows_of(self.selected, entries)
+        return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
+
+    def nearest(self, margins: np.ndarray) -> np.ndarray:
+        """Of each query the entry of least margin."""
+        ends = self.data.indptr
+        return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
@@ -79,36 +58,37 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
     bias makes each one's window its own: then it is a copy, with the bias as its last coordinate (and a 1 as that of
     the query).
     """
-    text = head.text
+    text, bias = head.text, None if head.given is None else head.given.bias
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-    at = text.query_rows(rows)
+    at, first = text.query_rows(rows), text.begin[rows[:, 0]]
+    seen = [text.window(i, q) for i, q, _ in rows.tolist()]
+    tokens, sizes = np.concatenate(seen), np.array(list(map(len, seen)))
     queries = head.queries[at].astype(np.float64)
-    given = None if head.given is None else head.given.bias
-    if given is not None:
-        queries = np.column_stack([queries, np.ones(len(rows))])
-    if given is not None or text.visible:
-        seen = [text.window(i, q) for i, q in rows[:, :2]]
-        sizes = np.array([len(window) for window in seen], dtype=np.intp)
-        tokens = np.concatenate(seen)
-        keys = text.keys[np.repeat(text.begin[rows[:, 0]], sizes) + tokens]
-        if given is not None:
-            bias = [_bias(given[i], q, window) for (i, q), window in zip(rows[:, :2], seen, strict=True)]
-            keys = np.column_stack([keys, np.concatenate(bias).astype(keys.dtype)])
-        stop = np.cumsum(sizes)
-        start = stop - sizes
-        blocks = np.column_stack([start, stop])
+    if bias is None and not text.visible:
+        keys, start = np.asarray(text.keys), first + text.start[at]
+        own = np.unique(rows[:, 0], return_index=True)[1]
+        blocks = np.column_stack([np.minimum.reduceat(start, own), np.maximum.reduceat(start + sizes, own)])
     else:
-        keys = np.asarray(text.keys)
-        start, stop = ((text.begin[rows[:, 0]] + x[at]).astype(np.intp) for x in (text.start, text.stop))
-        first = np.unique(rows[:, 0], return_index=True)[1]
-        blocks = np.column_stack([np.minimum.reduceat(start, first), np.maximum.reduceat(stop, first)])
-        sizes = stop - start
-        tokens = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - text.start[at], sizes)
-    data = Data("head", np.ascontiguousarray(keys), np.ascontiguousarray(queries), None, Windows(start, stop))
+        keys, start = text.keys[np.repeat(first, sizes) + tokens], np.cumsum(sizes) - sizes
+        blocks = np.column_stack([start, start + sizes])
+    if bias is not None:
+        wholes = [np.broadcast_to(bias[i], (text.counts[i], text.lengths[i])) for i in rows[:, 0]]
+        added = [whole[q, window] for whole, q, window in zip(wholes, rows[:, 1], seen, strict=True)]
+        keys = np.column_stack([keys, np.concatenate(added).astype(keys.dtype)])
+        queries = np.column_stack([queries, np.ones(len(rows))])
+    layout = Layout(sizes, np.ones(len(rows), dtype=np.intp), True, begin=start)
+    data = Data("head", np.ascontiguousarray(keys), np.ascontiguousarray(queries), None, layout)
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
-    return Cases(data, (hits - data.indptr[:-1]).astype(np.intp), rows, tokens, blocks)
+    return Cases(data, hits - data.indptr[:-1], rows, tokens, blocks)
 
 
-def _bias(given: np.ndarray, q: int, window: np.ndarray) -> np.ndarray:
-    bias = np.asarray(given)
-    return bias[q, window] if bias.ndim else np.zeros(len(window))
+def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``x_selected - x_rival`` and z of rows (sequence, query, selected, rival)."""
+    held = as_cases(head, np.unique(rows[:, :3], axis=0))
+    return held.pairs(held.entries(rows))
+
+
+def pulled(head: Head, rows: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
+    """The W of these support tokens: ``sum multiplier (x_selected - x_rival) z^T``."""
+    ahead, queries = support_pairs(head, rows)
+    return ahead.T @ (multipliers[:, None] * queries)

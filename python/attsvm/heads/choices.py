@@ -35,7 +35,6 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> attsvm.heads.hard_queries(head, threshold=0.9)
     array([[0, 0, 1],
@@ -69,7 +68,7 @@ def sink_value(head: Head, rows: np.ndarray) -> float:
     """
     parked = rows[is_sink(head, rows)]
     if head.value_norms is None or len(parked) == 0:
-        return float("nan")
+        return np.nan
     text = head.text
     mean = np.add.reduceat(head.value_norms, text.begin, dtype=np.float64) / text.lengths
     ratio = head.value_norms[text.begin[parked[:, 0]] + parked[:, 2]] / np.maximum(mean[parked[:, 0]], 1e-300)
@@ -99,23 +98,21 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
         f"offset {offset:+d}" if offset else "the query itself": test[:, 1] + offset,
         "first token": np.zeros(len(test), dtype=np.intp),
     }
-    windows = [text.window(i, q) for i, q in test[:, :2]]
+    seen = [(i, q, text.window(i, q)) for i, q, _ in test.tolist()]
     if text.words is not None:
         names, counts = np.unique(text.names(train[:, 0], train[:, 2]), return_counts=True)
         often = dict(zip(names.tolist(), counts.tolist(), strict=True))
         guesses["frequent token"] = [
-            int(window[np.argmax([often.get(text.words[i][t], 0) for t in window])])
-            for i, window in zip(test[:, 0], windows, strict=True)
+            int(window[np.argmax([often.get(text.words[i][t], 0) for t in window])]) for i, _, window in seen
         ]
         if head.kind == "self":
-            pairs = [(text.words[i], q, set(w.tolist())) for (i, q, _), w in zip(test, windows, strict=True)]
-            guesses["same word"] = [_twin(*pair) for pair in pairs]
-            guesses["induction"] = [_after_copy(*pair) for pair in pairs]
+            guesses["same word"] = [_twin(text.words[i], q, window) for i, q, window in seen]
+            guesses["induction"] = [_after_copy(text.words[i], q, window) for i, q, window in seen]
     nearest = _nearest(head.queries[text.query_rows(test)], head.queries[text.query_rows(train)])
     copied = text.keys[text.begin[train[nearest, 0]] + train[nearest, 2]]
     guesses["nearest query"] = [
         int(window[np.square(text.keys[text.begin[i] + window] - x).sum(axis=1).argmin()])
-        for x, i, window in zip(copied, test[:, 0], windows, strict=True)
+        for x, (i, _, window) in zip(copied, seen, strict=True)
     ]
     return {name: float((np.asarray(guess) == test[:, 2]).mean()) for name, guess in guesses.items()}
 
@@ -137,15 +134,15 @@ def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dic
     return list(found)[right.argmax()], found
 
 
-def _twin(words: Sequence[str], query: int, seen: set[int]) -> int:
+def _twin(words: Sequence[str], query: int, window: np.ndarray) -> int:
     """The nearest other place of the query's word, -1 if there is none."""
-    places = [t for t, word in enumerate(words) if word == words[query] and t != query and t in seen]
+    places = [t for t in window.tolist() if words[t] == words[query] and t != query]
     return min(places, key=lambda t: abs(t - query), default=-1)
 
 
-def _after_copy(words: Sequence[str], query: int, seen: set[int]) -> int:
+def _after_copy(words: Sequence[str], query: int, window: np.ndarray) -> int:
     """The token after the last earlier place of the query's word, -1 if there is none."""
-    return next((t + 1 for t in range(query - 1, -1, -1) if words[t] == words[query] and t + 1 in seen), -1)
+    return next((t for t in window[::-1].tolist() if 0 < t <= query and words[t - 1] == words[query]), -1)
 
 
 def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class Null:
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The same queries, each with any token it sees as its choice."""
     chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
-    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)]) if len(rows) else rows
+    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)])
 
 
 def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -98,10 +98,8 @@ def null_head(
     Where the logits are too many to be held, the largest probability is known of the hard queries alone.
     """
     K, Q = factors(head, rng)
-    text = head.text
-    count = len(text.start)
-    selected = np.full(count, -1, dtype=np.intp)
-    known = Choices(selected, np.full(count, np.nan), np.full(count, np.nan))
+    text, unknown = head.text, np.full(len(head.text.start), np.nan)
+    known = Choices(np.full(len(unknown), -1), unknown, unknown.copy())
     found = replace(head, K=K, Q=Q, given=None, value_norms=None, known=known)
     choosing = int((text.stop - text.start > 1).sum())
     parts: list[Part] = []
@@ -109,24 +107,21 @@ def null_head(
 
     def scaled(wanted: float) -> tuple[float, np.ndarray, np.ndarray]:
         at, fall, sizes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        counted = ~is_sink(head, all_queries(found)[at]) if drop_sinks else np.ones(len(at), dtype=bool)
+        counted = ~(drop_sinks & is_sink(head, all_queries(found)[at]))
         return *_scale(fall, np.cumsum(sizes) - sizes, counted, wanted, threshold), at
 
-    blocks = _blocks(text)
-    for block in rng.permutation(len(blocks)):
-        at, selected[at], fall, sizes = _falls(found, *blocks[block])
+    for block in rng.permutation(_blocks(text)):
+        at, known.selected[at], fall, sizes = _falls(found, *block)
         looked += len(at)
-        parts.append((at, fall, sizes))
-        held += len(fall)
-        if held > (MOST if steep else ENTRIES):
-            if steep:
-                break
+        parts.append(_steepest((at, fall, sizes), steep, threshold))
+        held += len(parts[-1][1])
+        if steep and held > MOST:
+            break
+        if not steep and held > ENTRIES:
             wanted = hard * looked / choosing  # more than will be, chance included
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
             parts = [_steepest(part, steep, threshold) for part in parts]
-        elif steep:
-            parts[-1] = _steepest(parts[-1], steep, threshold)
-        held = sum(len(part[1]) for part in parts) if steep else held
+            held = sum(len(part[1]) for part in parts)
     if looked == 0:
         return found
     scale, top, at = scaled(hard * looked / choosing)
@@ -135,9 +130,9 @@ def null_head(
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """Those of the queries that are hard at this scale."""
+    """Those of the queries that are hard at this scale; all of them where it is 0."""
     at, fall, sizes = part
-    if len(at) == 0:
+    if len(at) == 0 or scale == 0:
         return part
     hard = _tops(fall, np.cumsum(sizes) - sizes, scale) > threshold
     return at[hard], fall[np.repeat(hard, sizes)], sizes[hard]

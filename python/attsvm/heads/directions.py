@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cases import as_cases
+from .cases import Cases, as_cases
 from .choices import all_queries
 from .head import Head
 
@@ -33,8 +33,6 @@ class Direction:
         The most frequent words among the queries that it moves most, and among the tokens they select.
     place : str
         Where these tokens stand, if most stand at one place relative to the query, or first; else empty.
-    cases : (k, 3) array
-        Rows (sequence, query, selected) of the queries that it moves most, the largest first.
     """
 
     number: int
@@ -43,7 +41,6 @@ class Direction:
     queries: list[str]
     tokens: list[str]
     place: str
-    cases: np.ndarray
 
     def __str__(self) -> str:
         """Such as: “the”, “a” → the token after."""
@@ -62,18 +59,12 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     if len(rows) == 0:
         return []
     cases = as_cases(head, rows)
-    data, sizes = cases.data, np.diff(cases.data.indptr)
-    left, values, right = directions(head, W)
-    loads = np.asarray(data.keys, np.float64) @ left
-    entries = np.repeat(data.start - data.indptr[:-1], sizes) + np.arange(sizes.sum())
-    queries = (data.queries @ right) * values
-    logits = (loads[entries] * np.repeat(queries, sizes, axis=0)).sum(axis=1)
-    logits[data.indptr[:-1] + cases.selected] = -np.inf
-    nearest = np.array([a + logits[a:b].argmax() for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)])
-    selected = loads[data.start + cases.selected]
-    margins = ((selected - loads[entries[nearest]]) * queries).mean(axis=0)
-    means = np.add.reduceat(loads[entries], data.indptr[:-1]) / sizes[:, None]
-    moved = (selected - means) * queries
+    data, (left, values, right) = cases.data, directions(head, W)
+    ahead = data._flat_margins(head.W if W is None else W, cases.selected)
+    margins = shares(cases, cases.nearest(ahead), left, values, right).mean(axis=0)
+    loads, queries = np.asarray(data.keys, np.float64) @ left, data.queries @ right
+    means = np.add.reduceat(loads[data._token_of()], data.indptr[:-1]) / data.lengths[:, None]
+    moved = (loads[data.start + cases.selected] - means) * queries * values
     total = float(margins.sum())
     found = []
     for k in range(min(most, len(values))):
@@ -82,12 +73,18 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
         at = cases.rows[top[side]]
         found.append(
             Direction(
-                k, float(values[k]), float(margins[k]) / total if total else float("nan"),
+                k, float(values[k]), float(margins[k]) / total if total else np.nan,
                 _frequent(head.text.query_names(at[:, 0], at[:, 1]), head.text.query_words is not None),
-                _frequent(head.text.names(at[:, 0], at[:, 2]), head.text.words is not None), _place(head, at), at,
+                _frequent(head.text.names(at[:, 0], at[:, 2]), head.text.words is not None), _place(head, at),
             )
         )  # fmt: skip
     return found
+
+
+def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """What each direction adds to the margins of these entries, (k, r): ``s (u . (x_selected - x_t)) (v . z)``."""
+    ahead, queries = cases.pairs(entries)
+    return values * (ahead @ left) * (queries @ right)
 
 
 def _frequent(names: np.ndarray, known: bool) -> list[str]:
@@ -119,5 +116,5 @@ def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.
     else:
         left, values, outer = np.linalg.svd(W, full_matrices=False)
         right = outer.T
-    rank = max(1, int((values > 1e-12 * max(float(values[0]), 1e-300)).sum()))
+    rank = max(1, int((values > 1e-12 * values[0]).sum()))
     return left[:, :rank], values[:rank], right[:, :rank]

@@ -25,6 +25,12 @@ COLUMNS = (
 )
 
 
+OF_DIRECTIONS = (
+    *("head", "direction", "queries → tokens", "share of the mean margin", "damage without it", "a random one"),
+    "the SVM's of this number",
+)
+
+
 @storable
 @dataclass(frozen=True)
 class LostDirection:
@@ -90,54 +96,47 @@ class Faithfulness(Result):
 
     def recovered(self, row: str, column: str, queries: int | None = None) -> float:
         """``1 - damage / importance``; of as many choices as there are unless told.  nan where importance is none."""
-        damage, uniform = self._pair(row, column, queries)
-        own = float(self.damages[row, "own", 0].mean())
-        if damage is None or not uniform.mean() > ROUNDING * own:
-            return float("nan")
-        return float(1 - damage.mean() / uniform.mean())
+        return self._recovered(row, column, queries)[0]
 
     def spread(self, row: str, column: str, queries: int | None = None) -> tuple[float, float]:
         """Standard deviation of what is recovered over draws (nan for one), and its standard error over inputs."""
-        damage, uniform = self._pair(row, column, queries)
-        if damage is None or math.isnan(self.recovered(row, column, queries)):
-            return float("nan"), float("nan")
-        size = uniform.mean()
-        draws = float(np.std(damage.mean(axis=1) / size, ddof=1)) if len(damage) > 1 else float("nan")
-        off = (damage.mean(axis=0) - damage.mean() / size * uniform[0]) / size
-        inputs = float(off.std(ddof=1) / math.sqrt(len(off))) if len(off) > 1 else float("nan")
-        return draws, inputs
+        return self._recovered(row, column, queries)[1:]
 
-    def _pair(self, row: str, column: str, queries: int | None) -> tuple[np.ndarray | None, np.ndarray]:
+    def _recovered(self, row: str, column: str, queries: int | None) -> tuple[float, float, float]:
+        """What is recovered, and both its spreads."""
         if column in OF_CHOICES and queries is None:
             queries = max(self.queries, default=0)
-        return self.damages.get((row, column, queries or 0)), self.damages[row, "uniform", 0]
+        damage, size = self.damages.get((row, column, queries or 0)), self.importance(row)
+        if damage is None or not size > ROUNDING * self.damages[row, "own", 0].mean():
+            return math.nan, math.nan, math.nan
+        lost, (uniform,) = float(damage.mean() / size), self.damages[row, "uniform", 0]
+        draws, inputs = damage.mean(axis=1) / size, (damage.mean(axis=0) - lost * uniform) / size
+        return 1 - lost, _deviation(draws), _deviation(inputs) / math.sqrt(len(inputs))
 
     def columns(self) -> dict[str, Any]:
         """A line for each row, column and number of choices."""
         lines = []
         for (row, column, n), damage in self.damages.items():
-            rule, follows = self.rules.get(row, ("", float("nan")))
-            numbers = (len(damage), damage.shape[1], float(damage.mean()), self.importance(row))
-            found = (self.recovered(row, column, n), *self.spread(row, column, n))
-            lines.append((row, column, n, *numbers, *found, self.hard.get(row), rule, follows, self.metric))
+            numbers = (*damage.shape, float(damage.mean()), self.importance(row), *self._recovered(row, column, n))
+            lines.append((row, column, n, *numbers, self.hard.get(row), *self._rule(row), self.metric))
         return dict(zip(COLUMNS, map(list, zip(*lines, strict=True)), strict=True))
+
+    def _rule(self, row: str) -> tuple[str, float]:
+        return self.rules.get(row, ("", math.nan))
 
     def _cells(self) -> Table:
         of_heads = [] if self.layers else ["hard", "best rule"]
-        names = ["head", *of_heads, f"importance ({self.metric})", *SHOWN]
         lines = []
         for row in self.rows:
-            line = [row]
-            if of_heads:
-                rule, follows = self.rules.get(row, ("", float("nan")))
-                line += [f"{self.hard.get(row, '')}", f"{rule} ({100 * follows:.0f} %)" if follows == follows else rule]
-            line.append(f"{self.importance(row):.3g}")
+            rule, follows = self._rule(row)
+            of_head = [f"{self.hard.get(row, '')}", rule if math.isnan(follows) else f"{rule} ({100 * follows:.0f} %)"]
+            line = [row, *of_head[: len(of_heads)], f"{self.importance(row):.3g}"]
             for column in SHOWN:
-                mean, (draws, inputs) = self.recovered(row, column), self.spread(row, column)
-                off = max((x for x in (draws, inputs) if x == x), default=float("nan"))
-                line.append("" if mean != mean else f"{mean:.2f}" + ("" if off != off else f" ± {off:.2f}"))
+                mean, *spreads = self._recovered(row, column, None)
+                off = max((x for x in spreads if not math.isnan(x)), default=None)
+                line.append("" if math.isnan(mean) else f"{mean:.2f}" + ("" if off is None else f" ± {off:.2f}"))
             lines.append(line)
-        return names, lines
+        return ["head", *of_heads, f"importance ({self.metric})", *SHOWN], lines
 
     def _title(self) -> str:
         return f"Faithfulness: {len(self.labels)} heads were looked at"
@@ -153,19 +152,12 @@ class Faithfulness(Result):
         return [("", said)]
 
     def _tables(self) -> list[Table]:
-        if not self.directions:
-            return [self._cells()]
-        names = [
-            "head",
-            "direction",
-            "queries → tokens",
-            "share of the mean margin",
-            "damage without it",
-            "a random one",
-            "the SVM's of this number",
-        ]
         lines = [
             [d.label, f"{d.number}", d.name, f"{100 * d.share:.0f} %", f"{d.damage:.3g}", f"{d.random:.3g}", d.svm]
             for d in self.directions
         ]
-        return [self._cells(), (names, lines)]
+        return [self._cells(), (OF_DIRECTIONS, lines)] if lines else [self._cells()]
+
+
+def _deviation(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan

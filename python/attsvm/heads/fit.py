@@ -15,16 +15,17 @@ from ..svm.methods import solve_request
 from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
-from .cases import Cases, as_cases
+from .cases import Cases, as_cases, pulled
 from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs of a few iterations
 PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
 FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
 SPARE = 3  # as many tokens as dimensions, times this, nearly always span what all tokens do
-CHUNK = 4096  # tokens, above which no more join those held in double precision
 # Multipliers below this part of the largest are what an interior point leaves on rows that hold nothing.
 REMAINS = 1e-10
+TINY = 1e-300
+NO_ROWS = np.empty((0, 4), dtype=np.intp)
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 
 
@@ -114,71 +115,52 @@ def fit_svm(
     same training rows, whose multipliers to start from.
     """
     cases = as_cases(head, train)
-    data = cases.data
-    method = ""
+    data, method = cases.data, ""
     if iterations is not None and C is None:
         method = "block" if short(head, train) else "gradient"
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
         start = None if near is None else _multipliers(near, cases)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
-    W = (
-        solution.W
-        if solution.W is not None or method != "block"
-        else _of_multipliers(data, cases.selected, solution.dual)
-    )
-    own = head.W
-    size = norm_on_span(own, cases)
-    learned = float(cases.data._flat_margins(own, cases.selected).min()) / size if size > 0 else 0.0
     support, multipliers = _support(solution, cases)
-    accuracy = scores = cosine = float("nan")
+    W, own = solution.W, head.W
+    if W is None and method == "block" and solution.status != "infeasible" and len(support):
+        W = pulled(head, support, multipliers)
+    size = norm_on_span(own, cases) or np.inf
+    learned = float(data._flat_margins(own, cases.selected).min() / size)
+    accuracy = scores = cosine = np.nan
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
         # The SVM's W lies in the span, so that the own one's part outside adds nothing.
-        cosine = float((own * W).sum() / (size * np.linalg.norm(W))) if size > 0 else 0.0
-    if W is not None and len(test) >= FEWEST:
-        unseen = as_cases(head, test)
-        accuracy = float(np.mean(unseen.data.select(W) == unseen.selected))
-        scores = _score_correlation(unseen.data, W, own)
+        cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
+        if len(test) >= FEWEST:
+            unseen = as_cases(head, test)
+            accuracy = float(np.mean(unseen.data.select(W) == unseen.selected))
+            scores = _score_correlation(unseen.data, W, own)
     return Fit(
-        norm,
-        len(train),
-        solution.status,
-        solution.margin,
-        solution.margin_bound,
-        solution.gap,
-        solution.rank,
-        learned,
-        support,
-        multipliers,
-        accuracy,
-        scores,
-        cosine,
-        missed,
-        W,
-    )
+        norm, len(train), solution.status, solution.margin, solution.margin_bound, solution.gap, solution.rank, learned,
+        support, multipliers, accuracy, scores, cosine, missed, W,
+    )  # fmt: skip
+
+
+def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
+    """Its support tokens, and the share of each in all multipliers; none without an SVM."""
+    if fit is None:
+        return NO_ROWS, np.empty(0)
+    return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
 
 
 def support_share(fit: Fit, train: np.ndarray) -> float:
     """Share of the sequences of its training rows that hold a support token; nan where no W separates them."""
     if fit.status == "infeasible" or len(train) == 0:
-        return float("nan")
+        return np.nan
     return len(np.unique(fit.rows[:, 0])) / len(np.unique(train[:, 0]))
 
 
 def short(head: Head, rows: np.ndarray) -> bool:
     """Whether the windows of these rows are short enough for block ascent."""
     return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS
-
-
-def _of_multipliers(data: Data, selected: np.ndarray, dual: np.ndarray | None) -> np.ndarray | None:
-    """``sum dual (x_selected - x_t) z^T``, from which block ascent makes its W; None where that is 0."""
-    if dual is None or not dual.any():
-        return None
-    parts = zip(data.start.tolist(), selected.tolist(), np.split(dual, data.indptr[1:-1]), strict=True)
-    pull = [part.sum() * data.keys[at + chosen] - part @ data.keys[at : at + len(part)] for at, chosen, part in parts]
-    return np.array(pull).T @ data.queries
 
 
 def norm_on_span(W: np.ndarray, cases: Cases) -> float:
@@ -190,26 +172,15 @@ def norm_on_span(W: np.ndarray, cases: Cases) -> float:
     left, outside, least = _bases(_scatter(keys, blocks[:few]))
     parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
     if sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) > least * sizes[-1] / sizes[:few][-1]:
-        left = _bases(_scatter(keys, blocks))[0]
-    some = queries[: SPARE * W.shape[1]]
-    right, outside, least = _bases(some.T @ some)
-    if ((queries[len(some) :] @ outside) ** 2).sum() > least * len(queries) / len(some):
-        right = _bases(queries.T @ queries)[0]
-    return float(np.linalg.norm(left.T @ W @ right))
+        left = _bases(sum(_scatter(keys, blocks[k : k + few]) for k in range(0, len(blocks), few)))[0]
+    return float(np.linalg.norm(left.T @ W @ _bases(queries.T @ queries)[0]))
 
 
-def _scatter(keys: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    """``X^T X`` of the tokens of these blocks, each around its mean; a few of them in double precision at one time."""
-    found = np.zeros((keys.shape[1], keys.shape[1]))
-    parts: list[np.ndarray] = []
-    for at, (begin, end) in enumerate(blocks):
-        part = keys[begin:end].astype(np.float64)
-        parts.append(part - part.mean(axis=0))
-        if at == len(blocks) - 1 or sum(map(len, parts)) > CHUNK:
-            points = np.concatenate(parts)
-            found += points.T @ points
-            parts = []
-    return found
+def _scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
+    """``X^T X`` of the tokens of these blocks, each around its mean, in double precision."""
+    parts = (keys[begin:end].astype(np.float64) for begin, end in blocks)
+    points = np.concatenate([part - part.mean(axis=0) for part in parts])
+    return points.T @ points
 
 
 def _bases(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -222,22 +193,18 @@ def _bases(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     """Mean over queries of the Pearson correlation of the logits within the window."""
-    starts, lengths = data.indptr[:-1], np.diff(data.indptr)
-    centred = []
-    for W in (A, B):
-        logits = data.logits(W)
-        centred.append(logits - np.repeat(np.add.reduceat(logits, starts) / lengths, lengths))
-    products = [np.add.reduceat(centred[i] * centred[j], starts) for i, j in ((0, 0), (0, 1), (1, 1))]
+    starts, lengths = data.indptr[:-1], data.lengths
+    logits = [np.concatenate(data.logits(W)) for W in (A, B)]
+    a, b = (x - np.repeat(np.add.reduceat(x, starts) / lengths, lengths) for x in logits)
+    aa, ab, bb = (np.add.reduceat(product, starts) for product in (a * a, a * b, b * b))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = products[1] / np.sqrt(products[0] * products[2])
-    return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+        found = ab / np.sqrt(aa * bb)
+    return float(np.nanmean(found)) if np.isfinite(found).any() else np.nan
 
 
 def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
     """Rows (sequence, query, selected, rival) of the support tokens and their multipliers, the largest first."""
-    dual = solution.certificate if solution.status == "infeasible" else solution.dual
-    if dual is None:
-        return np.empty((0, 4), dtype=np.intp), np.empty(0)
+    dual = solution.flat_dual
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]
     query = cases.data._query_at(entries)

@@ -177,12 +177,12 @@ class Head(Mapped):
         text, given = self.text, self.given
         own = slice(text.query_begin[i], text.query_begin[i] + text.counts[i])
         tokens = slice(text.begin[i], text.begin[i] + text.lengths[i])
+        of = self if given is None else given
+        queries, keys = of.queries[own].astype(np.float64), of.keys[tokens].astype(np.float64)
         if given is None:
-            q, k = (a.astype(np.float64) for a in (self.queries[own], text.keys[tokens]))
-            found = (q @ self.Q) @ (k @ self.K).T
+            found = (queries @ self.Q) @ (keys @ self.K).T
         else:
-            q, k = (a.astype(np.float64) for a in (given.queries[own], given.keys[tokens]))
-            found = given.scaling * (q @ k.T)
+            found = given.scaling * (queries @ keys.T)
             if given.cap is not None:
                 found = given.cap * np.tanh(found / given.cap)
             if given.bias is not None:
@@ -192,17 +192,14 @@ class Head(Mapped):
     def sequence_attention(self, i: int) -> np.ndarray:
         """Probabilities (S, T) of the i-th sequence kept; rows of nan for queries that see nothing."""
         logits = self.sequence_logits(i)
-        top = logits.max(axis=1, initial=-np.inf, keepdims=True)
-        sink = None
+        whole = logits
         if self.given is not None and self.given.sink is not None:
-            sink = self.given.sink[i][:, None].astype(np.float64)
-            top = np.where(np.isfinite(top), np.maximum(top, sink), top)
+            whole = np.column_stack([logits, self.given.sink[i].astype(np.float64)])
         with np.errstate(invalid="ignore"):
-            prob = np.exp(logits - top)
-            total = prob.sum(axis=1, keepdims=True)
-            if sink is not None:
-                total += np.exp(sink - top)
-            return prob / total
+            prob = np.exp(whole - whole.max(axis=1, initial=-np.inf, keepdims=True))
+            prob = (prob / prob.sum(axis=1, keepdims=True))[:, : logits.shape[1]]
+        prob[np.isneginf(logits).all(axis=1)] = np.nan
+        return prob
 
     def _whole(self, sequence: int, part: Any, fill: float) -> np.ndarray:
         """A result of a sequence with its padding around it."""
@@ -239,11 +236,9 @@ class Head(Mapped):
         if self.known is not None:
             return self.known
         found = []
-        for i in range(len(self.text.lengths)):
-            prob = self.sequence_attention(i)
-            dead = np.isnan(prob).any(axis=1)
-            selected = np.where(dead, -1, prob.argmax(axis=1))
-            found.append((selected, np.where(dead, np.nan, prob.max(axis=1)), 1 / (prob**2).sum(axis=1)))
+        for prob in map(self.sequence_attention, range(len(self.text.lengths))):
+            top = prob.max(axis=1)  # nan where it sees none
+            found.append((np.where(np.isnan(top), -1, prob.argmax(axis=1)), top, 1 / (prob**2).sum(axis=1)))
         return Choices(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 

@@ -34,9 +34,7 @@ class Kept:
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
         self.path, self.wanted = None if file is None else Path(file), wanted
         self.found: dict[str, dict[str, Any]] = {}
-        if self.path is None:
-            return
-        for record in _read(self.path, maker):
+        for record in () if self.path is None else _read(self.path, maker):
             if wanted.get(record.name, record.digest) != record.digest:
                 raise ValueError(f"{self.path} holds {record.name} of another model, text, version or options")
             if record.name in wanted:

@@ -53,8 +53,8 @@ def analyze_model(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit; and for a file of other heads, other options or something else.
+    ValueError
+        For a file of other heads, other options or something else.
     ModuleNotFoundError
         Without joblib, where more than one worker is asked for: ``pip install joblib``.
     KeyboardInterrupt
@@ -68,8 +68,6 @@ def analyze_model(
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 8, 8))
     >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)

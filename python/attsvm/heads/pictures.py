@@ -12,14 +12,13 @@ from ..common.render import drawing, new_figure
 from ..plot.curves import COLORS, style
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
-from .fit import Fit
+from .fit import TINY, Fit, support_of
 from .report import HeadReport, Reports, check_report
 from .why import Why
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
 DARK, LIGHT = 1.125, 0.6  # accuracy that would be darkest; part of the scale above which words are white
-TINY = 1e-300
 READABLE = (8, 24)  # tokens of a sequence that make a picture
 
 
@@ -30,11 +29,10 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     from matplotlib.patches import Rectangle
 
     ax = current(ax)
-    layers, heads = (sorted({getattr(report.head, name) for report in reports}) for name in ("layer", "number"))
+    layers, rows = np.unique([report.head.layer for report in reports], return_inverse=True)
+    heads, columns = np.unique([report.head.number for report in reports], return_inverse=True)
     values = np.full((len(layers), len(heads)), np.nan)
-    places = [(layers.index(report.head.layer), heads.index(report.head.number)) for report in reports]
-    for report, place in zip(reports, places, strict=True):
-        values[place] = np.nan if report.few else report.accuracy
+    values[rows, columns] = [np.nan if report.few else report.accuracy for report in reports]
     ax.set_facecolor("0.93")  # seen where there is no number
     ax.imshow(values, **{"cmap": "Greens", "vmin": 0.5, "vmax": DARK, "aspect": "auto"} | image_kw)
     ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
@@ -42,7 +40,7 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title("Does the SVM predict it?  Held-out accuracy", loc="left", fontsize=11)
-    for report, (row, column) in zip(reports, places, strict=True):
+    for report, row, column in zip(reports, rows, columns, strict=True):
         value = values[row, column]
         known = np.isfinite(value)
         said = f"{100 * value:.0f} {LETTERS[report.rule.split()[0]]}" if known else "few"
@@ -57,13 +55,10 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
 def choose_sequence(report: HeadReport) -> int:
     """Of the training sequences of readable length with at least three queries that are not parked, the hardest: the
     one whose support tokens have the largest multipliers."""
-    lengths, fit = report.head.text.lengths, report.fit
+    lengths, (support, shares) = report.head.text.lengths, support_of(report.fit)
     rows = report.train[~is_sink(report.head, report.train)]
-    rows = rows if len(rows) else report.train
-    counts = np.bincount(rows[:, 0], minlength=len(lengths))
-    held: np.ndarray = np.zeros(len(lengths))
-    if fit is not None:
-        held = np.bincount(fit.rows[:, 0], weights=fit.multipliers, minlength=len(lengths))
+    counts = np.bincount((rows if len(rows) else report.train)[:, 0], minlength=len(lengths))
+    held = np.bincount(support[:, 0], shares, len(lengths))
     fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1]) & (counts > 0)
     enough = fitting & (counts >= min(3, counts[fitting].max(initial=0)))
     return int(np.argmax(np.where(enough, 1 + held, counts > 0)))
@@ -90,8 +85,6 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> from matplotlib.figure import Figure
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 8, 8))
@@ -110,23 +103,18 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     size = int(text.lengths[sequence])
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
-    here = fit.rows[:, 0] == sequence
-    share = 100 * fit.multipliers[here] / max(fit.multipliers[here].sum(), TINY)
-    width = 3 * fit.multipliers[here] / max(fit.multipliers[here].max(initial=0.0), TINY)
-    for (_, query, _, rival), thick in zip(fit.rows[here], width, strict=True):
-        ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=0.3 + thick, linestyle=(0, (3, 2)), alpha=0.7)
+    rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(report.fit))
+    shares = shares / max(shares.sum(), TINY)
+    for (_, query, _, rival), share in zip(rows, shares, strict=True):
+        thick = 0.3 + 3 * share / max(shares)
+        ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)
     for _, query, selected in report.train[report.train[:, 0] == sequence]:
-        ax.annotate(
-            "",
-            (1, selected),
-            (0, query),
-            arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
-        )
-    held = np.bincount(fit.rows[here][:, 3], weights=share, minlength=size)
-    queries = int(text.counts[sequence])
-    for query, word in enumerate(text.query_names([sequence] * queries, range(queries))):
+        look = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", (1, selected), (0, query), arrowprops=look)
+    held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
+    for query, word in enumerate(text.query_names(sequence, range(queries))):
         ax.text(-0.03, query, word, ha="right", va="center", fontsize=9)
-    for token, word in enumerate(text.names([sequence] * size, range(size))):
+    for token, word in enumerate(text.names(sequence, range(size))):
         ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
         if held[token]:
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
@@ -160,8 +148,7 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
 def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
     """How much each support token holds, the hardest first."""
     ax = current(ax)
-    share = 100 * fit.multipliers / max(fit.multipliers.sum(), TINY)
-    ax.plot(np.arange(1, len(share) + 1), share, **{"marker": ".", **style("W"), **line_kw})
+    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
     return ax
 
@@ -183,26 +170,25 @@ def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **li
     layers and none is named, against the last layer whose heads are replaced.
     """
     ax = current(ax)
-    others = [*DRAWN, *(name for name in FIXED if name != "own")]
-    look: dict[str, Any] = {"marker": "o", "capsize": 3, **line_kw}
-    if found.layers and row is None:
-        places = list(found.layers.values())
-        for k, column in enumerate([*OF_CHOICES, *others]):
-            means = [found.recovered(name, column) for name in found.layers]
-            errors = np.nan_to_num([found.spread(name, column)[0] for name in found.layers])
-            line = {"label": column, "color": f"C{k}", "linestyle": "-" if column in OF_CHOICES else "--"}
-            ax.errorbar(places, means, errors, **line | look)
+    by_layer = bool(found.layers) and row is None
+    row = row or ALL
+    sizes = [n for n in found.queries if (row, OF_CHOICES[0], n) in found.damages]
+    places, points = sizes, [(row, n) for n in sizes]
+    if by_layer:
+        places, points = [*found.layers.values()], [(name, max(found.queries)) for name in found.layers]
+    for k, column in enumerate([*OF_CHOICES, *DRAWN, *FIXED[1:]]):
+        drawn = column in OF_CHOICES
+        line = {"label": column, "color": f"C{k}", "linestyle": "-" if drawn else "--"}
+        if by_layer or drawn:
+            at = [(name, column, n if drawn else 0) for name, n in points]
+            means, errors = [found.recovered(*one) for one in at], [found.spread(*one)[0] for one in at]
+            ax.errorbar(places, means, np.nan_to_num(errors), **{**line, "marker": "o", "capsize": 3, **line_kw})
+        else:
+            ax.axhline(found.recovered(row, column), linewidth=1, **line)
+    if by_layer:
         ax.set(xlabel="all heads up to this layer", title=f"at most {max(found.queries)} choices a head")
         ax.set_xticks(places)
     else:
-        row = ALL if row is None else row
-        sizes = [n for n in found.queries if (row, OF_CHOICES[0], n) in found.damages]
-        for k, column in enumerate(OF_CHOICES):
-            means = [found.recovered(row, column, n) for n in sizes]
-            errors = np.nan_to_num([found.spread(row, column, n)[0] for n in sizes])
-            ax.errorbar(sizes, means, errors, **{"label": column, "color": f"C{k}"} | look)
-        for k, column in enumerate(others, start=len(OF_CHOICES)):
-            ax.axhline(found.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
         ax.set(xscale="log", xlabel="choices a head", title=row)
         ax.set_xticks(sizes, [f"{n}" for n in sizes])
         ax.minorticks_off()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,6 @@ from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, cu
 MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
 NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
 LONGEST = 64  # tokens of a window, up to which the volumes of :func:`attsvm.theory.capacity` take a second or two
-
-
-def _empty() -> np.ndarray:
-    return np.empty(0)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -76,13 +72,13 @@ class HeadReport(Result):
     rule: str
     curve: list[Fit]
     nuclear: Fit | None
-    random: Fit | None = None
-    null: Null | None = None
-    shuffled: Null | None = None
-    accuracies: np.ndarray = field(default_factory=_empty)
-    rule_accuracies: np.ndarray = field(default_factory=_empty)
-    sink_value: float = float("nan")
-    damage: float = float("nan")
+    random: Fit | None
+    null: Null | None
+    shuffled: Null | None
+    accuracies: np.ndarray
+    rule_accuracies: np.ndarray
+    sink_value: float
+    damage: float = math.nan
     metric: str = ""
 
     def _check(self) -> None:
@@ -119,7 +115,7 @@ class HeadReport(Result):
     @property
     def rule_accuracy(self) -> float:
         """Accuracy of the best rule on the test queries."""
-        return self.baselines.get(self.rule, float("nan"))
+        return self.baselines.get(self.rule, math.nan)
 
     @property
     def best_baseline(self) -> tuple[str, float]:
@@ -129,7 +125,7 @@ class HeadReport(Result):
     @property
     def accuracy(self) -> float:
         """Held-out accuracy, mean over the splits."""
-        return float(self.accuracies.mean()) if len(self.accuracies) else float("nan")
+        return float(self.accuracies.mean()) if len(self.accuracies) else math.nan
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
@@ -139,7 +135,7 @@ class HeadReport(Result):
     @property
     def gain(self) -> float:
         """By how much the SVM beats the best rule on unseen sequences, mean over the splits."""
-        return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else float("nan")
+        return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else math.nan
 
     @property
     def gain_interval(self) -> tuple[float, float]:
@@ -154,8 +150,12 @@ class HeadReport(Result):
     @property
     def ahead(self) -> float:
         """Held-out accuracy minus that of untrained heads (of the kind predicted better), where it is known."""
-        nulls = [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
-        return self.accuracy - max(nulls, default=0.0)
+        return self.accuracy - max(self._untrained, default=0.0)
+
+    @property
+    def _untrained(self) -> list[float]:
+        """Held-out accuracy of both kinds of untrained heads, as far as there are any."""
+        return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
 
     @property
     def summary(self) -> str:
@@ -169,9 +169,9 @@ class HeadReport(Result):
             adds = {"null sink": "add next to nothing", "value sink": "add one and the same vector"}
             text += f" and {adds[self.sink_kind]}" if self.sink_kind else ""
         if len(self.accuracies):
-            nulls = [f"{100 * null.accuracy.mean():.0f} %" for null in (self.null, self.shuffled) if null is not None]
+            nulls = ", ".join(f"{100 * accuracy:.0f} %" for accuracy in self._untrained)
             text += f".  An SVM of its choices finds {100 * self.accuracy:.0f} % of those of unseen sequences"
-            text += f" (of untrained heads {', '.join(nulls)})" if nulls else ""
+            text += f" (of untrained heads {nulls})" if nulls else ""
             text += f', the rule "{self.rule}" {100 * self.rule_accuracy:.0f} %'
         if math.isfinite(self.damage):
             text += f".  Without the head the output changes by {self.damage:.2g} ({self.metric})"
@@ -182,7 +182,7 @@ class HeadReport(Result):
         """Share of the training sequences that hold a support token.  Where sequences are exchangeable, it bounds in
         expectation the share of new ones of which the SVM selects some token wrongly: the SVM of the others selects
         rightly in every sequence that it can do without.  nan without an SVM, or where no W separates the choices."""
-        return float("nan") if self.fit is None else support_share(self.fit, self.train)
+        return math.nan if self.fit is None else support_share(self.fit, self.train)
 
     @functools.cached_property
     def capacity(self) -> float:
@@ -194,39 +194,35 @@ class HeadReport(Result):
         # the difference of two tokens is 0 where all are equal, as they are in the coordinate of the biases
         dk = int(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0).astype(bool).sum()) + bias
         if not len(windows) or windows.max() > min(LONGEST, dk + 1):
-            return float("nan")
+            return math.nan
         return capacity(len(windows), windows, dk, head.queries.shape[1] + bias)
 
     @functools.cached_property
     def effective_rank(self) -> float:
         """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
         values = self.head.singular_values
-        share = values[values > 0] / max(float(values.sum()), 1e-300)
+        share = values[values > 0] / values.sum()
         return float(np.exp(-(share * np.log(share)).sum()))
 
     @property
     def balance(self) -> float:
         """How balanced K and Q are: 1 minus the norm of ``K^T K - Q^T Q`` over the sum of both norms, at the best
         common scale.  Training from a small start leaves it near 1; nan in the head space."""
-        if self.head.space != "residual":
-            return float("nan")
         K, Q = (factor.T @ factor for factor in (self.head.K, self.head.Q))
         sizes = np.linalg.norm(K), np.linalg.norm(Q)
-        if min(sizes) == 0:
-            return float("nan")
+        if self.head.space != "residual" or min(sizes) == 0:
+            return math.nan
         return float(1 - np.linalg.norm(K / sizes[0] - Q / sizes[1]) / 2)
 
     def _title(self) -> str:
         return self.head.name
 
     def _lines(self) -> list[tuple[str, str]]:
-        if (fit := self.fit) is None or not fit.margin > 0:
-            return [("", self.summary)]
-        return [
-            ("", self.summary),
-            ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
-            ("own W", f"{fit.learned_margin:.6g}"),
-        ]
+        lines, fit = [("", self.summary)], self.fit
+        if fit is not None and fit.margin > 0:
+            margin = f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"
+            lines += [("margin", margin), ("own W", f"{fit.learned_margin:.6g}")]
+        return lines
 
     def _tables(self) -> list[Table]:
         found: list[Table] = [grid([self])]
@@ -241,8 +237,8 @@ class HeadReport(Result):
 
     def _values(self) -> dict[str, Any]:
         head = self.head
-        named = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
-        return named | super()._values()
+        place = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
+        return place | super()._values()
 
 
 def check_report(report: Any) -> None:
@@ -265,9 +261,6 @@ class Reports(Result, ByName):
 
     def columns(self) -> dict[str, Any]:
         return frame(self)
-
-    def _values(self) -> dict[str, Any]:
-        return {"reports": list(self)}
 
     def _title(self) -> str:
         return f"{len(self)} head{'s' * (len(self) != 1)}"
@@ -326,7 +319,6 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
 
     Examples
     --------
-    >>> import attsvm
     >>> print(attsvm.heads.results_table([], ["head", "margin"], caption=False).splitlines()[2])
     head  margin
     """

@@ -122,7 +122,7 @@ class Text(Mapped):
         )
 
     def names(self, sequences: Any, tokens: Any) -> np.ndarray:
-        """Tokens of sequences as text; their indices where there is none."""
+        """Tokens of sequences (or of one) as text; their indices where there is none."""
         return _names(self.words, sequences, tokens)
 
     def query_names(self, sequences: Any, queries: Any) -> np.ndarray:
@@ -131,7 +131,7 @@ class Text(Mapped):
 
 
 def _names(words: Any, sequences: Any, tokens: Any) -> np.ndarray:
-    pairs = zip(sequences, tokens, strict=True)
+    pairs = np.broadcast(sequences, tokens)
     return np.array([f"{t}" if words is None else printable(words[i][t]) for i, t in pairs], dtype=str)
 
 
@@ -149,7 +149,6 @@ def read_sentences(path: Any) -> list[str]:
 
     Examples
     --------
-    >>> import attsvm
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "text.txt")
     >>> _ = path.write_text("One came. Two went!\\n\\nThree stayed.\\n")
@@ -173,7 +172,6 @@ def example_sentences() -> list[str]:
 
     Examples
     --------
-    >>> import attsvm
     >>> len(attsvm.heads.example_sentences())
     1000
     """

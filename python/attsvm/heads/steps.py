@@ -23,10 +23,12 @@ from ..common.check import as_count, as_list
 from ..common.render import new_figure
 from ..common.storage import write_lines, write_table
 from ..plot.curves import finish
+from . import table
 from .analysis import RANDOM_HEAD, analyze_head
 from .cases import as_cases
 from .choices import all_queries, hard_queries
 from .controls import gaussian_factors, null_head
+from .fit import NO_ROWS
 from .head import Head, check_head
 
 LEAST = 100  # hard queries below which there is nothing to separate, and no SVM is solved
@@ -37,6 +39,12 @@ COLUMNS = (
 ).split()
 WORDS = ("name", "module", "space", "status")
 COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
+OF_REPORT = {
+    **{name: f"fit.{name}" for name in ("queries", "status", "margin", "margin_bound", "cosine", "accuracy")},
+    **{f"null_{name}": f"report.null.{name}" for name in ("cosine", "own", "accuracy")},
+    **{"logits": "fit.score_correlation", "support": "fit.rows.shape"},
+    **{"random_margin": "report.random.margin_bound", "random_accuracy": "report.random.accuracy"},
+}
 Row = dict[str, Any]
 
 
@@ -69,7 +77,6 @@ def measure(
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> row = attsvm.heads.measure(head, step=10)
     >>> row["name"], row["hard"], row["status"]
@@ -80,7 +87,7 @@ def measure(
     choices, text = head.choices, head.text
     choosing = np.isfinite(choices.top) & (text.stop - text.start > 1)
     hard = choosing & (np.nan_to_num(choices.top) > head.threshold)
-    row: Row = dict.fromkeys(COLUMNS, float("nan"))
+    row: Row = dict.fromkeys(COLUMNS, math.nan)
     row |= {"step": step, "name": head.label, "layer": head.layer, "head": head.number, "module": head.module}
     row |= {"space": head.space, "tokens": len(head.keys), "queries": 0, "support": 0, "rank": 0, "status": ""}
     if choosing.any():
@@ -92,29 +99,22 @@ def measure(
         row["stable_rank"] = float((values**2).sum() / max(float(values[0]) ** 2, 1e-300))
     else:
         row["norm"] = _spread(head)
+    report = None
+    if hard.sum() >= LEAST:
+        report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
-        row["negative"] = of_head(head, gradients, np.empty((0, 3), dtype=np.intp)).negative
-    if hard.sum() < LEAST:
+        row |= zip(
+            Gradient._fields, of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train), strict=True
+        )
+    if report is None or (fit := report.fit) is None:
         return row
-    report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
-    fit = report.fit
-    if fit is None:
-        return row
-    row |= {"queries": fit.queries, "status": fit.status, "margin": fit.margin, "margin_bound": fit.margin_bound}
-    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else float("nan"), "cosine": fit.cosine}
-    row |= {"accuracy": fit.accuracy, "logits": fit.score_correlation, "support": len(fit.rows), "rank": fit.rank or 0}
-    if report.null is not None:
-        row |= {f"null_{name}": float(getattr(report.null, name).mean()) for name in ("cosine", "own", "accuracy")}
-    if report.random is not None:
-        row |= {"random_margin": report.random.margin_bound, "random_accuracy": report.random.accuracy}
-    if gradients is not None:
-        found = of_head(head, gradients, report.train)
-        row |= {"low": found.low, "high": found.high}
+    row |= {name: table.values({"report": report, "fit": fit}, path)[""] for name, path in OF_REPORT.items()}
+    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else math.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, int(hard.sum()), head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])
-        row |= {"null_negative": found.negative, "null_low": found.low, "null_high": found.high}
+        row |= {f"null_{name}": value for name, value in found._asdict().items()}
     return row
 
 
@@ -138,22 +138,24 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gr
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
     queries = all_queries(head)
     queries = queries[(queries[:, 2] >= 0) & (head.text.stop - head.text.start > 1)]
-    less = size = 0.0
+    parts = [np.empty(0)]
     for i, delta in enumerate(deltas):
-        own = queries[queries[:, 0] == i]
-        part = delta[own[:, 1]]
-        part[np.arange(len(own)), own[:, 2]] = 0.0
-        less, size = less - np.minimum(part, 0).sum(), size + np.abs(part).sum()
-    low, high = float("nan"), float("nan")
+        _, own, selected = queries[queries[:, 0] == i].T
+        part = delta[own]
+        part[np.arange(len(own)), selected] = 0.0
+        parts.append(part.ravel())
+    every = np.concatenate(parts)
+    size = float(np.abs(every).sum())
+    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
+    low, high = math.nan, math.nan
     if len(rows):
         cases = as_cases(head, rows)
-        counts = np.diff(cases.data.indptr)
-        where = np.repeat(cases.rows[:, :2], counts, axis=0)
-        found = np.array([deltas[i][q, t] for (i, q), t in zip(where, cases.tokens, strict=True)])
+        windows = np.split(cases.tokens, cases.data.indptr[1:-1])
+        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
         found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
-    return Gradient(float(less / size) if size > 0 else float("nan"), low, high)
+    return Gradient(negative, low, high)
 
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -164,15 +166,14 @@ def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 def _spread(head: Head) -> float:
     """Standard deviation of the logits around the mean of their query, of the first sequences."""
-    found = []
+    found = [np.empty(0)]
     for i in range(min(len(head.text.lengths), 32)):
         logits = head.sequence_logits(i)
-        seen = np.isfinite(logits)
-        rows = seen.sum(axis=1) > 1
-        mean = np.where(seen, logits, 0)[rows].sum(axis=1) / seen[rows].sum(axis=1)
-        found.append((logits[rows] - mean[:, None])[seen[rows]])
-    values = np.concatenate(found) if found else np.empty(0)
-    return float(np.sqrt((values**2).mean())) if len(values) else float("nan")
+        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
+        logits[np.isneginf(logits)] = np.nan
+        found.append((logits - np.nanmean(logits, axis=1, keepdims=True)).ravel())
+    values = np.concatenate(found)
+    return float(np.sqrt(np.nanmean(values**2))) if len(values) else math.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -193,11 +194,8 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _cells(rows: Sequence[Row]) -> list[list[Any]]:
-    return [[_written(row[name]) for name in COLUMNS] for row in rows]
-
-
-def _written(value: Any) -> Any:
-    return "" if isinstance(value, float) and math.isnan(value) else value
+    """Nothing stands for nan."""
+    return [["" if row[name] != row[name] else row[name] for name in COLUMNS] for row in rows]
 
 
 def read_training(path: Any) -> list[Row]:
@@ -219,7 +217,6 @@ def read_training(path: Any) -> list[Row]:
 
     Examples
     --------
-    >>> import attsvm
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "heads.csv")
     >>> _ = path.write_text("step,name\\n")
@@ -231,20 +228,19 @@ def read_training(path: Any) -> list[Row]:
     name = os.fspath(path)  # open() would take a number for a file that somebody has opened, and close it
     with open(name, encoding="utf-8", errors="replace", newline="") as file:
         text = file.read()
-    lines = text[: text.rfind("\n") + 1].splitlines()  # a line without an end was cut off
-    found = list(csv.reader(lines))
-    if not found:
-        return []
-    if tuple(found[0]) != tuple(COLUMNS):
-        raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(found[0])}")
-    rows: list[Row] = [dict(zip(COLUMNS, values, strict=True)) for values in found[1:] if len(values) == len(COLUMNS)]
-    for row in rows:
-        for name in COLUMNS:
-            if name in COUNTS:
-                row[name] = int(row[name])
-            elif name not in WORDS:
-                row[name] = float(row[name] or "nan")
-    return rows
+    header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])  # whole lines alone
+    if header != COLUMNS:
+        raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(header)}")
+    kinds: list[Any] = [int if name in COUNTS else str if name in WORDS else _number for name in COLUMNS]
+    return [
+        {name: kind(value) for name, kind, value in zip(COLUMNS, kinds, values, strict=True)}
+        for values in found
+        if len(values) == len(COLUMNS)
+    ]
+
+
+def _number(text: str) -> float:
+    return float(text or "nan")
 
 
 PANELS = (
@@ -277,7 +273,6 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
     >>> figure = attsvm.heads.plot_training([attsvm.heads.measure(head, step) for step in (0, 10)])
     >>> [axes.get_title(loc="left") for axes in figure.axes]
@@ -308,7 +303,5 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
             ax.set_ylim(bottom=0)
         else:
             ax.set_ylim(0, 1.02)
-        finish(ax, title)
-        if ax.get_legend_handles_labels()[0]:
-            ax.legend(frameon=False, fontsize=8)
+        finish(ax, title, "best" if rows else None, fontsize=8)
     return axes[0].figure

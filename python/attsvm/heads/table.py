@@ -11,7 +11,7 @@ import numpy as np
 
 from ..common.check import as_choice
 from ..common.result import Table
-from .fit import Fit
+from .fit import Fit, support_of
 from .head import share_of
 from .sequences import Text, printable
 
@@ -26,7 +26,7 @@ class Column(NamedTuple):
     name: str
     meaning: str
     values: Mapping[str, str]
-    cell: Callable[[HeadReport, Fit], str]
+    cell: Callable[[Any], str]
 
 
 FALSE_STAR = 0.025  # of heads without a gain: the interval is one of 95 %, and one of its two sides a star
@@ -61,7 +61,7 @@ def number(value: float, decimals: int = 3) -> str:
     return f"{value:.{decimals}f}" if math.isfinite(value) else "-"
 
 
-def _random_margin(report: HeadReport, fit: Fit) -> str:
+def _random_margin(report: Any) -> str:
     random = report.random
     if random is None:
         return "-"
@@ -70,31 +70,30 @@ def _random_margin(report: HeadReport, fit: Fit) -> str:
     return f"{random.margin:.2g}" if random.status == "optimal" else f"< {random.margin_bound:.2g}"
 
 
-def _own(report: HeadReport, fit: Fit) -> str:
+def _own(report: Any) -> str:
+    fit = report.fit
     own = f"{100 * fit.learned_margin / fit.margin:.1f} %" if fit.margin > 0 else "-"
     return own + _beside(report, "own", 1, 100)
 
 
-def _ranks(report: HeadReport, fit: Fit) -> str:
-    ranks = (fit.rank, None if report.nuclear is None else report.nuclear.rank, report.head.rank)
+def _ranks(report: Any) -> str:
+    ranks = (getattr(owner, "rank", None) for owner in (report.fit, report.nuclear, report.head))
     return " / ".join("-" if rank is None else str(rank) for rank in ranks)
 
 
-def _nulls(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) -> str:
+def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
     """What the two kinds of heads that learned nothing have."""
-    kinds = (report.null, report.shuffled)
-    found = [np.full(1, np.nan) if null is None else getattr(null, name) for null in kinds]
-    if not any(np.isfinite(values).all() for values in found):
-        return ""
-    return "; ".join(shown(values) if np.isfinite(values).all() else "-" for values in found)
+    found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
+    known = [bool(np.isfinite(values).all()) for values in found]
+    return "; ".join(shown(values) if there else "-" for there, values in zip(known, found, strict=True) if any(known))
 
 
-def _beside(report: HeadReport, name: str, digits: int = 2, times: float = 1.0) -> str:
+def _beside(report: Any, name: str, digits: int = 2, times: float = 1.0) -> str:
     found = _nulls(report, name, lambda values: f"{times * values.mean():.{digits}f}")
     return f" ({found})" if found else ""
 
 
-def _gain(report: HeadReport, fit: Fit) -> str:
+def _gain(report: Any) -> str:
     """The gain over the best rule with its interval; a star where all of it lies above 0."""
     if not len(report.accuracies):
         return "-"
@@ -103,7 +102,7 @@ def _gain(report: HeadReport, fit: Fit) -> str:
     return f"{report.gain:+.3f}{bounds}{'*' if report.beats_rules else ''}"
 
 
-def _nuclear(report: HeadReport, fit: Fit) -> str:
+def _nuclear(report: Any) -> str:
     """Behind it the Frobenius SVM of (about) as many queries, for a fair comparison."""
     if (nuclear := report.nuclear) is None:
         return "-"
@@ -111,125 +110,125 @@ def _nuclear(report: HeadReport, fit: Fit) -> str:
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
 
 
+def _named(*paths: str) -> dict[str, str]:
+    """Under the names that come behind the owner."""
+    return {path.partition(".")[2].replace(".", "_"): path for path in paths}
+
+
 COLUMNS = (
     Column(
         "head",
         "",
-        {"name": "head.label", "layer": "head.layer", "head": "head.number"}
-        | {"module": "head.module", "kind": "head.kind", "space": "head.space", "tokens": "head.tokens"},
-        lambda report, fit: report.head.label,
+        {"name": "head.label"}
+        | _named("head.layer")
+        | {"head": "head.number"}
+        | _named("head.module", "head.kind", "head.space", "head.tokens"),
+        lambda report: report.head.label,
     ),
     Column(
         "queries",
         "that count, of all.  The table is about these; of the others it knows nothing",
         {"hard_queries": "report.hard", "all_queries": "head.asking"},
-        lambda report, fit: share_of(report.hard, report.head.asking),
+        lambda report: share_of(report.hard, report.head.asking),
     ),
     Column(
         "parked",
         "part of these queries that select the first token or [SEP], where heads leave attention they have no use for: "
         'easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
         'the values there are short, and these queries add next to nothing; "value": they add one and the same vector',
-        {"parked": "report.sinks", "sink_value": "report.sink_value", "sink_kind": "report.sink_kind"},
-        lambda report, fit: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
+        {"parked": "report.sinks"} | _named("report.sink_value", "report.sink_kind"),
+        lambda report: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
     ),
     Column(
         "accuracy",
         "how often the SVM selects the head's token on sequences it has not seen, mean over the splits",
-        {"test_queries": "report.test.shape", "missed": "fit.missed", "accuracy": "fit.accuracy"}
-        | {
-            "splits": "report.accuracies.shape",
-            "split_accuracy": "report.accuracy",
-            "split_accuracy_": "report.accuracy_interval",
-        }
-        | {"null_accuracy": "report.null.accuracy", "shuffled_accuracy": "report.shuffled.accuracy"},
-        lambda report, fit: number(report.accuracy) + _beside(report, "accuracy"),
+        {"test_queries": "report.test.shape"}
+        | _named("fit.missed", "fit.accuracy")
+        | {"splits": "report.accuracies.shape", "split_accuracy": "report.accuracy"}
+        | {"split_accuracy_": "report.accuracy_interval"}
+        | _named("report.null.accuracy", "report.shuffled.accuracy"),
+        lambda report: number(report.accuracy) + _beside(report, "accuracy"),
     ),
     Column(
         "cosine",
         "between the SVM's W and the head's own: at best 1",
-        {"cosine": "fit.cosine", "null_cosine": "report.null.cosine", "shuffled_cosine": "report.shuffled.cosine"},
-        lambda report, fit: number(fit.cosine, 2) + _beside(report, "cosine"),
+        _named("fit.cosine", "report.null.cosine", "report.shuffled.cosine"),
+        lambda report: number(report.fit.cosine, 2) + _beside(report, "cosine"),
     ),
     Column(
         "damage",
         "change of the model's output without the head (attsvm.torch.damage measures it)",
-        {"damage": "report.damage", "metric": "report.metric"},
-        lambda report, fit: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
+        _named("report.damage", "report.metric"),
+        lambda report: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
     ),
     Column(
         "best rule",
         "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
         "SVM that does not beat it explains nothing new",
         {"baseline": "report.rule", "baseline_accuracy": "report.rule_accuracy"},
-        lambda report, fit: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
+        lambda report: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
     ),
     Column(
         "trained",
         "queries that train the SVM, at most 1,500 by default",
-        {"norm": "fit.norm", "queries": "fit.queries", "status": "fit.status"},
-        lambda report, fit: str(fit.queries),
+        _named("fit.norm", "fit.queries", "fit.status"),
+        lambda report: str(report.fit.queries),
     ),
     Column(
         "margin",
         "of the best W of unit norm.  All digits are certified",
-        {"margin": "fit.margin", "margin_bound": "fit.margin_bound", "gap": "fit.gap"},
-        lambda report, fit: certified(fit.margin, fit.margin_bound) if fit.status == "optimal" else fit.status,
+        _named("fit.margin", "fit.margin_bound", "fit.gap"),
+        lambda report: (
+            certified(report.fit.margin, report.fit.margin_bound)
+            if report.fit.status == "optimal"
+            else report.fit.status
+        ),
     ),
     Column(
         "random",
         'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
         'where the exact number would take minutes; "none": no W separates them',
-        {f"random_{name}": f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy")},
+        _named(*(f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy"))),
         _random_margin,
     ),
     Column(
         "capacity",
         "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
         "far that is true of a model's tokens is not known",
-        {"capacity": "report.capacity"},
-        lambda report, fit: number(report.capacity, 2),
+        _named("report.capacity"),
+        lambda report: number(report.capacity, 2),
     ),
     Column(
         "own W",
         "margin of the head's own W, in percent of the best",
-        {"learned_margin": "fit.learned_margin", "null_own": "report.null.own", "shuffled_own": "report.shuffled.own"},
+        _named("fit.learned_margin", "report.null.own", "report.shuffled.own"),
         _own,
     ),
     Column(
         "support",
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
         {"support": "fit.rows.shape"},
-        lambda report, fit: str(len(fit.rows)),
+        lambda report: str(len(report.fit.rows)),
     ),
     Column(
         "error bound",
         "share of the training sequences that hold a support token.  Without any other the SVM is the same, so that it "
         "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
         "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
-        {
-            "support_share": "report.support_share",
-            "null_support_share": "report.null.support_share",
-            "shuffled_support_share": "report.shuffled.support_share",
-        },
-        lambda report, fit: number(report.support_share, 2) + _beside(report, "support_share"),
+        _named("report.support_share", "report.null.support_share", "report.shuffled.support_share"),
+        lambda report: number(report.support_share, 2) + _beside(report, "support_share"),
     ),
     Column(
         "rank",
         "of the SVM's W / of the W of least nuclear norm / of the head's own W",
-        {
-            "rank": "fit.rank",
-            "own_rank": "head.rank",
-            "effective_rank": "report.effective_rank",
-            "balance": "report.balance",
-        },
+        _named("fit.rank") | {"own_rank": "head.rank"} | _named("report.effective_rank", "report.balance"),
         _ranks,
     ),
     Column(
         "logits",
         "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
-        {"score_correlation": "fit.score_correlation"},
-        lambda report, fit: number(fit.score_correlation, 2),
+        _named("fit.score_correlation"),
+        lambda report: number(report.fit.score_correlation, 2),
     ),
     Column(
         "gain",
@@ -241,8 +240,8 @@ COLUMNS = (
     Column(
         "null gain",
         "the gain of the untrained heads, least..largest of three draws: random; singular vectors permuted",
-        {f"{kind}_{name}": f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled")},
-        lambda report, fit: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
+        _named(*(f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled"))),
+        lambda report: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
     ),
     Column(
         "nuclear",
@@ -269,7 +268,7 @@ def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
     rows = []
     for report in reports:
         known = OF_HEAD if report.fit is None else NAMES
-        rows.append([column.cell(report, report.fit) if column.name in known else "-" for column in columns])  # type: ignore[arg-type]
+        rows.append([column.cell(report) if column.name in known else "-" for column in columns])
     return names, rows
 
 
@@ -277,16 +276,16 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
     """Everything measured, a row for each SVM (each size of the curve, and the nuclear one), or for a head without."""
     found: dict[str, list[Any]] = {}
     for report in reports:
-        fits: list[Fit | None] = [*report.fits]
-        for fit in fits or [None]:
+        fits: Sequence[Fit | None] = report.fits or [None]
+        for fit in fits:
             owners = {"report": report, "fit": fit, "head": report.head}
             for name, path in (pair for column in COLUMNS for pair in column.values.items()):
-                for suffix, value in _values(owners, path).items():
+                for suffix, value in values(owners, path).items():
                     found.setdefault(name + suffix, []).append(value)
     return found
 
 
-def _values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
+def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
     """What is found there, nan where nothing is; the ends of an interval; mean, least and largest over untrained heads;
     the length of what has a shape."""
     owner, *names = path.split(".")
@@ -328,20 +327,16 @@ CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine
 
 def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
     """One row per SVM: what more queries teach."""
-    return [
-        (
-            report.head.label,
-            fit.norm,
-            str(fit.queries),
-            certified(fit.margin, fit.margin_bound),
-            str(len(fit.rows)),
-            number(fit.score_correlation),
-            number(fit.cosine),
-            number(fit.accuracy),
-        )
-        for report in reports
-        for fit in report.fits
-    ]
+    rows = []
+    for report in reports:
+        for fit in report.fits:
+            margin, measures = (
+                certified(fit.margin, fit.margin_bound),
+                (fit.score_correlation, fit.cosine, fit.accuracy),
+            )
+            known = fit.norm, str(fit.queries), margin, str(len(fit.rows))
+            rows.append((report.head.label, *known, *map(number, measures)))
+    return rows
 
 
 CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
@@ -349,19 +344,16 @@ CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
     """The support tokens of largest multiplier, with their multiplier as a share of all."""
-    fit = report.fit
-    if fit is None or len(fit.rows) == 0:
-        return []
-    total, text = fit.multipliers.sum(), report.head.text
-    rows = []
-    for row, multiplier in zip(fit.rows[:most], fit.multipliers, strict=False):
-        rows.append((f"{100 * multiplier / total:.2f} %", *cased(text, *row), sequence_text(text, row[0])))
-    return rows
+    text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
+    return [
+        (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
+        for row, share in zip(*parts, strict=True)
+    ]
 
 
 def cased(text: Text, sequence: int, *tokens: int) -> list[str]:
     """A query, and tokens that it sees, as words with their places."""
-    words = [*text.query_names([sequence], tokens[:1]), *text.names([sequence] * len(tokens[1:]), tokens[1:])]
+    words = [*text.query_names(sequence, tokens[:1]), *text.names(sequence, tokens[1:])]
     return [f"{word} ({token})" for word, token in zip(words, tokens, strict=True)]
 
 

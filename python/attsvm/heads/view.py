@@ -99,8 +99,8 @@ def view(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
+    ValueError
+        For a text that another model read, or none of these heads.
 
     Notes
     -----
@@ -114,8 +114,6 @@ def view(
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 8, 8))
     >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from .cases import Cases, as_cases
-from .choices import hard_queries
-from .directions import Direction, directions, name_directions
+from .choices import all_queries, hard_queries
+from .directions import Direction, directions, name_directions, shares
 from .faithful import Faithfulness
+from .fit import NO_ROWS, support_of
 from .head import Head
 from .pictures import READABLE
 from .report import HeadReport
@@ -53,30 +54,32 @@ def contents(
     for k, report in enumerate(looked):
         groups.setdefault(_same_text(report.head), []).append(k)
     texts: list[dict[str, Any]] = []
-    parts: dict[int, list[str]] = {}  # of each head its sequences, as JSON
-    heads: dict[int, dict[str, Any]] = {}
+    heads, sizes = {}, {}
     for members in groups.values():
         one = looked[members[0]].head
         chosen = list(range(min(count, len(one.text.lengths))))
         if shown is None:
             chosen = choose_sequences([reports[k] for k in members], count)
-        texts.append({"sentences": [_sequence(one.text, i, one.kind, images) for i in chosen]})
         for k in members:
-            heads[k] = _head(reports[k], len(texts) - 1, measured)
-            parts[k] = [_compact(found) for found in _cases(looked[k], chosen)]
-    while count > FEWEST and _size(parts, count) > MOST:
+            heads[k] = _head(reports[k], len(texts), measured) | {"cases": _cases(looked[k], chosen)}
+            sizes[k] = np.cumsum([len(_compact(found)) + 1 for found in heads[k]["cases"]])
+        texts.append({"sentences": [_sequence(one.text, i, one.kind, images) for i in chosen]})
+    while count > FEWEST and sum(own[:count][-1] for own in sizes.values()) > MOST:
         count -= 1
-    order = sorted(parts, key=lambda k: -reports[k].hard)
-    sizes = np.cumsum([_size({k: parts[k]}, count) for k in order])
-    kept = sorted(order[: max(1, int(np.searchsorted(sizes, MOST, side="right")))])
-    for text in texts:
-        text["sentences"] = text["sentences"][:count]
+    order = sorted(sizes, key=lambda k: -reports[k].hard)
+    whole = np.cumsum([sizes[k][:count][-1] for k in order])
+    kept = sorted(order[: max(1, int(np.searchsorted(whole, MOST, side="right")))])
+    for part, name in [(text, "sentences") for text in texts] + [(head, "cases") for head in heads.values()]:
+        part[name] = part[name][:count]
     by, known = _importances(reports, measured)
-    start = int(np.argmax(np.nan_to_num(known[kept], nan=-1.0)))
-    rows = [_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}' for k in kept]
-    spaces = {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})}
-    whole = {"start": start, "spaces": spaces, "texts": texts, "map": _map(reports, kept, by, known, measured)}
-    return _compact(whole)[:-1] + f',"heads":[{",".join(rows)}]}}', len(reports) - len(kept)
+    page = {
+        "start": int(np.argmax(np.nan_to_num(known[kept], nan=-1.0))),
+        "spaces": {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})},
+        "texts": texts,
+        "map": _map(reports, kept, by, known, measured),
+        "heads": [heads[k] for k in kept],
+    }
+    return _compact(page), len(reports) - len(kept)
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
@@ -88,19 +91,13 @@ def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
         return []
     if found[0].W.shape != head.W.shape or not np.allclose(found[0].W, head.W, atol=SAME * np.abs(head.W).max()):
         raise ValueError(f"text must hold heads of the same model, got another W of {head.label}")
-    none = np.empty((0, 3), dtype=np.intp)
-    fit = report.fit
-    if fit is not None:
-        fit = replace(fit, W=svm_weights(report), rows=np.empty((0, 4), dtype=np.intp), multipliers=np.empty(0))
-    return [replace(report, head=found[0], train=none, test=none, curve=[] if fit is None else [fit])]
+    W, none = svm_weights(report), NO_ROWS[:, :3]
+    fits = [replace(fit, W=W, rows=NO_ROWS, multipliers=np.empty(0)) for fit in report.curve[-1:]]
+    return [replace(report, head=found[0], train=none, test=none, curve=fits)]
 
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _size(parts: dict[int, list[str]], count: int) -> int:
-    return sum(len(part) + 1 for own in parts.values() for part in own[:count])
 
 
 def _same_text(head: Head) -> Any:
@@ -114,14 +111,11 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     """Of readable length as far as there are any: those that hold the most of the heads' support tokens, and for a
     quarter those with the most held-out queries."""
     text = reports[0].head.text
-    n = len(text.lengths)
-    held, tests, hard = np.zeros(n), np.zeros(n), np.zeros(n)
-    for report in reports:
-        fit = report.fit
-        if fit is not None and len(fit.rows):
-            held += np.bincount(fit.rows[:, 0], fit.multipliers / fit.multipliers.sum(), minlength=n)
-        tests += np.bincount(report.test[:, 0].astype(np.intp), minlength=n)
-        hard += np.bincount(report.train[:, 0].astype(np.intp), minlength=n)
+
+    def total(of: Any) -> Any:
+        return sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in map(of, reports))
+
+    held, tests, hard = map(total, (lambda r: support_of(r.fit), lambda r: (r.test, None), lambda r: (r.train, None)))
     readable = (text.lengths >= READABLE[0]) & (text.lengths <= READABLE[1])
     first, unseen = (np.lexsort((text.lengths, -hard, -score, ~readable)).tolist() for score in (held, tests))
     chosen = first[: most - most // 4]
@@ -129,11 +123,10 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
 
 
 def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
-    keys = text.names([i] * int(text.lengths[i]), range(int(text.lengths[i]))).tolist()
+    keys = text.names(i, range(text.lengths[i])).tolist()
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if kind == "cross":
-        queries = range(int(text.counts[i]))
-        found["queries"] = text.query_names([i] * len(queries), queries).tolist()
+        found["queries"] = text.query_names(i, range(text.counts[i])).tolist()
     given = "" if text.numbers[i] == i else f"number {text.numbers[i]} of those given"
     if text.words is None:
         return found | {"kind": "Sequence", "title": given}
@@ -152,81 +145,63 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
     token, ..  rivals: [token, margin by the SVM, by the own W, percent of all multipliers].  W: whose margin and shares
     these are, 0 the head's own, 1 the SVM's.  shares: direction, singular value, share, direction, ..
     """
-    head = report.head
-    text = head.text
-    shown = {i: _queries(report, i) for i in chosen}
-    rows = np.array([(i, q, s) for i in chosen for q, s in shown[i]], dtype=np.intp).reshape(-1, 3)
+    head, roles, every = report.head, _roles(report), all_queries(report.head)
+    rows = np.concatenate([_shown(report, every[(every[:, 0] == i) & (every[:, 2] >= 0)]) for i in chosen])
     several = rows[head.window(rows) > 1]
     rivals = _rivals(report, as_cases(head, several)) if len(several) else {}
-    roles = _roles(report)
     found = []
     for i in chosen:
         prob = head.sequence_attention(i)
-        queries: list[Any] = [0] * int(text.counts[i])
-        for q, selected in shown[i]:
-            row = prob[q]
-            tokens = np.argsort(-row, kind="stable")[:TOKENS]
-            lines = [(int(t), round(1000 * float(row[t]))) for t in tokens if row[t] >= LEAST]
-            flat: list[float | None] = [value for pair in lines for value in pair]
+        queries: list[Any] = [0] * int(head.text.counts[i])
+        for _, q, selected in rows[rows[:, 0] == i].tolist():
+            tokens = np.argsort(-prob[q], kind="stable")[:TOKENS].tolist()
+            flat = [x for t in tokens if prob[q, t] >= LEAST for x in (t, round(1000 * float(prob[q, t])))]
             queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
         found.append(queries)
     return found
 
 
-def _queries(report: HeadReport, i: int) -> list[tuple[int, int]]:
-    """Queries of a sequence that are shown, with the tokens they select."""
-    head = report.head
-    begin, count = int(head.text.query_begin[i]), int(head.text.counts[i])
-    selected, top = (part[begin : begin + count] for part in (head.choices.selected, head.choices.top))
-    seeing = np.flatnonzero(selected >= 0)
-    if len(seeing) > QUERIES:
-        rows = report.fit.rows if report.fit is not None else np.empty((0, 4), dtype=np.intp)
-        holding = np.isin(seeing, rows[rows[:, 0] == i, 1])
-        order = np.lexsort((-top[seeing], ~holding))
-        seeing = np.sort(seeing[order[:QUERIES]])
-    return [(int(q), int(selected[q])) for q in seeing]
+def _shown(report: HeadReport, rows: np.ndarray) -> np.ndarray:
+    """Those of these queries of a sequence that are shown."""
+    if len(rows) > QUERIES:
+        support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
+        holding = np.isin(rows[:, 1], support[support[:, 0] == rows[0, 0], 1])
+        rows = rows[np.sort(np.lexsort((-top, ~holding))[:QUERIES])]
+    return rows
 
 
 def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
-    found: dict[tuple[int, int], int] = {}
-    for role, rows in ((1, hard_queries(report.head, report.threshold)), (2, report.train), (3, report.test)):
-        found.update({(int(i), int(q)): role for i, q in rows[:, :2]})
-    return found
+    kinds = hard_queries(report.head, report.threshold), report.train, report.test
+    return {(i, q): role for role, rows in enumerate(kinds, 1) for i, q, _ in rows.tolist()}
 
 
 def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
     """Of each query (sequence, query): its rivals, whose W the margin over the nearest one is of, that margin, its
     decimals, and its shares to as many, so that they add up."""
-    head, data, fit, svm = report.head, cases.data, report.fit, svm_weights(report)
+    head, data, svm = report.head, cases.data, svm_weights(report)
     # In the head space the own W is a multiple of the identity and has no directions of its own.
-    taken = svm if head.space == "head" else None
-    left, values, right = directions(head, taken)
-    of_own = data._flat_margins(head.W, cases.selected)
-    margins = [None if svm is None else data._flat_margins(svm, cases.selected), of_own]
-    nearest = of_own if taken is None else data._flat_margins(taken, cases.selected)
-    held: dict[tuple[int, ...], float] = {}  # percent of all multipliers
-    if fit is not None and len(fit.rows):
-        shares = 100 * fit.multipliers / fit.multipliers.sum()
-        held = dict(zip(map(tuple, fit.rows.tolist()), shares.tolist(), strict=True))
+    of_svm = svm is not None and head.space == "head"
+    parts = directions(head, svm if of_svm else None)
+    margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
+    every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
+    support, held_by = support_of(report.fit)
+    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of all
     found = {}
     for k, row in enumerate(cases.rows.tolist()):
-        entries = slice(data.indptr[k], data.indptr[k + 1])
-        tokens, own = cases.tokens[entries].tolist(), int(cases.selected[k])
-        parts = [None if part is None else part[entries] for part in margins]
-        listed = {e for part in parts if part is not None for e in np.argsort(part)[:RIVALS].tolist()}
-        listed |= {e for e, t in enumerate(tokens) if (*row, t) in held}
+        a, b = data.indptr[k : k + 2]
+        tokens = cases.tokens[a:b].tolist()
+        holds = [held.get((*row, t), 0.0) for t in tokens]
+        near = np.concatenate([*(np.argsort(part[a:b])[:RIVALS] for part in margins), np.flatnonzero(holds)])
         rivals = [
-            [tokens[e], *(None if part is None else _rounded(part[e]) for part in parts)]
-            + [_rounded(held.get((*row, tokens[e]), 0.0))]
-            for e in sorted(listed - {own})
+            [tokens[e], *[None] * (svm is None), *(_rounded(part[a + e]) for part in margins), _rounded(holds[e])]
+            for e in np.unique(near).tolist()
+            if e != cases.selected[k]
         ]
-        keys = data.keys[data.start[k] + np.array([own, np.argmin(nearest[entries])])].astype(np.float64)
-        shares = values * ((keys[0] - keys[1]) @ left) * (data.queries[k] @ right)
-        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(shares).max()), 1e-12))))
-        order = np.argsort(-np.abs(shares))[:DIRECTIONS].tolist()
-        flat = [x for d in order for x in (d, _rounded(values[d]), round(float(shares[d]), decimals))]
-        margin = round(float(shares.sum()), decimals)
-        found[row[0], row[1]] = [rivals, int(taken is not None), margin, decimals, flat]
+        own = every[k]
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(own).max()), 1e-12))))
+        order = np.argsort(-np.abs(own))[:DIRECTIONS].tolist()
+        flat = [x for d in order for x in (d, _rounded(parts[1][d]), round(float(own[d]), decimals))]
+        found[row[0], row[1]] = [rivals, int(of_svm), round(float(own.sum()), decimals), decimals, flat]
     return found
 
 
@@ -244,14 +219,14 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     if report.fit is not None and report.fit.margin > 0:
         about += f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
     own = head.space != "head"  # there it is a multiple of the identity and has no directions of its own
-    known = {d.number: d for d in measured.directions if own and d.label == head.label} if measured is not None else {}
+    measures = measured.directions if measured is not None and own else []
+    lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
     named = name_directions(head, report.train, None if own else svm, NAMED)
     beside = [] if svm is None or not own else name_directions(head, report.train, svm, BESIDE)
-    damages = [[known[d.number].damage, known[d.number].random] if d.number in known else [None] * 2 for d in named]
     return {
         "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
         "space": head.space, "text": text, "about": about,
-        "directions": [[*_name(d), *some] for d, some in zip(named, damages, strict=True)],
+        "directions": [[*_name(d), *lost.get(d.number, [None, None])] for d in named],
         "svm": [_name(d) for d in beside],
     }  # fmt: skip
 

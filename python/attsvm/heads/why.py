@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 
 from ..common.check import as_count, as_floats, check_shapes, check_type
 from ..common.result import Result, Table
-from .cases import Cases, as_cases
-from .directions import directions, name_directions
+from .cases import Cases, as_cases, pulled, support_pairs
+from .directions import directions, name_directions, shares
 from .faithful import Faithfulness
-from .fit import fit_svm
+from .fit import fit_svm, support_of
 from .head import Head
 from .report import HeadReport, check_report
 from .table import cased, number, sequence_text
@@ -92,29 +93,24 @@ class Why(Result):
         text, known = self.head.text, dict(enumerate(self.names))
         order = np.argsort(-np.abs(self.shares))[:DIRECTIONS]
         rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
-        rest = self.margin - self.shares[order].sum()
-        header = ("direction", "singular value", "share of the margin", "queries → tokens")
-        found: list[Table] = [(header, [*rows, ("others", "", f"{rest:+.4g}", "")])]
-        if self.svm_names:
-            own = [known.get(k, "") for k in range(len(self.svm_names))]
-            numbered = [(f"{k}", *both) for k, both in enumerate(zip(own, self.svm_names, strict=True))]
-            found.append((("direction", "own W", "the SVM's W"), numbered))
-        if len(self.neighbours):
-            pairs = zip(self.neighbours, self.likeness, strict=True)
-            cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
-            found.append((("cosine", "sequence", "query", "selected", "rival"), cases))
-        if len(self.holders):
-            found.append((("sequence", "pull", "margin without it", "selected without it", "text"), self._held()))
-        return found
-
-    def _held(self) -> list[list[str]]:
-        """A row for each of the sequences that hold the choice."""
-        text, rows = self.head.text, []
+        rest = f"{self.margin - self.shares[order].sum():+.4g}"
+        both = [(f"{k}", known.get(k, ""), name) for k, name in enumerate(self.svm_names)]
+        pairs = zip(self.neighbours, self.likeness, strict=True)
+        cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
+        held = []
         for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
             chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
-            words = "" if text.words is None else sequence_text(text, i)
-            rows.append([f"{i}", f"{pull:+.4g}", number(margin), chosen, words])
-        return rows
+            held.append((f"{i}", f"{pull:+.4g}", number(margin), chosen, sequence_text(text, i) if text.words else ""))
+        tables: list[Table] = [
+            (
+                ("direction", "singular value", "share of the margin", "queries → tokens"),
+                [*rows, ("others", "", rest, "")],
+            ),
+            (("direction", "own W", "the SVM's W"), both),
+            (("cosine", "sequence", "query", "selected", "rival"), cases),
+            (("sequence", "pull", "margin without it", "selected without it", "text"), held),
+        ]
+        return [table for table in tables if table[1]]
 
     def columns(self) -> dict[str, Any]:
         """A row for each singular direction."""
@@ -155,10 +151,8 @@ def why(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit, or where no W is at hand.
-    KeyboardInterrupt
-        On Ctrl-C.
+    ValueError
+        Where no W is at hand.
 
     Notes
     -----
@@ -167,8 +161,6 @@ def why(
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Wq, Wk = rng.standard_normal((2, 4, 8))
     >>> (head,) = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
@@ -192,54 +184,56 @@ def why(
     if len(seen) < 2:
         raise ValueError(f"query must see at least two tokens to have a choice, got {len(seen)}")
     selected = int(head.choices.selected[text.query_begin[sequence] + query])
-    of = "SVM" if W is None and head.space == "head" else "own" if W is None else "given"
-    if of == "SVM":
-        W = svm_weights(report)
-        if W is None:
-            raise ValueError("W must be given: the head has no SVM")
+    of = "given" if W is not None else "SVM" if head.space == "head" else "own"
+    if of == "SVM" and (W := svm_weights(report)) is None:
+        raise ValueError("W must be given: the head has no SVM")
     case = as_cases(head, np.array([[sequence, query, selected]]))
-    matrix = head.W if W is None else as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
-    ahead, z = _differences(case), case.data.queries[0]
-    margins = ahead @ (matrix @ z)
-    margins[case.selected[0]] = np.inf
-    at = int(margins.argmin()) if rival is None else int(np.searchsorted(case.tokens, rival))
-    if at >= len(case.tokens) or at == case.selected[0] or (rival is not None and case.tokens[at] != rival):
+    own = head.W if W is None else as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
+    W = W if W is None else own
+    margins = case.data._flat_margins(own, case.selected)
+    at = margins.argmin() if rival is None else np.append(np.flatnonzero(case.tokens == rival), case.selected)[0]
+    if at == case.selected[0]:
         raise ValueError(f"rival must be a token that the query sees and does not select, got {rival}")
-    left, values, right = directions(head, W if W is None else matrix)
-    shares = values * (ahead[at] @ left) * (z @ right)
-    near, likeness = _neighbours(report, ahead[at], z)
-    names = [str(direction) for direction in name_directions(head, report.train, W if W is None else matrix)]
-    beside: list[str] = []
+    parts = directions(head, W)
+    names, beside = _names(report, W), list[str]()
     if of == "own":
         svm = svm_weights(report)
-        beside = [] if svm is None else [str(direction) for direction in name_directions(head, report.train, svm)]
+        beside = [] if svm is None else _names(report, svm)
         for lost in () if faithfulness is None else faithfulness.directions:
             if lost.label == head.label and lost.number < len(names):
                 names[lost.number] = str(replace(lost, name=names[lost.number]))
-    held = _holders(report, case, at, leave_out)
+    near, likeness, *held = _support(report, case, int(at), leave_out)
     return Why(
-        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of,
-        names, beside, *held,
+        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
+        shares(case, np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,
     )  # fmt: skip
 
 
-def _holders(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
-    """Training sequences that hold the choice against this entry, what they add to the SVM's margin, that margin and
-    the choice without each."""
-    fit = report.fit
-    if fit is None or fit.status == "infeasible" or len(fit.rows) == 0:
-        return np.empty(0, dtype=np.intp), np.empty(0), np.empty(0), np.empty(0, dtype=np.intp)
-    ahead, z = _differences(case)[at], case.data.queries[0]
-    rows, queries = _rows(report.head, fit.rows)
-    sequences, owner = np.unique(fit.rows[:, 0], return_inverse=True)
-    pulls = np.bincount(owner, fit.multipliers * (rows @ ahead) * (queries @ z))
-    order = np.argsort(-np.abs(pulls), kind="stable")[:NEIGHBOURS]
+def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
+    return [str(direction) for direction in name_directions(report.head, report.train, W)]
+
+
+def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
+    """The support tokens whose rows point most as that of this entry, and their cosines with it; and the sequences that
+    hold the choice against it, what they add to the SVM's margin, that margin and the choice without each."""
+    rows, _ = support_of(report.fit)
+    if report.fit is None or len(rows) == 0:
+        none = np.empty(0)
+        return rows, none, rows[:, 0], none, none, rows[:, 0]
+    (ahead, z), (pairs, queries) = case.pairs(np.array([at])), support_pairs(report.head, rows)
+    products = (pairs @ ahead[0]) * (queries @ z[0])
+    sizes = [np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)]
+    like = products / np.maximum(math.prod(sizes), 1e-300)
+    near = np.argsort(-like)[:NEIGHBOURS]
+    sequences, owner = np.unique(rows[:, 0], return_inverse=True)
+    pulls = np.bincount(owner, report.fit.multipliers * products)
+    order = np.argsort(-np.abs(pulls), kind="stable")[: 0 if report.fit.status == "infeasible" else NEIGHBOURS]
     without, instead = np.full(len(order), np.nan), np.full(len(order), -1)
     for k, i in enumerate(sequences[order] if leave_out else ()):
         if (W := _without(report, i)) is not None:
-            margins = _differences(case) @ (W @ z)
-            without[k], instead[k] = margins[at], case.tokens[margins.argmin()]
-    return sequences[order], pulls[order], without, instead
+            without[k] = case.data._flat_margins(W, case.selected)[at]
+            instead[k] = case.tokens[case.data.select(W)[0]]
+    return rows[near], like[near], sequences[order], pulls[order], without, instead
 
 
 def _without(report: HeadReport, sequence: int) -> np.ndarray | None:
@@ -267,35 +261,5 @@ def svm_weights(report: HeadReport) -> np.ndarray | None:
         return None
     if fit.W is not None or len(fit.rows) == 0:
         return fit.W
-    ahead, queries = _rows(report.head, fit.rows)
-    W = ahead.T @ (fit.multipliers[:, None] * queries)
-    size = float(np.linalg.norm(W))
-    return W / (size * fit.margin) if fit.margin > 0 and size > 0 else W
-
-
-def _differences(case: Any) -> np.ndarray:
-    """x_selected - x_t of every entry of the only query."""
-    keys = case.data.keys[case.data.start[0] : case.data.stop[0]].astype(np.float64)
-    return keys[case.selected[0]] - keys
-
-
-def _neighbours(report: HeadReport, ahead: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The support tokens whose rows point most as this one does."""
-    fit = report.fit
-    if fit is None or len(fit.rows) == 0:
-        return np.empty((0, 4), dtype=np.intp), np.empty(0)
-    rows, queries = _rows(report.head, fit.rows)
-    sizes = np.linalg.norm(rows, axis=1) * np.linalg.norm(queries, axis=1) * np.linalg.norm(ahead) * np.linalg.norm(z)
-    like = (rows @ ahead) * (queries @ z) / np.maximum(sizes, 1e-300)
-    order = np.argsort(-like)[:NEIGHBOURS]
-    return fit.rows[order], like[order]
-
-
-def _rows(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x_selected - x_rival and z of rows (sequence, query, selected, rival)."""
-    held = as_cases(head, np.unique(rows[:, :3], axis=0))
-    data, entries = held.data, held.entries(rows)
-    query = data._query_at(entries)
-    selected, rival = held.selected[query], entries - data.indptr[query]
-    keys = (data.keys[data.start[query] + token].astype(np.float64) for token in (selected, rival))
-    return np.subtract(*keys), data.queries[query]
+    W = pulled(report.head, fit.rows, fit.multipliers)
+    return W / (np.linalg.norm(W) * fit.margin) if fit.margin > 0 else W
