@@ -9,26 +9,22 @@ loose: we think because their product grows so fast that only the least of the m
 gradient.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
-from ...common.types import Norm
 from ...plot.curves import correlations
 from ..panels import finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
 from ..textbook import tokens_of, unit
-from ..types import Found
 
 N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
 HIDDEN = 8  # units of the head that is linear only locally
 START = 0.1  # standard deviation of the factors' start
-RULES: dict[str, dict[str, Any]] = {
+RULES = {
     "normalized": dict(rule="normalized"),
     "mirror 3": dict(rule=rules.mirror(p=3.0), lr=1.0),
     "sign": dict(rule="sign", lr=0.03),
@@ -38,7 +34,7 @@ RULES: dict[str, dict[str, Any]] = {
 # Gradient descent on other losses and data.
 OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
 SETTINGS_OF = (*RULES, *OTHERS)
-NORMS: dict[str, Norm] = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
+NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
 TITLES = ("gradient descent, Frobenius", "mirror descent, l3", "signs, max", "spectral", "K and Q, nuclear")
 COLORS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#000000")
 PAPER = f"{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
@@ -89,11 +85,11 @@ def experiment(rng):
     }
     shape = len(SETTINGS_OF), len(RECORDS)
     low, high, norm = (np.full(shape, np.nan) for _ in range(3))
-    found: Found = {"false": np.zeros(len(SETTINGS_OF)), "low": low, "high": high, "norm": norm}
+    found = {"false": np.zeros(len(SETTINGS_OF)), "low": low, "high": high, "norm": norm}
     for i, name in enumerate(SETTINGS_OF):
         how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
-        selected: Any = run.selected
+        selected = run.selected
         if name == "two tokens":  # a token that equals the selected one is selected with it
             chosen = tokens_of(run.data)[0]
             selected = (chosen == chosen[np.arange(N), run.selected][:, None]).all(axis=-1)

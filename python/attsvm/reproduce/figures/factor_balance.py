@@ -7,8 +7,6 @@ and less, and the balance (second panel) goes to 1 all the same; a ridge shrinks
 the direction goes to the nuclear SVM, from a start aligned with the first gradient as from random ones.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import correlation, solve_svm, train
@@ -18,7 +16,6 @@ from ..panels import finish, medians, panels
 from ..papers import FLOW
 from ..problems import one_scored
 from ..textbook import certificate, tokens_of
-from ..types import Found
 
 N, T, D = 6, 8, 10
 LR, STEPS = 0.05, 8000
@@ -69,18 +66,14 @@ def experiment(rng):
     root = 0.1 * np.sqrt(sizes / np.linalg.norm(sizes))
     K, Q = 0.3 * rng.standard_normal((2, D, D))
     begin = difference(K, Q)
-    joint: Any = "normalized jointly"
-    found: Found = {"drift": [], "gap": max(certificate(X, Z, best, svm)["gap"] for svm in (nuclear, frobenius))}
+    joint = "normalized jointly"
+    found = {"drift": [], "gap": max(certificate(X, Z, best, svm)["gap"] for svm in (nuclear, frobenius))}
     for lr in RATES:
         trained = train(problem, K=K, Q=Q, rule=joint, lr=lr, steps=round(LENGTH / lr), record=0)
         found["drift"].append(np.linalg.norm(apart(trained) - begin))
     separate = train(problem, K=K, Q=Q, lr=RATES[-1], steps=round(LENGTH / RATES[-1]), record=0)
     found["drift apart"] = np.linalg.norm(apart(separate) - begin)
-    starts: Found = {
-        "aligned": (U * root, Vt.T * root, joint),
-        "random": (K, Q, joint),
-        "separate": (K, Q, "normalized"),
-    }
+    starts = {"aligned": (U * root, Vt.T * root, joint), "random": (K, Q, joint), "separate": (K, Q, "normalized")}
     for name, (k, q, rule) in starts.items():
         trained = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
         found[f"{name} balance"] = np.asarray(trained.balance)[1:]
@@ -88,7 +81,7 @@ def experiment(rng):
         found[f"{name} frobenius"] = correlations(trained.weights[-1:], frobenius.W)[0]
         found[f"{name} alone"] = alone(trained, nuclear.W)
     steps = RECORD[RECORD <= RIDGE_STEPS]
-    how: Found = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": steps, "ridge": RIDGE}
+    how = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": steps, "ridge": RIDGE}
     trained = train(problem, K=K, Q=Q, **how)
     found["ridge balance"] = np.asarray(trained.balance)[1:]
     left = np.linalg.norm(apart(trained)) / np.linalg.norm(begin)

@@ -11,18 +11,16 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...common.types import Norm
 from ...plot.curves import correlations
 from ..panels import DASHED, finish, panels
 from ..papers import SVM
 from ..textbook import apart, descend, tokens_of, unit
-from ..types import Claims, Found
 
 PAPER = f"{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
 TWIN_STEPS = 50  # of W, before the textbook gradient has lost half of its digits
-NORMS: dict[str, Norm] = {"W": "frobenius", "KQ": "nuclear"}
+NORMS = {"W": "frobenius", "KQ": "nuclear"}
 COLORS = ("#D55E00", "#0072B2")  # of the two sequences
 KINDS = ("one", "two")
 CAPTION = (
@@ -90,14 +88,14 @@ def draw(kind, rng):
 
 def instance(problem, rng):
     K = 0.1 * rng.standard_normal((2, 2))
-    how: Found = {"lr": LR, "steps": STEPS, "record": RECORDS}
+    how = {"lr": LR, "steps": STEPS, "record": RECORDS}
     runs = {"W": train(problem, **how), "KQ": train(problem, K=K, Q=np.zeros((2, 2)), **how)}
     solutions = {name: solve_svm(problem.data, run.selected, NORMS[name]) for name, run in runs.items()}
     return problem, runs, solutions
 
 
 def experiment(rng):
-    found: Found = {}
+    found = {}
     for kind in KINDS:
         for which, problem in (("published", published(kind)), ("random", draw(kind, rng))):
             _, runs, solutions = instance(problem, rng)
@@ -119,7 +117,7 @@ def experiment(rng):
 
 def claims(results):
     """The published draws, and which SVM each training turns to on random ones."""
-    groups: Claims = {"The published draws": []}
+    groups = {"The published draws": []}
     for kind, side in (("one", "left"), ("two", "right")):
         key = f"published {kind} W"
         groups["The published draws"] += [

@@ -12,17 +12,15 @@ import numpy as np
 
 from ... import solve_svm, train
 from ...claims import difference, none, share
-from ...common.types import Norm
 from ...theory.conditions import all_tight
 from ..panels import described, error_bars, finish, panels
 from ..papers import SVM
 from ..problems import around, differs, ending, linear_layer, sphere_problem
-from ..types import Found
 
 N, T = 5, 5
 DIMENSIONS = (4, 8, 16, 32, 64)
 LR, STEPS = 0.1, 1500
-NORMS: dict[str, Norm] = {"W": "frobenius", "KQ": "nuclear"}
+NORMS = {"W": "frobenius", "KQ": "nuclear"}
 ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
 PAPER = f"{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
@@ -42,7 +40,7 @@ SUPPORT = {3: (32, 0.11), 4: (64, 0.62)}
 
 def experiment(rng):
     """Of every dimension, how it ended and whether all tokens are support."""
-    found: Found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
+    found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
     found["differ"] = []
     for d in DIMENSIONS:
         problem = sphere_problem(rng, N, T, d)

@@ -12,10 +12,6 @@ lower layer can move the tokens above by mixing.  Factors K and Q come near the 
 near, as in one layer.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from ... import correlation, cross_attention, self_attention, solve_svm
@@ -82,7 +78,7 @@ def drawn(rng, n, T, d, layers):
 
 
 def _judged(stack, r, X, V, z, norm):
-    nothing: dict[str, Any] = {"layers": np.full(LAYERS, np.nan), "controls": np.full(2, np.nan), "balance": np.nan}
+    nothing = {"layers": np.full(LAYERS, np.nan), "controls": np.full(2, np.nan), "balance": np.nan}
     nothing["distance"] = np.full((STEPS // RECORD, LAYERS), np.nan)
     attention = [p[r] for p in stack.attention]
     try:

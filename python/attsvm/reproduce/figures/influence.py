@@ -8,8 +8,6 @@ Right: tokens that a fixed teacher selects.  The share of sequences that hold a 
 the error of the SVM on a new sequence: a sequence without one is selected rightly by the SVM of the others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train

@@ -64,7 +64,6 @@ def example(kind):
     trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
     second = np.ones(3, dtype=int)
     p, v = trained.W.ravel(), trained.v
-    assert v is not None and trained.head_records is not None  # train_head=True
     margins = relaxed_margins(problem, second)
     full, relaxed = (weights_of(svm) for svm in (solve_svm(data, second), solve_svm(data, second, margins=margins)))
     heads = zip(trained.weights, trained.head_records, strict=True)
@@ -111,7 +110,6 @@ def experiment(rng):
     found = dict.fromkeys((*KINDS, "v", "rho"), np.nan)
     if label.W is None or trained.probabilities.max(axis=1).min() < 0.99:
         return found
-    assert trained.v is not None  # train_head=True
     rho = np.linalg.norm(trained.v) / trained.norm[-1]
     score = (problem.y[:, None] * data.values.reshape(N, T, D)[np.arange(N), selected]) @ label.W[:, 0]
     solutions = {

@@ -12,7 +12,6 @@ import numpy as np
 
 from ... import correlation, train
 from ...claims import exactly, median, none, share
-from ...common.types import Loss
 from ..panels import BLUE, GREEN, ORANGE, described, error_bars, finish, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
@@ -20,7 +19,7 @@ from ..problems import sphere_problem
 PAPER = NOWHERE
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES: tuple[Loss, ...] = ("logistic", "exponential", "linear")  # at the first size
+LOSSES = ("logistic", "exponential", "linear")  # at the first size
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40

@@ -8,8 +8,6 @@ regularisation path.  The long run shows that descent comes close and no nearer:
 distance falls to about 1e-2 in the median, and rises again in some runs.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
@@ -18,7 +16,6 @@ from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import described, finish, medians, panels
 from ..papers import SVM
 from ..textbook import apart, certificate, descend, loss, softmax, support_margins
-from ..types import Found
 
 PAPER = f"{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
 N, T, D = 6, 8, 10
@@ -41,7 +38,7 @@ SETTINGS = (
 )
 
 TRAININGS = {"W": "W", "KQ": "(K, Q)", "KQ_without_ridge": "(K, Q)"}
-NORMS: dict[Literal["frobenius", "nuclear"], str] = {"frobenius": "Frobenius", "nuclear": "nuclear"}
+NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
 
 
@@ -62,13 +59,13 @@ def experiment(rng):
     data = cross_attention(X, Z)
     problem = Problem(data, y, LinearHead(v))
     scores = y[:, None] * (X @ v)
-    how: Found = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
+    how = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
     runs = {
         "W": train(problem, W, **how),
         "KQ": train(problem, K=K, Q=Q, ridge=PUBLISHED_RIDGE, **how),
         "KQ_without_ridge": train(problem, K=K, Q=Q, **how),
     }
-    result: Found = {}
+    result = {}
     for name, trained in runs.items():
         selected = data.select(trained.W)
         solutions = {norm: solve_svm(data, selected, norm) for norm in NORMS}
@@ -191,8 +188,8 @@ def plot(results):
     """Two panels: attention picks one token; weights turn to the SVM solutions of the picked tokens."""
     runs = len(results["W softmax"])
     figure, (left, right) = panels((12, 5.4), 2, width_ratios=(1, 1.6))
-    thick: Found = {"linewidth": 2.2}
-    bare: Found = {"linewidth": 1.2, "color": "black"}
+    thick = {"linewidth": 2.2}
+    bare = {"linewidth": 1.2, "color": "black"}
     for name in ("W", "KQ"):
         trained = TRAININGS[name]
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained), **thick)

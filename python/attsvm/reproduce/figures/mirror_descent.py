@@ -17,7 +17,6 @@ from ..panels import DASHED, described, finish, panels
 from ..papers import MIRROR
 from ..problems import sphere_problem
 from ..textbook import apart, certificate, mirror_descend, tokens_of
-from ..types import Found
 
 N, T, D = 6, 8, 10
 LR = 0.1
@@ -91,13 +90,12 @@ def divergence(A, B, p):
 def joint():
     """Head and attention from zero, by mirror descent: tokens selected and divergences from both SVMs."""
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
-    found: Found = {"joint selected": [], "joint attention": [], "joint head": []}
+    found = {"joint selected": [], "joint attention": [], "joint head": []}
     for p in EXPONENTS:
         trained = train(
             problem, np.zeros((2, 2)), rule=rules.mirror(p=p), lr=LR, steps=STEPS[p], train_head=True, record=0
         )
         selected = trained.selected
-        assert trained.v is not None  # train_head=True
         found["joint selected"].append(tuple(selected) == JOINT_SELECTED[p])
         found["joint attention"].append(divergence(weights_of(solve_svm(problem.data, selected, p)), trained.W, p))
         found["joint head"].append(divergence(weights_of(label_svm(problem, selected, p)).ravel(), trained.v, p))

@@ -39,7 +39,7 @@ SETTINGS = (
     "are not known."
 )
 # Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): ends on the optimal tokens, by the dimension.
-REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
+REFERENCE = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
     (20, 5): (0, 0.035, 0.43, 0.85, 0.97),

@@ -8,14 +8,13 @@ tokens.  Left, the norm; right, the distance of the direction.  The theory asks 
 
 import numpy as np
 
-from ... import LinearHead, diagnose, solve_svm, train
+from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import band, correlations
 from ..panels import described, finish, panels
 from ..papers import SVM
 from ..problems import linear_layer, sphere_problem
 from ..textbook import apart, descend, loss, loss_gradient, softmax, tokens_of
-from ..types import Found
 
 PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
@@ -43,7 +42,7 @@ def experiment(rng):
         "constant": train(problem, rule="constant", lr=LR, steps=STEPS, record=RECORDS),
         "normalized": train(problem, lr=FIXED, steps=FIXED_STEPS, record=short),
     }
-    found: Found = {}
+    found = {}
     for rule, trained in runs.items():
         solution = solve_svm(problem.data, trained.selected)
         found[f"{rule} norm"] = trained.norm[1:]
@@ -61,7 +60,6 @@ def by_hand(problem, start):
     plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS, record=0).W
     head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, record=0, train_head=True)
     polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS, record=0).W
-    assert isinstance(problem.head, LinearHead) and head.v is not None  # sphere_problem's, trained
     W, v = with_head(X, Z, problem.y, problem.head.v, start)
     return {
         "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
@@ -149,7 +147,7 @@ def plot(results):
     figure, (left, right) = panels((11, 4.6), 2)
     for rule, label in RULES.items():
         steps = RECORDS[: results[f"{rule} norm"].shape[1]]
-        look: Found = {"color": COLORS[rule], "linewidth": 2, "middle": "median"}
+        look = {"color": COLORS[rule], "linewidth": 2, "middle": "median"}
         band(steps, results[f"{rule} norm"], label, left, **look)
         band(steps, results[f"{rule} off"], label, right, **look)
     finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")

@@ -14,7 +14,6 @@ from ...claims import exactly, share
 from ..panels import finish, panels
 from ..papers import NOWHERE
 from ..textbook import certificate, unit
-from ..types import Found
 
 N, T, WORDS, D = 6, 6, 8, 12
 SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # lengths of the code, over that of a word
@@ -38,8 +37,8 @@ def experiment(rng):
     Z = unit(rng.standard_normal((N, D)))
     code = unit(sample.positional_encoding(T, D))
     chosen = sentences[np.arange(N), selected]
-    found: Found = {"copies": ((sentences == chosen[:, None]).sum(axis=1) > 1).any(), "gap": 0.0}
-    margins: Found = {kind: [] for kind in LABELS}
+    found = {"copies": ((sentences == chosen[:, None]).sum(axis=1) > 1).any(), "gap": 0.0}
+    margins = {kind: [] for kind in LABELS}
     for scale in SCALES:
         X = words[sentences] + scale * code
         for kind, data in (("random", cross_attention(X, Z)), ("last", self_attention(X, query=-1))):

@@ -12,12 +12,10 @@ import numpy as np
 
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...common.types import Loss
 from ...plot.curves import weights_of
 from ..panels import BLUE, ORANGE, finish, panels
 from ..papers import PROMPT
 from ..textbook import unit
-from ..types import Found
 
 LR, STEPS = 0.1, 1000
 PLANE = np.eye(2, 3)  # keys: the third coordinate of a token is its score alone
@@ -25,11 +23,7 @@ ONE = {"global": 0.9, "local": 0.0}  # score of the third token
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-LOSSES: dict[Loss, str] = {
-    "linear": "#009E73",
-    "logistic": "#0072B2",
-    "exponential": "#D55E00",
-}  # Okabe and Ito's colours
+LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # Okabe and Ito's colours
 # The published draw of three sequences of seven tokens (PyTorch's generator, seed 0), the best one first.
 DRAWN = [
     [[0.77483, -0.23047], [-1.08678, 1.16974], [-1.0632, 0.57696], [-1.25267, 1.07]]
@@ -107,7 +101,7 @@ def several(plane):
 
 def single():
     """One sequence of three tokens, from six starts; and the exact solutions."""
-    found: Found = {}
+    found = {}
     for kind, score in ONE.items():
         tokens = np.array([ONE_TOKENS])
         tokens[0, 2, 2] = score
@@ -130,7 +124,7 @@ def speeds():
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
     with_score = weights_of(solve_svm(prompt_attention(tokens), [0, 0, 0]))
-    found: Found = {f"drawn {key}": number for key, number in several(DRAWN).items()}
+    found = {f"drawn {key}": number for key, number in several(DRAWN).items()}
     found |= {"plane value": float((in_plane**2).sum()), "score value": float((with_score**2).sum()) / 2}
     for name, how in (("normalized", {"lr": LR}), ("plain", {"rule": "constant", "lr": 1.0})):
         trained = train(problem, steps=STEPS, record=10, **how)
@@ -141,7 +135,7 @@ def speeds():
 
 def offsets():
     """How far beside the SVM direction (1, 0) each loss leaves the prompt, for the scores C."""
-    found: Found = {}
+    found = {}
     for loss in LOSSES:
         prompts = []
         for C in SCORES:

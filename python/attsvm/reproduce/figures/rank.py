@@ -11,7 +11,6 @@ five.
 """
 
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from ..textbook import certificate, tokens_of
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
-NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
+NORMS = ("frobenius", "nuclear")
 ABSOLUTE = 1e-7  # the published rank tolerance
 HASTE = 3  # steps of projected gradient, which takes hundreds: the certificate must say that it is not done
 COLORS = ("#0072B2", "#D55E00", "#009E73")
@@ -49,15 +48,9 @@ FULL |= {(5, 10): {3: 0.98, 4: 0.97, 5: 0.88}, (5, 15): {3: 0.98, 4: 0.97, 5: 0.
 NUCLEAR = {(5, 5): {3: 2.39, 4: 2.55, 5: 2.58, 10: 2.64, 15: 2.645}, (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79}}
 NUCLEAR |= {(15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71}}
 # Read off the published figure, infeasible draws counted as 1.
-PUBLISHED_FROBENIUS: dict[int, tuple[float, ...]] = {
-    5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
-    10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
-}
+PUBLISHED_FROBENIUS = {5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5), 10: (1, 1, 1.2, 3.6, 5, 10, 10, 10)}
 PUBLISHED_FROBENIUS |= {15: (1, 1, 1, 1.45, 4.8, 10, 15, 15)}
-PUBLISHED_NUCLEAR: dict[int, tuple[float, ...]] = {
-    5: (1, 1.3, 2.8, 3.9, 4.5, 4.9, 4.9, 5),
-    10: (1, 1, 1.2, 3.6, 5, 9.1, 10, 10),
-}
+PUBLISHED_NUCLEAR = {5: (1, 1.3, 2.8, 3.9, 4.5, 4.9, 4.9, 5), 10: (1, 1, 1.2, 3.6, 5, 9.1, 10, 10)}
 PUBLISHED_NUCLEAR |= {15: (1, 1, 1, 1.45, 4.8, 9.7, 13.9, 14.9)}
 
 

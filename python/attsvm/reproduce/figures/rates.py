@@ -6,8 +6,6 @@ is -1/2), Polyak with the better constant; plain descent has slope ``-1 / log k`
 attention of all but the best tokens falls exponentially with the norm.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import solve_svm, train
@@ -17,11 +15,10 @@ from ..panels import finish, medians, panels
 from ..papers import RATES
 from ..problems import one_scored
 from ..textbook import certificate, loss_gradient, support_margins, tokens_of
-from ..types import Found
 
 N, T, D = 6, 8, 10
 STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
-RULES: dict[str, dict[str, Any]] = {
+RULES = {
     "normalised": {"lr": 0.1},
     "Polyak": {"rule": "polyak", "lr": 1000.0},
     "plain": {"rule": "constant", "lr": 1.0},
@@ -46,7 +43,7 @@ def experiment(rng):
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
-    found: Found = {"gap": certificate(X, Z, best, svm)["gap"]}
+    found = {"gap": certificate(X, Z, best, svm)["gap"]}
     for name, how in RULES.items():
         trained = train(problem, steps=STEPS, record=RECORD, **how)
         cosine = np.clip(correlations(trained.weights[1:], svm.W), -1, 1)

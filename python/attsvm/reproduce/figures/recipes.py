@@ -16,8 +16,6 @@ a little larger than the least.  *A soft cap* ``c tanh(l / c)`` and *QK-norm* bo
 softmax's exponential tail: a tail that ends stops training at margin 1, and bounded logits lead elsewhere.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

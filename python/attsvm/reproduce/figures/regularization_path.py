@@ -11,19 +11,17 @@ import numpy as np
 
 from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
 from ...claims import exactly, median, share
-from ...common.types import Ball
 from ...plot.curves import COLORS, OWN_NORM, band, correlations
 from ..panels import DASHED, described, finish, panels
 from ..papers import SVM
 from ..problems import sphere_problem
 from ..textbook import loss_gradient, norms, tokens_of, unit
-from ..types import Found
 
 N, T, D = 6, 8, 10
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
 TOL = 1e-6
 CAUSAL = 3, 5  # sequences and tokens
-NORMS: dict[Ball, str] = {"frobenius": "Frobenius", "nuclear": "nuclear"}
+NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 TRAINED = {norm: trained for trained, norm in OWN_NORM.items()}
 PAPER = f"{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
@@ -39,8 +37,8 @@ def experiment(rng):
     """Of every radius: correlations with both SVMs, log-excess of the loss, gap."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
-    found: Found = {}
-    pairs: tuple[tuple[Ball, Ball], ...] = (("frobenius", "nuclear"), ("nuclear", "frobenius"))
+    found = {}
+    pairs = (("frobenius", "nuclear"), ("nuclear", "frobenius"))
     for norm, other in pairs:
         path = regularization_path(problem, MARGINS / solutions[norm].margin, norm, tol=TOL)
         found |= {

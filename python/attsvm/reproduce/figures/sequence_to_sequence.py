@@ -6,8 +6,6 @@ sequences, so W turns to the Frobenius SVM of the tokens that the queries select
 nuclear one.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from ... import LinearHead, Problem, causal_attention, sample, self_attention, solve_svm, train
@@ -17,7 +15,6 @@ from ...theory import is_locally_optimal
 from ..panels import described, finish, medians, panels
 from ..papers import SVM
 from ..textbook import apart, loss_gradient
-from ..types import Found
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
@@ -30,7 +27,7 @@ SETTINGS = (
     f"gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
-NORMS: dict[str, Literal["frobenius", "nuclear"]] = {"W": "frobenius", "KQ": "nuclear"}
+NORMS = {"W": "frobenius", "KQ": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 NAMES = {"W": "W", "KQ": "(K, Q)"}
 
@@ -39,11 +36,11 @@ def experiment(rng):
     X, _, _, v = sample.unit_sphere(N, T, D, rng)
     y = np.where(rng.random((N, T)) < 0.5, -1.0, 1.0)
     W, K, Q = rng.uniform(-1, 1, (3, D, D)) / np.sqrt(D)
-    result: Found = {}
+    result = {}
     for mask in MASKS:
         data = causal_attention(X) if mask == "causal" else self_attention(X, query=None)
         problem = Problem(data, y, LinearHead(v))
-        how: Found = {"lr": LR, "steps": STEPS, "record": SHOWN}
+        how = {"lr": LR, "steps": STEPS, "record": SHOWN}
         for name, found in {"W": train(problem, W, **how), "KQ": train(problem, K=K, Q=Q, **how)}.items():
             selected = found.selected
             solutions = {norm: solve_svm(data, selected, norm) for norm in NORMS.values()}

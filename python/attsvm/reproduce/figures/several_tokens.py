@@ -70,7 +70,6 @@ def accepted(d, rng):
         parts = judge(data, found.weights[last], counts)
         if parts is not None:
             break
-    assert parts is not None  # or draws() raised
     # Before the end the weights of the step, then those of the end.
     weights = found.weights[np.minimum(np.arange(0, STEPS + 1, EVERY), last)]
     result = measure(data, weights, parts)

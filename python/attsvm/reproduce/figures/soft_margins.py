@@ -15,7 +15,6 @@ from ..panels import described, finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
 from ..textbook import loss_gradient, support_margins, tokens_of
-from ..types import Found
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
@@ -39,7 +38,7 @@ def experiment(rng):
         drawn += 1
     wide = sphere_problem(rng, N, T, WIDE)
     hard = weights_of(solve_svm(wide.data, wide.optimal))
-    found: Found = {"drawn": drawn, "farkas": farkas(problem, narrow), **trained(problem)}
+    found = {"drawn": drawn, "farkas": farkas(problem, narrow), **trained(problem)}
     for name, data in (("narrow", problem), ("wide", wide)):
         softened = [solve_svm(data.data, data.optimal, C=cost) for cost in COSTS]
         found[f"{name} short"] = np.array([shortfall(data, sol).max() for sol in softened])
@@ -193,7 +192,7 @@ def plot(results):
         shown = np.maximum(results[f"{name} short"], 1e-9)
         medians(COSTS, shown, f"{label}: worst row short of 1", left, color)
     off = np.maximum(results["wide off"], 1e-17)
-    look: Found = {"color": "#009E73", "linewidth": 2, "middle": "median"}
+    look = {"color": "#009E73", "linewidth": 2, "middle": "median"}
     band(COSTS, off, "separable: 1 - correlation with the hard margin", left, **look)
     finish(left, "Soft margin", "C", "distance", "xy", "lower left", fontsize=9)
     medians(ASKED, results["asked norm"], "d = 10", right, "#0072B2")

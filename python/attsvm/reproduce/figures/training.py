@@ -7,9 +7,6 @@ W comes closer to the SVM of its own choices than a random head does, in directi
 not go on turning: the problem changes under it.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
 from torch.nn import functional as F
@@ -19,7 +16,6 @@ from ...plot.curves import band
 from ...torch import Monitor
 from ..panels import described, finish, panels
 from ..papers import NOWHERE
-from ..types import Found
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
@@ -30,7 +26,7 @@ CAPTION = (
     "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
 )
 RUNS, QUICK = 6, 2
-OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+OPTIMIZERS = {
     "SGD": lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9),
     "AdamW": lambda weights: torch.optim.AdamW(weights, 3e-3, weight_decay=1.0),
 }
@@ -112,7 +108,7 @@ def together(runs, seed):
 
 
 def learnt(seed):
-    result: Found = {}
+    result = {}
     for optimizer in OPTIMIZERS:
         _, monitor, result[f"{optimizer} loss"] = learn(optimizer, seed)
         for layer in (0, 1):
@@ -192,7 +188,7 @@ def plot(results):
                     seen = np.isfinite(values).all(axis=0)
                     text = f"layer {layer}" + (", random head" if style == ":" else "")
                     if seen.any():
-                        look: Found = {"color": COLORS[layer], "linestyle": style, "marker": "o", "markersize": 3}
+                        look = {"color": COLORS[layer], "linestyle": style, "marker": "o", "markersize": 3}
                         band(steps[seen], values[:, seen], text, ax, **look)
             ax.set_ylim(bottom=0)
             finish(ax, TITLES[optimizer] if row == 0 else "", "training step" if row == len(PANELS) - 1 else "", label)
