@@ -8,6 +8,8 @@ import numpy as np
 
 from .. import Data, Separation
 
+TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
+
 
 def tokens_of(data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Tokens (n, T, d) and queries (n, d) of sequences of one length with one query each."""
@@ -95,6 +97,12 @@ def support_margins(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, W: np.nd
     m = np.einsum("ntd,nd->nt", X[rows, selected][:, None] - X, Z @ W.T)
     m[rows, selected] = np.inf
     return m
+
+
+def locally_optimal(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, selected: np.ndarray, W: np.ndarray) -> bool:
+    """Whether each selected token scores more than its support tokens, from the definition."""
+    support = support_margins(X, Z, selected, W) <= 1 + TIGHT
+    return bool((scores[np.arange(len(Z)), selected][:, None] > scores)[support].all())
 
 
 def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
