@@ -52,7 +52,7 @@ def _tampered(solution, **changes):
 def test_certificate_sees_through_a_wrong_solution(one):
     selected = one.run.selected
     for solution in one.solutions.values():
-        good = certificate(one.X, one.Z, selected, solution)
+        good = certificate(one.run.data, selected, solution)
         assert abs(good["gap"]) < 1e-9 and good["rank"] == solution.rank
         slack = solution.dual.copy()
         slack[np.where(slack == 0)] = 0.1  # every token that is not support, and the selected ones
@@ -61,11 +61,11 @@ def test_certificate_sees_through_a_wrong_solution(one):
             {"dual": slack},
             {"dual": solution.dual + np.where(solution.dual > 0, 0.1, 0)},
         ):
-            assert certificate(one.X, one.Z, selected, _tampered(solution, **changes))["gap"] > 1e-5
+            assert certificate(one.run.data, selected, _tampered(solution, **changes))["gap"] > 1e-5
     frobenius, nuclear = one.solutions.values()
     confused = _tampered(frobenius, norm="nuclear")
-    assert certificate(one.X, one.Z, selected, confused)["gap"] > 0.01
-    assert np.isnan(list(certificate(one.X, one.Z, selected, _tampered(nuclear, W=None)).values())).all()
+    assert certificate(one.run.data, selected, confused)["gap"] > 0.01
+    assert np.isnan(list(certificate(one.run.data, selected, _tampered(nuclear, W=None)).values())).all()
 
 
 def test_the_textbook_gradient_is_a_central_difference(one):

@@ -17,7 +17,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, DASHED, GREEN, ORANGE, described, error_bars, finish, pairs, panels
 from ..papers import SVM
 from ..problems import around
-from ..textbook import apart, loss_gradient, tokens_of
+from ..textbook import apart, gradient_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the initial weights
@@ -52,7 +52,7 @@ def experiment(rng):
         svm = solve_svm(problem.data, problem.optimal)
         found["correlation"].append(correlations(trained.weights[1:], svm.W))
         for V in rng.standard_normal((SOMEWHERE, d, d)):
-            by_hand = loss_gradient(*tokens_of(problem.data), problem.scores, V)
+            by_hand = gradient_of(problem, V)
             found["stationary"].append(np.vdot(by_hand, svm.W) >= 0)
             found["apart"].append(apart(problem.loss_and_grad(V)[1], by_hand))
         if (n, T, d) == SIZES[0]:

@@ -15,7 +15,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import FLOW
 from ..problems import one_scored
-from ..textbook import certificate, tokens_of
+from ..textbook import certificate
 
 N, T, D = 6, 8, 10
 LR, STEPS = 0.05, 8000
@@ -57,7 +57,7 @@ def alone(run, W):
 def experiment(rng):
     """Drifts (rates); balances and correlations (records) of each start."""
     problem = one_scored(rng, N, T, D, "exponential")
-    (X, Z), best = tokens_of(problem.data), problem.optimal
+    best = problem.optimal
     nuclear, frobenius = (solve_svm(problem.data, best, norm) for norm in ("nuclear", "frobenius"))
     _, G = problem.loss_and_grad(np.zeros((D, D)))
     U, sizes, Vt = np.linalg.svd(-G)
@@ -72,7 +72,7 @@ def experiment(rng):
     found = {
         "drift": [drift(joint, lr) for lr in RATES],
         "drift apart": drift("normalized", RATES[-1]),
-        "gap": max(certificate(X, Z, best, svm)["gap"] for svm in (nuclear, frobenius)),
+        "gap": max(certificate(problem.data, best, svm)["gap"] for svm in (nuclear, frobenius)),
     }
     starts = {"aligned": (U * root, Vt.T * root, joint), "random": (K, Q, joint), "separate": (K, Q, "normalized")}
     for name, (k, q, rule) in starts.items():

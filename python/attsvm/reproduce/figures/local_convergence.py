@@ -72,7 +72,7 @@ def experiment(rng):
         result[f"{name} to its limit"] = abs(trained.loss[-1] - loss(scores[np.arange(N), selected]))
         for norm in NORMS:
             svm = solve_svm(data, selected, norm)
-            proof = certificate(X, Z, selected, svm)
+            proof = certificate(data, selected, svm)
             result[f"{name} {norm}"] = correlations(trained.weights, svm.W)
             result |= {f"{name} {norm} {key}": proof[key] for key in ("gap", "rank")}
             result[f"{name} {norm} size"] = np.nan if svm.W is None else np.linalg.norm(svm.W, "nuc")

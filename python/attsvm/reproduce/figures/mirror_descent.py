@@ -59,7 +59,7 @@ def experiment(rng):
         for key, run in (("own tokens", runs[p]), ("other tokens", runs[q])):
             svm = solve_svm(problem.data, run.selected, q)
             if svm.W is not None:
-                gaps.append(certificate(*tokens, run.selected, svm)["gap"])
+                gaps.append(certificate(run.data, run.selected, svm)["gap"])
                 found[key][i, j] = [divergence(svm.W, W, p) for W in runs[p].weights]
     twins = [
         apart(descent(problem, W, p, steps=TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))

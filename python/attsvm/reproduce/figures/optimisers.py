@@ -22,7 +22,7 @@ from ...theory import margin_share
 from ..panels import finish, medians, panels
 from ..papers import LINEAR_MUON, NOWHERE
 from ..problems import sphere_problem
-from ..textbook import certificate, tokens_of
+from ..textbook import certificate
 
 N, T, D = 6, 8, 10
 STEPS = 8000
@@ -123,7 +123,7 @@ def experiment(rng):
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
         if answers[0].W is None:  # on its way from one selection to another
             continue
-        gaps += [certificate(*tokens_of(problem.data), selected, answer)["gap"] for answer in answers]
+        gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
         ends = np.array([runs[i].W for i in which])
         for i, norm in enumerate(NORMS):
@@ -144,7 +144,7 @@ def experiment(rng):
         for k, run in enumerate((trained, frozen)):
             answer = solve_svm(run.data, run.selected, metric=metric)
             if answer.W is not None:
-                gaps.append(certificate(*tokens_of(run.data), run.selected, answer)["gap"])
+                gaps.append(certificate(run.data, run.selected, answer)["gap"])
                 share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
                 found["metric"][i, k] = share_of, correlation(run.W, answer.W)
     return {**found, "gap": max(0.0, *gaps)}

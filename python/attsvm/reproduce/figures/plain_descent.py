@@ -14,7 +14,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, ORANGE, described, finish, medians, panels
 from ..papers import SVM
 from ..problems import linear_layer, sphere_problem
-from ..textbook import apart, descend, loss, loss_gradient, softmax, tokens_of
+from ..textbook import apart, descend, gradient_of, loss, loss_gradient, softmax, tokens_of
 
 PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
@@ -40,7 +40,7 @@ def experiment(rng):
         run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
         found[f"{rule} norm"] = run.norm[1:]
         found[f"{rule} off"] = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
-    first = loss_gradient(*tokens_of(problem.data), problem.scores, np.zeros((D, D)))
+    first = gradient_of(problem, np.zeros((D, D)))
     found["first step"] = found["constant norm"][0] / np.linalg.norm(first)
     return found | by_hand(problem, start)
 

@@ -44,7 +44,7 @@ def experiment(rng):
             svm = solve_svm(data, selected)
             length = np.linalg.norm(data.keys, axis=1).mean() * np.linalg.norm(data.queries, axis=1).mean()
             found[kind].append(np.nan if svm.W is None else svm.margin / length)
-            gaps.append(certificate(X, data.queries, selected, svm)["gap"])
+            gaps.append(certificate(data, selected, svm)["gap"])
     return found | {"gap": np.nanmax(gaps)}
 
 

@@ -17,7 +17,7 @@ from ...claims import exactly, mean, none, share
 from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels, shares
 from ..papers import SVM
 from ..problems import around, sphere_problem
-from ..textbook import apart, certificate, tokens_of
+from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
@@ -81,7 +81,7 @@ def experiment(rng):
                 break  # no W in one norm is no W in the other
             found[norm][at] = solution.rank
             found[_absolute(norm)][at] = np.linalg.matrix_rank(W, tol=ABSOLUTE)
-            proof = certificate(*tokens_of(problem.data), problem.optimal, solution)
+            proof = certificate(problem.data, problem.optimal, solution)
             stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
             found["ranks that differ"][at] += proof["rank"] != solution.rank
             Q, _ = np.linalg.qr(problem.data.queries.T)
@@ -98,7 +98,7 @@ def judged_too_soon(problem):
     stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
     if stopped.status != "optimal":
         return stopped.status == "infeasible"
-    return not certificate(*tokens_of(problem.data), problem.optimal, stopped)["gap"] <= 1e-8
+    return not certificate(problem.data, problem.optimal, stopped)["gap"] <= 1e-8
 
 
 def _absolute(norm):

@@ -14,7 +14,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import RATES
 from ..problems import one_scored
-from ..textbook import certificate, loss_gradient, support_margins, tokens_of
+from ..textbook import certificate, gradient_of, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
 STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
@@ -43,7 +43,7 @@ def experiment(rng):
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
-    found = {"gap": certificate(X, Z, best, svm)["gap"]}
+    found = {"gap": certificate(problem.data, best, svm)["gap"]}
     for name, (_, how) in RULES.items():
         run = train(problem, steps=STEPS, record=RECORD, **how)
         cosine = np.clip(correlations(run.weights[1:], svm.W), -1, 1)
@@ -52,7 +52,7 @@ def experiment(rng):
         # In logits, over all other tokens: minus the logarithm of how attention to them compares.
         found[f"{name} lead"] = [support_margins(X, Z, best, W).min() for W in run.weights[1:]]
         found[f"{name} best"] = (run.selected == best).all()
-    first = np.linalg.norm(loss_gradient(X, Z, problem.scores, np.zeros((D, D))))
+    first = np.linalg.norm(gradient_of(problem, np.zeros((D, D))))
     found["plain first"] = found["plain norm"][0] / first
     return found
 

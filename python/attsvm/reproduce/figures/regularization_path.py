@@ -15,7 +15,7 @@ from ...plot.curves import band, correlations
 from ..panels import BLUE, DASHED, ORANGE, described, finish, panels
 from ..papers import SVM
 from ..problems import draws, sphere_problem
-from ..textbook import loss_gradient, norms, tokens_of, unit
+from ..textbook import gradient_of, norms, unit
 
 N, T, D = 6, 8, 10
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
@@ -65,7 +65,7 @@ def frank_wolfe(problem, path, point):
     """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` of a point by the textbook gradient: 0 where no W of the
     ball is better to first order; infinite outside of the ball."""
     W, radius = path.weights[point], path.radii[point]
-    G = loss_gradient(*tokens_of(problem.data), problem.scores, W)
+    G = gradient_of(problem, W)
     least = radius * norms(G, path.norm)[1]
     return np.inf if norms(W, path.norm)[0] > radius * (1 + 1e-9) else (np.vdot(G, W) + least) / least
 

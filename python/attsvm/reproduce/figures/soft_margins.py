@@ -14,7 +14,7 @@ from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import draws, sphere_problem
-from ..textbook import loss_gradient, support_margins, tokens_of
+from ..textbook import gradient_of, support_margins, tokens_of
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
@@ -95,9 +95,8 @@ def kkt(problem, solution, asked):
 
 def first_gradient(problem):
     """At zero, by the textbook; and its iota."""
-    (X, Z), d = tokens_of(problem.data), problem.data.dk
-    G = loss_gradient(X, Z, problem.scores, np.zeros((d, d)))
-    return G, support_margins(X, Z, problem.optimal, -G).min()
+    G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
+    return G, support_margins(*tokens_of(problem.data), problem.optimal, -G).min()
 
 
 def first_step(problem):
