@@ -73,8 +73,8 @@ def test_the_textbook_gradient_is_a_central_difference(one):
     W, step = rng.standard_normal((2, 10, 10))
 
     def loss(W):
-        logits = np.einsum("ntd,nd->nt", one.X, one.Z @ W.T)
-        return np.logaddexp(0, -(softmax(logits) * one.problem.scores).sum(axis=1)).mean()
+        attention = softmax(np.einsum("ntd,nd->nt", one.X, one.Z @ W.T))
+        return np.logaddexp(0, -(attention * one.problem.scores).sum(axis=1)).mean()
 
     along = np.vdot(loss_gradient(one.X, one.Z, one.problem.scores, W), step)
     assert along == pytest.approx((loss(W + 1e-6 * step) - loss(W - 1e-6 * step)) / 2e-6, rel=1e-7)

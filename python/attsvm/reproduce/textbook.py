@@ -26,6 +26,11 @@ def unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
+def logits_of(X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """``x_t^T W z`` (n, T) of tokens and queries of one length each."""
+    return np.einsum("ntd,nd->nt", X, Z @ W.T)
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     s = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return s / s.sum(axis=-1, keepdims=True)

@@ -18,7 +18,7 @@ from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, described, finish, medians, panels, shares
 from ..papers import SVM
 from ..problems import around, differs, draws, sphere_problem
-from ..textbook import TIGHT, support_margins, tokens_of
+from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
@@ -109,7 +109,7 @@ def derived_cone(X, Z, scores, selected, W):
 def descends(X, Z, scores, at, along):
     """Of each query, whether its part of the loss at weights ``at`` falls along others: the covariance of scores and
     logits under its attention, by pairs of tokens on a common scale, so that none is lost to saturation."""
-    logits, change = (np.einsum("ntd,nd->nt", X, Z @ W.T) for W in (at, along))
+    logits, change = (logits_of(X, Z, W) for W in (at, along))
     pair = logits[:, :, None] + logits[:, None, :]
     pair[:, np.arange(T), np.arange(T)] = -np.inf
     weight = np.exp(pair - pair.max(axis=(1, 2), keepdims=True))

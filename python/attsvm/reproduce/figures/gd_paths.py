@@ -12,7 +12,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
-from ..panels import DASHED, finish, panels
+from ..panels import BLUE, DASHED, ORANGE, finish, panels
 from ..papers import SVM
 from ..textbook import apart, descend, tokens_of, unit
 
@@ -21,7 +21,6 @@ LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
 TWIN_STEPS = 50  # of W, before the textbook gradient has lost half of its digits
 NORMS, OTHER = {"W": "frobenius", "KQ": "nuclear"}, {"W": "nuclear", "KQ": "frobenius"}
-COLORS = ("#D55E00", "#0072B2")  # of the two sequences
 KINDS = ("one", "two")
 CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
@@ -160,7 +159,7 @@ def plot(results):
         problem = published(kind)
         (X, _), best = tokens_of(problem.data), problem.optimal
         reach = 1.15 * np.abs(X).max()
-        for n, color in enumerate(COLORS):
+        for n, color in enumerate((ORANGE, BLUE)):
             rest = np.arange(X.shape[1]) != best[n]
             ax.plot(*X[n, rest].T, "o", color=color, markersize=6, alpha=0.6)
             ax.plot(*X[n, best[n]], "*", color=color, markersize=16, markeredgecolor="black", markeredgewidth=0.6)

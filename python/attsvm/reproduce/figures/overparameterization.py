@@ -16,7 +16,7 @@ from ... import correlation, solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import DASHED, described, finish, medians, panels, shares
+from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, medians, panels, shares
 from ..papers import SVM
 from ..problems import ALLOWED, around, ending, sphere_problem
 
@@ -25,7 +25,6 @@ SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
 SMALL = 4  # sequences and tokens of the problems of which all selections are solved
 WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
 LR, STEPS = 0.1, 1500
-COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
     "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones. "
@@ -138,7 +137,7 @@ def plot(results):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)
     for letter, ax in enumerate(axes):
-        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], COLORS, strict=True):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
             held = results["all support"][:, i].mean(axis=0)
             ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
@@ -151,8 +150,8 @@ def plot(results):
             loc="upper left",
             anchor=(0.52, 0.41),
         )
-    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, COLORS[0])
-    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, COLORS[1])
+    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
+    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)
     finish(right, f"n = T = {SMALL}, all selections", "dimension d", loc="lower right", fontsize=9)
     axes[0].set_ylabel("probability")
     return described(

@@ -14,7 +14,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, ORANGE, described, finish, medians, panels
 from ..papers import SVM
 from ..problems import linear_layer, sphere_problem
-from ..textbook import apart, descend, gradient_of, loss, loss_gradient, softmax, tokens_of
+from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, softmax, tokens_of
 
 PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
@@ -74,7 +74,7 @@ def by_polyak(X, Z, scores, W):
     """Steps along g of the length ``(L - inf L) / (2 ||g||)``, at most LONGEST."""
     W, least = W.copy(), loss(scores.max(axis=1))
     for _ in range(HEAD_STEPS):
-        s = softmax(np.einsum("ntd,nd->nt", X, Z @ W.T))
+        s = softmax(logits_of(X, Z, W))
         g = loss_gradient(X, Z, scores, W)
         size = np.linalg.norm(g)
         W -= min(LONGEST, (loss((s * scores).sum(axis=1)) - least) / (2 * size)) * g / size
@@ -85,7 +85,7 @@ def with_head(X, Z, y, v, W):
     """W and v, each by the norm of its own gradient."""
     W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
-        s = softmax(np.einsum("ntd,nd->nt", X, Z @ W.T))
+        s = softmax(logits_of(X, Z, W))
         attended = np.einsum("nt,ntd->nd", s, X)
         slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
         g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended

@@ -21,7 +21,7 @@ from ...theory import decompose, selected_sets
 from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels
 from ..papers import SVM
 from ..problems import draws
-from ..textbook import apart, loss, softmax, tokens_of
+from ..textbook import apart, logits_of, loss, softmax, tokens_of
 
 N, T, DIMENSIONS = 3, 4, (4, 6, 8, 10)
 LR, STEPS, EVERY = 0.1, 2000, 10
@@ -92,7 +92,7 @@ def gradient_error(problem, W, rng):
     aside = rng.standard_normal(W.shape)
 
     def at(W):
-        attended = np.einsum("nt,ntd->nd", softmax(np.einsum("ntd,nd->nt", X, Z @ W.T)), X)
+        attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
         return loss(problem.y * np.maximum(attended @ V, 0).sum(axis=1))
 
     difference = (at(W + 1e-6 * aside) - at(W - 1e-6 * aside)) / 2e-6
@@ -142,7 +142,7 @@ def logit_gaps(X, Z, kept, W):
     """Largest difference of logits inside the sets, and least margin between them and the rest."""
     if W is None:
         return np.nan, np.nan
-    logits = np.einsum("ntd,nd->nt", X, Z @ W.T)
+    logits = logits_of(X, Z, W)
     first = np.take_along_axis(logits, kept.argmax(axis=1)[:, None], axis=1)
     return np.abs(logits - first)[kept].max(), (first - logits)[~kept].min()
 
@@ -217,16 +217,17 @@ def claims(results):
 
 def plot(results):
     """A column per dimension: distances along training above, against what the other tokens keep below."""
-    runs = len(results[f"{DIMENSIONS[0]} masked"])
     figure, axes = panels((15, 7.6), len(DIMENSIONS), 2, sharey="row")
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]
             above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2.2, label=label, color=color)
             above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, color=color)
-        late, label = np.nanmean(results[f"{d} late"]), "W_fin + R W_svm by exact steps: mean"
-        above.plot(STEPS, late, "D", label=label, color="black", markersize=6, clip_on=False, linestyle="none")
-        title = f"d = {d}: {runs} of {results[f'{d} trained'].sum():,} runs keep several"
+        late, label = results[f"{d} late"], "W_fin + R W_svm by exact steps: mean"
+        above.plot(
+            STEPS, np.nanmean(late), "D", label=label, color="black", markersize=6, clip_on=False, linestyle="none"
+        )
+        title = f"d = {d}: {len(late)} of {results[f'{d} trained'].sum():,} runs keep several"
         finish(above, title, "training step", log="xy", xlim=(20, STEPS), ylim=(0.0002, 1.2))
         above.get_legend().remove()
         dead = results[f"{d} dead"].astype(bool)

@@ -12,7 +12,7 @@ import numpy as np
 from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
 from ...plot.curves import band, correlations
-from ..panels import described, finish, medians, pairs, panels
+from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, pairs, panels
 from ..papers import NOWHERE
 from ..textbook import softmax
 
@@ -27,8 +27,11 @@ SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
     f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
 )
-KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
-COLORS = {"plain": "#0072B2", "entropy": "#009E73", "gumbel": "#D55E00"}
+KINDS = {
+    "plain": ("softmax", BLUE),
+    "entropy": ("entropy penalty", GREEN),
+    "gumbel": ("straight-through Gumbel", ORANGE),
+}
 
 
 def together(runs, seed):
@@ -125,15 +128,15 @@ def claims(results):
 def plot(results):
     """How fast attention hardens, where the direction goes, and what is selected."""
     figure, (left, middle, right) = panels((14, 4.8), 3)
-    for kind, label in KINDS.items():
-        band(SHOWN, results[f"{kind} softmax"], label, left, color=COLORS[kind], linewidth=2)
-        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, COLORS[kind])
+    for kind, (label, color) in KINDS.items():
+        band(SHOWN, results[f"{kind} softmax"], label, left, color=color, linewidth=2)
+        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y", "lower left")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
     pairs(
         right,
-        [label.replace(" ", "\n") for label in KINDS.values()],
+        [label.replace(" ", "\n") for label, _ in KINDS.values()],
         ("the best token", "0.35", best, None),
         ("the token of plain training", "#E69F00", same, None),
     )

@@ -14,7 +14,7 @@ from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import draws, sphere_problem
-from ..textbook import gradient_of, support_margins, tokens_of
+from ..textbook import gradient_of, logits_of, support_margins, tokens_of
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
@@ -102,7 +102,7 @@ def first_gradient(problem):
 def first_step(problem):
     """iota by the textbook gradient at zero; and whether a first step that separates selects the optimal tokens."""
     (X, Z), (G, iota), told = tokens_of(problem.data), first_gradient(problem), diagnose(problem).iota
-    selects = (np.einsum("ntd,nd->nt", X, -Z @ G.T).argmax(axis=1) == problem.optimal).all()
+    selects = (logits_of(X, -Z, G).argmax(axis=1) == problem.optimal).all()
     return {"iota": abs(told - iota), "separates": (told > 0) == selects}
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ...claims import exactly, median
 from ...plot.curves import band
 from ...torch import Monitor
-from ..panels import described, finish, panels
+from ..panels import BLUE, ORANGE, described, finish, panels
 from ..papers import NOWHERE
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
@@ -163,7 +163,9 @@ def _first(curves):
 
 PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
           ("own", "margin of W / best margin"))  # fmt: skip
-COLORS = ("#0072B2", "#D55E00")
+
+
+LAYERS = ((0, BLUE), (1, ORANGE))
 
 
 def plot(results):
@@ -172,9 +174,9 @@ def plot(results):
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
         for (name, label), ax in zip(PANELS, axes[:, column], strict=True):
-            curves = [(f"{layer} {name}", f"layer {layer}", "-", COLORS[layer]) for layer in (0, 1)]
-            for layer in (0, 1) if f"null_{name}" in SHOWN else ():
-                curves.append((f"{layer} null_{name}", f"layer {layer}, random head", ":", COLORS[layer]))
+            curves = [(f"{layer} {name}", f"layer {layer}", "-", color) for layer, color in LAYERS]
+            for layer, color in LAYERS if f"null_{name}" in SHOWN else ():
+                curves.append((f"{layer} null_{name}", f"layer {layer}, random head", ":", color))
             for key, text, line, color in curves:
                 values = results[f"{optimizer} {key}"]
                 seen = np.isfinite(values).all(axis=0)
@@ -187,9 +189,8 @@ def plot(results):
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
         axes[0, column].set_title(TITLES[optimizer], loc="left", fontsize=11)
         axes[-1, column].set_xlabel("training step")
-    runs = len(results["SGD loss"])
     return described(
         figure,
         "Attention heads of a small GPT while it trains",
-        f"Mean of {runs} runs over the heads of a layer.  Dotted: a random head.",
+        f"Mean of {len(results['SGD loss'])} runs over the heads of a layer.  Dotted: a random head.",
     )
