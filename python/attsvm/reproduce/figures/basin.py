@@ -102,7 +102,8 @@ def derived_cone(X, Z, scores, selected, W):
     while not enough(high):
         low, high = high, 2 * high
     while high - low > 1e-10 * high:
-        low, high = (low, (low + high) / 2) if enough((low + high) / 2) else ((low + high) / 2, high)
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return 0.5 * (eps / (length.max() * size)) ** 2, high * size
 
 

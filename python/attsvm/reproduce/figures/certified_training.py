@@ -102,13 +102,9 @@ def experiment(rng):
             found[key][i] = curve
         if name == "normalized":
             found["W off"] = 1 - correlations(run.weights[1:], svm.W)
-            found["gradient off"] = 1 - correlations(gradients(run), svm.W)
+            gradients = [run.problem.loss_and_grad(W, scaled=True)[1].W for W in run.weights[1:]]
+            found["gradient off"] = 1 - correlations(-np.array(gradients), svm.W)
     return found
-
-
-def gradients(run):
-    """The negative gradients at the recorded steps, each on a scale of its own."""
-    return np.array([-run.problem.loss_and_grad(W, scaled=True)[1].W for W in run.weights[1:]])
 
 
 def claims(results):
