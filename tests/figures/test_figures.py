@@ -95,7 +95,8 @@ def test_run_curves(one, ax):
     plot.correlation(one.run, one.solutions["nuclear"], ax=ax, linewidth=3)
     line = ax.lines[0]
     np.testing.assert_allclose(line.get_ydata(), one.found["W nuclear"][:201], atol=1e-12)
-    assert np.isnan(correlations(np.zeros((1, 10, 10)), one.run.W)).all()  # weights of zero have no direction
+    curve = correlations(np.stack([np.zeros((10, 10)), one.run.W]), one.run.W)
+    assert np.isnan(curve[0]) and curve[1] == pytest.approx(1)  # weights of zero have no direction
     assert line.get_linewidth() == 3 and line.get_linestyle() == "--" and "nuclear" in line.get_label()
     plot.saturation(one.run, ax=ax)
     np.testing.assert_allclose(ax.lines[1].get_ydata(), one.found["W softmax"][:201], atol=1e-12)
