@@ -11,11 +11,14 @@ reaches the smallest objective within CLOSE.  Medians of ROUNDS interleaved roun
 
 from __future__ import annotations
 
+import statistics
 import time
+from functools import partial
 
 import attsvm
 import numpy as np
 from machine import problems, write
+from peers import RaggedRows
 from sklearn.svm import LinearSVC
 
 ROUNDS = 3
@@ -30,9 +33,7 @@ def problem(seed):
     dz = round(float(np.exp(g.uniform(0, np.log(400 / dk)))))
     kind, C = KINDS[g.integers(len(KINDS))], float(10 ** g.uniform(-3, 3))
     T = round(float(np.exp(g.uniform(np.log(2), np.log(min(rows, 20000))))))
-    lengths = [max(T, 2)] * max(1, rows // max(T - 1, 1))
-    if kind == "one long window":
-        lengths = [rows] + [2] * 25
+    lengths = [rows] + [2] * 25 if kind == "one long window" else [T] * max(1, rows // (T - 1))
     X, Z = g.standard_normal((sum(lengths), dk)), g.standard_normal((len(lengths), dz))
     if kind == "nearly parallel":
         X = g.standard_normal(dk) + 1e-2 * X
@@ -47,17 +48,12 @@ def problem(seed):
     return (len(lengths), max(lengths), dk, dz), kind, C, X, Z, chosen
 
 
-def rows_of(X, Z, chosen):
-    deltas = [np.delete(x[a] - x, a, axis=0) for x, a in zip(X, chosen, strict=True)]
-    return np.concatenate([(d[:, :, None] * z[None, None]).reshape(len(d), -1) for d, z in zip(deltas, Z, strict=True)])
-
-
 def objective(A, w, C):
     return w @ w / 2 + C * np.square(np.maximum(1 - A @ w, 0)).sum()
 
 
-def newton(X, Z, chosen, C):
-    A = rows_of(X, Z, chosen)
+def newton(data, chosen, C):
+    A = RaggedRows(data, chosen).products()
     w, value = np.zeros(A.shape[1]), C * len(A)
     for _ in range(200):
         slack = 1 - A @ w
@@ -76,40 +72,40 @@ def newton(X, Z, chosen, C):
     return w
 
 
-def linear_svc(X, Z, chosen, C, tol, dual):
-    A = rows_of(X, Z, chosen)
+def linear_svc(data, chosen, C, tol, dual):
+    A = RaggedRows(data, chosen).products()
     sign = np.where(np.arange(len(A)) % 2, -1.0, 1.0)  # it wants two classes
     return LinearSVC(C=C, fit_intercept=False, tol=tol, dual=dual, max_iter=2000).fit(A * sign[:, None], sign).coef_[0]
 
 
-def clocked(call, *args, **options):
+def clocked(call):
     begin = time.perf_counter()
-    answer = call(*args, **options)
-    return time.perf_counter() - begin, answer
+    call()
+    return time.perf_counter() - begin
 
 
 def measured(seed):
     shape, kind, C, X, Z, chosen = problem(seed)
     data = attsvm.cross_attention(X, Z)
-    took, sol = clocked(attsvm.solve_svm, data, chosen, C=C)
-    A = rows_of(X, Z, chosen)
+    sol = attsvm.solve_svm(data, chosen, C=C)
+    A = RaggedRows(data, chosen).products()
     best = objective(A, sol.W.ravel(), C)
-    peers = {"newton": (newton, {})} if clocked(newton, X, Z, chosen, C)[0] < 60 else {}
+    peers = {"newton": partial(newton, data, chosen, C)}
+    if clocked(peers["newton"]) >= 60:
+        peers = {}
     for tol in (1e-2, 1e-4, 1e-6):
         for dual in (False, True):
             if dual and len(A) > 20000:
                 continue
-            seconds, w = clocked(linear_svc, X, Z, chosen, C, tol, dual)
-            if objective(A, w, C) <= best * (1 + CLOSE):
-                peers[f"LinearSVC {tol} {dual}"] = (linear_svc, {"tol": tol, "dual": dual})
+            peer = partial(linear_svc, data, chosen, C, tol, dual)
+            if objective(A, peer(), C) <= best * (1 + CLOSE):
+                peers[f"LinearSVC {tol} {dual}"] = peer
         if len(peers) > 1:
             break
-    ours, theirs = [], {name: [] for name in peers}
-    for _ in range(ROUNDS):
-        ours.append(clocked(attsvm.solve_svm, data, chosen, C=C)[0])
-        for name, (call, options) in peers.items():
-            theirs[name].append(clocked(call, X, Z, chosen, C, **options)[0])
-    ours, theirs = float(np.median(ours)), {name: float(np.median(t)) for name, t in theirs.items()}
+    calls = {"attsvm": partial(attsvm.solve_svm, data, chosen, C=C)} | peers
+    rounds = [{name: clocked(call) for name, call in calls.items()} for _ in range(ROUNDS)]
+    theirs = {name: statistics.median(took[name] for took in rounds) for name in calls}
+    ours = theirs.pop("attsvm")
     peer = min(theirs, key=theirs.get)
     row = {"seed": seed, "shape": shape, "kind": kind, "C": C, "status": sol.status, "seconds": ours, "peer": peer}
     return row | {"its seconds": theirs[peer], "ratio": theirs[peer] / ours}

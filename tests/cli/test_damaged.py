@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import struct
 import subprocess
 import sys
@@ -44,15 +45,12 @@ VALUES = [NUMBER, f"-{NUMBER}", f"9-{NUMBER}", "0-99999999999", "1" * 5000, "٣"
 VALUES += ["1e999", "nan", "", " ", "0x10"]
 
 
-@pytest.mark.parametrize(
-    ("command", "option"), [(command, option) for command, options in COMMANDS.items() for option in options]
-)
-def test_numbers_out_of_every_range(command, option):
-    for value in VALUES:
-        if option == "--lr" and value.isdecimal() and len(value) < 300:
-            continue  # a learning rate, though a large one
-        file = [] if command == "reproduce" else ["no-such-file"]
-        assert f"argument {option}: must be" in refused(command, *file, f"{option}={value}")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_numbers_out_of_every_range(command):
+    file = [] if command == "reproduce" else ["no-such-file"]
+    for option, value in itertools.product(COMMANDS[command], VALUES):
+        if option != "--lr" or not value.isdecimal() or len(value) > 300:  # else a learning rate, though a large one
+            assert f"argument {option}: must be" in refused(command, *file, f"{option}={value}")
 
 
 # ------------------------------------------------------------------------------------------------- archives
@@ -103,7 +101,7 @@ def test_every_truncation_and_many_flips_of_an_archive(tmp_path, arrays, no_pict
     assert counts[2] > 60
 
 
-@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e200, 1e307])
+@pytest.mark.parametrize("scale", [1e-320, 1e307])
 def test_scales_of_arrays_are_named(tmp_path, arrays, scale):
     np.savez(tmp_path / "data.npz", **(arrays | {"X": arrays["X"] * scale, "Z": arrays["Z"] * scale}))
     assert "scale" in refused("run", tmp_path / "data.npz", "--out", tmp_path / "out")

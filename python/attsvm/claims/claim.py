@@ -216,17 +216,17 @@ def share(text: str, flags: Any, low: float | None = None, high: float | None = 
     -------
     Claim
     """
-    flags, found, silent = _sample(text, flags, low, high)
-    if not np.isin(found, (0, 1)).all():
+    sample = _Sample(text, flags, low, high)
+    if not np.isin(sample.found, (0, 1)).all():
         raise ValueError(f"flags must be true, false or NaN, got numbers: use median() or mean() for {text!r}")
-    runs, true = len(flags), int(found.sum())
-    shares = [count / max(runs, 1) for count in _against(low, high, true, true + silent)]
-    measured = shares[0] if len(shares) == 1 or not len(found) else true / len(found)
+    runs, true = sample.runs, int(sample.found.sum())
+    shares = [count / max(runs, 1) for count in sample.against(true, true + sample.silent)]
+    measured = shares[0] if len(shares) == 1 or not len(sample.found) else true / len(sample.found)
 
     def intervals(n: int) -> list[tuple[float, float]]:
         return [binomial_interval(round(share * n), n) for share in shares]
 
-    return _counted(text, low, high, measured, intervals, runs, f"{true} of {runs}", silent)
+    return sample.counted(measured, intervals, f"{true} of {runs}")
 
 
 def difference(text: str, more: Any, less: Any, low: float | None = None, high: float | None = None) -> Claim:
@@ -244,28 +244,27 @@ def difference(text: str, more: Any, less: Any, low: float | None = None, high: 
     -------
     Claim
     """
-    sample = np.asarray(more, dtype=float) - np.asarray(less, dtype=float)
-    sample, found, silent = _sample(text, sample, low, high)
+    sample = _Sample(text, np.asarray(more, dtype=float) - np.asarray(less, dtype=float), low, high)
+    runs, found, silent = sample.runs, sample.found, sample.silent
     if not np.isin(found, (-1, 0, 1)).all():
         raise ValueError(f"flags must be true, false or NaN, got numbers for {text!r}")
-    runs, gains, losses = len(sample), int((found > 0).sum()), int((found < 0).sum())
-    cases = _against(low, high, (gains, losses + silent), (gains + silent, losses))
+    gains, losses = int((found > 0).sum()), int((found < 0).sum())
+    cases = sample.against((gains, losses + silent), (gains + silent, losses))
 
     def intervals(n: int) -> list[tuple[float, float]]:
         grown = n / max(runs, 1)
         return [difference_interval(round(gain * grown), round(loss * grown), n) for gain, loss in cases]
 
-    measured = (gains - losses) / max(len(found), 1)
-    return _counted(text, low, high, measured, intervals, runs, f"{gains} to {losses} of {runs}", silent)
+    return sample.counted((gains - losses) / max(len(found), 1), intervals, f"{gains} to {losses} of {runs}")
 
 
-def median(text: str, sample: Any, low: float | None = None, high: float | None = None) -> Claim:
+def median(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
     """The median over runs.
 
     Parameters
     ----------
     text : str
-    sample : (runs,) array_like
+    values : (runs,) array_like
         What is not finite is a run without a number: below ``low`` and above ``high``.
     low, high : float, optional
         The bound.
@@ -274,10 +273,10 @@ def median(text: str, sample: Any, low: float | None = None, high: float | None 
     -------
     Claim
     """
-    sample, found, silent = _sample(text, sample, low, high)
-    runs = len(sample)
-    cases = [median_interval(_filled(sample, filler)) for filler in _against(low, high, -math.inf, math.inf)]
-    below = [(found < bound).sum() + extra for bound, extra in ((low, silent), (high, 0)) if bound is not None]
+    sample = _Sample(text, values, low, high)
+    runs, found = sample.runs, sample.found
+    cases = [median_interval(filled) for filled in sample.filled(-math.inf, math.inf)]
+    below = [(found < bound).sum() + extra for bound, extra in ((low, sample.silent), (high, 0)) if bound is not None]
 
     def needed() -> int | None:
         if runs < LEAST_MEDIAN:
@@ -285,18 +284,18 @@ def median(text: str, sample: Any, low: float | None = None, high: float | None 
         return enough_runs(lambda n: all(min(k, runs - k) * n < median_rank(n) * runs for k in below), runs)
 
     measured = cases[0][0] if len(cases) == 1 or not len(found) else float(np.median(found))
-    return _claim(text, low, high, measured, [case[1:] for case in cases], runs, needed, "", silent)
+    return sample.claim(measured, [case[1:] for case in cases], needed)
 
 
 def mean(
-    text: str, sample: Any, within: tuple[float, float], low: float | None = None, high: float | None = None
+    text: str, values: Any, within: tuple[float, float], low: float | None = None, high: float | None = None
 ) -> Claim:
     """The mean over runs of numbers between known ends; flags belong to `share`, numbers without ends to `median`.
 
     Parameters
     ----------
     text : str
-    sample : (runs,) array_like
+    values : (runs,) array_like
         What is not finite is a run without a number: at the lower end for ``low``, at the upper one for ``high``.
     within : (float, float)
         The least and the largest number there can be: of a mean without them, no sample says how large it is.
@@ -308,16 +307,16 @@ def mean(
     Claim
     """
     least, most = within
-    sample, _, silent = _sample(text, sample, low, high)
-    cases = [mean_interval(_filled(sample, filler), least, most) for filler in _against(low, high, least, most)]
+    sample = _Sample(text, values, low, high)
+    cases = [mean_interval(filled, least, most) for filled in sample.filled(least, most)]
     middle, below, above = cases[0]
 
     def needed() -> int | None:
         away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
         narrow = away > 0 and math.isfinite(above - below)  # an interval shrinks with the root of the number of runs
-        return max(len(sample) + 1, math.ceil(len(sample) * ((above - below) / 2 / away) ** 2)) if narrow else None
+        return max(sample.runs + 1, math.ceil(sample.runs * ((above - below) / 2 / away) ** 2)) if narrow else None
 
-    return _claim(text, low, high, middle, [case[1:] for case in cases], len(sample), needed, "", silent)
+    return sample.claim(middle, [case[1:] for case in cases], needed)
 
 
 def exactly(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
@@ -336,15 +335,16 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
     -------
     Claim
     """
-    values, found, silent = _sample(text, values, low, high)
-    if silent or not len(found):
-        note = _silent(silent) or "no values"
-        return Claim(text, low, high, None, None, None, len(values), "fails", note, len(values), silent)
+    sample = _Sample(text, values, low, high)
+    found, runs = sample.found, sample.runs
+    if sample.silent or not len(found):
+        note = sample.unsaid or "no values"
+        return Claim(text, low, high, None, None, None, runs, "fails", note, runs, sample.silent)
     short = -math.inf if low is None else low - found
     excess = np.maximum(short, -math.inf if high is None else found - high)
     worst = float(found[excess.argmax()])
     verdict = "holds" if excess.max() <= 0 else "fails"
-    return Claim(text, low, high, worst, worst, worst, len(values), verdict, "", len(values))
+    return Claim(text, low, high, worst, worst, worst, runs, verdict, "", runs)
 
 
 def none(text: str, flags: Any) -> Claim:
@@ -352,81 +352,66 @@ def none(text: str, flags: Any) -> Claim:
     return exactly(text, np.sum(flags), 0, 0)
 
 
-def _sample(text: str, values: Any, low: float | None, high: float | None) -> tuple[np.ndarray, np.ndarray, int]:
-    """All values, those that are finite numbers, and how many are not; a bound that is none is refused."""
-    if low is None and high is None:
-        raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
-    for name, bound in (("low", low), ("high", high)):
-        if bound is not None and not math.isfinite(bound):
-            raise ValueError(f"{name} must be finite or None, got {bound} for {text!r}")
-    if low is not None and high is not None and low > high:
-        raise ValueError(f"low must not exceed high, got {low} and {high} for {text!r}")
-    values = np.ravel(np.asarray(values, dtype=float))
-    found = values[np.isfinite(values)]
-    return values, found, len(values) - len(found)
+class _Sample:
+    """All values, those that are finite numbers, how many are not; and the bound: one that is none is refused."""
 
+    def __init__(self, text: str, values: Any, low: float | None, high: float | None):
+        if low is None and high is None:
+            raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
+        for name, bound in (("low", low), ("high", high)):
+            if bound is not None and not math.isfinite(bound):
+                raise ValueError(f"{name} must be finite or None, got {bound} for {text!r}")
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"low must not exceed high, got {low} and {high} for {text!r}")
+        self.text, self.low, self.high = text, low, high
+        self.values = np.ravel(np.asarray(values, dtype=float))
+        self.found = self.values[np.isfinite(self.values)]
+        self.runs = len(self.values)
+        self.silent = self.runs - len(self.found)
+        self.unsaid = f"{self.silent} without a number" if self.silent else ""
 
-def _filled(sample: np.ndarray, filler: float) -> np.ndarray:
-    return np.where(np.isfinite(sample), sample, filler)
+    def against(self, below: Any, above: Any) -> list[Any]:
+        """The readings of silent runs that speak against the claim: as too small, as too large, or either way."""
+        low, high = self.low, self.high
+        return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
 
+    def filled(self, least: float, most: float) -> list[np.ndarray]:
+        return [np.where(np.isfinite(self.values), self.values, filler) for filler in self.against(least, most)]
 
-def _against(low: float | None, high: float | None, below: Any, above: Any) -> list[Any]:
-    """The readings of silent runs that speak against the claim: as too small, as too large, or either way."""
-    return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
+    def verdict(self, intervals: Iterable[tuple[float, float]]) -> str:
+        least, most = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+        if all(least <= a and b <= most for a, b in intervals):
+            return "holds"
+        return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
 
+    def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
+        """A claim on counts, whose intervals of n runs with the same shares are known."""
+        runs = self.runs
 
-def _verdict(low: float | None, high: float | None, intervals: Iterable[tuple[float, float]]) -> str:
-    least, most = -math.inf if low is None else low, math.inf if high is None else high
-    if all(least <= a and b <= most for a, b in intervals):
-        return "holds"
-    return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
+        def needed() -> int | None:
+            return enough_runs(lambda n: self.verdict(intervals(n)) != "undecided", runs) if runs else None
 
+        return self.claim(measured if runs else math.nan, intervals(runs), needed, note)
 
-def _counted(
-    text: str,
-    low: float | None,
-    high: float | None,
-    measured: float,
-    intervals: Callable[[int], list[tuple[float, float]]],
-    runs: int,
-    note: str,
-    silent: int,
-) -> Claim:
-    """A claim on counts, whose intervals of n runs with the same shares are known."""
-
-    def needed() -> int | None:
-        return enough_runs(lambda n: _verdict(low, high, intervals(n)) != "undecided", runs) if runs else None
-
-    return _claim(text, low, high, measured if runs else math.nan, intervals(runs), runs, needed, note, silent)
-
-
-def _claim(
-    text: str,
-    low: float | None,
-    high: float | None,
-    measured: float,
-    intervals: Sequence[tuple[float, float]],
-    runs: int,
-    needed: Callable[[], int | None],
-    note: str,
-    silent: int,
-) -> Claim:
-    verdict = _verdict(low, high, intervals)
-    enough: int | None = runs
-    notes = [note, _silent(silent)]
-    if verdict == "undecided":
-        enough = needed()
-        notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
-    least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
-    if verdict == "fails" and _verdict(low, high, [(least, most)]) != "fails":  # silent runs on either side
-        least, most = -math.inf, math.inf
-    shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
-    note = "; ".join(filter(None, notes))
-    return Claim(text, low, high, shown, below, above, runs, verdict, note, enough, silent)
-
-
-def _silent(runs: int) -> str:
-    return f"{runs} without a number" if runs else ""
+    def claim(
+        self,
+        measured: float,
+        intervals: Sequence[tuple[float, float]],
+        needed: Callable[[], int | None],
+        note: str = "",
+    ) -> Claim:
+        verdict = self.verdict(intervals)
+        enough: int | None = self.runs
+        notes = [note, self.unsaid]
+        if verdict == "undecided":
+            enough = needed()
+            notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
+        least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
+        if verdict == "fails" and self.verdict([(least, most)]) != "fails":  # silent runs on either side
+            least, most = -math.inf, math.inf
+        shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
+        note = "; ".join(filter(None, notes))
+        return Claim(self.text, self.low, self.high, shown, below, above, self.runs, verdict, note, enough, self.silent)
 
 
 def _shown(number: float | None) -> str:

@@ -81,9 +81,9 @@ def _run(args: argparse.Namespace) -> int:
         from matplotlib.figure import Figure  # an extra: missing, it should be missed before the training
 
         runs = _train_both(problem, args)
-        print(runs_table(problem, runs))
+        print(runs_table(runs))
         solutions = {(name, norm): _solve(data, run.selected, norm) for name, run in runs.items() for norm in NORMS}
-        print(solutions_table(solutions, runs, problem))
+        print(solutions_table(solutions, runs))
         written.append(args.out / "attention.png")
         figure = Figure(figsize=(12, 8), layout="constrained")
         _draw(figure, runs, solutions)
@@ -163,45 +163,36 @@ def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, 
     return saved
 
 
-def runs_table(problem: Problem, runs: Mapping[str, Run]) -> str:
+def runs_table(runs: Mapping[str, Run]) -> str:
     """How each training ended, and whether its attention has saturated on one token per query."""
     rows, notes = [], []
-    optimal = np.asarray(problem.optimal)
     for name, run in runs.items():
-        peaks = largest(run.probabilities)
-        late = int((peaks < SATURATED).sum())
-        loss = f"{run.loss[0]:.4g} -> {run.loss[-1]:.4g}"
-        hits = f"{int((run.selected == optimal).sum())} of {len(optimal)}"
+        peaks, best = largest(run.probabilities), run.selected == run.problem.optimal
+        late = (peaks < SATURATED).sum()
+        loss, hits = f"{run.loss[0]:.4g} -> {run.loss[-1]:.4g}", f"{best.sum()} of {len(best)}"
         rows.append((name, run.status, loss, f"{run.norm[-1]:.4g}", f"{peaks.min():.6g}", hits))
         if late:
             notes.append(
-                f"{name}: attention has not saturated: {late} of {len(optimal)} queries have no softmax above "
+                f"{name}: attention has not saturated: {late} of {len(best)} queries have no softmax above "
                 f"{SATURATED}, so their tokens may still change."
             )
     header = ("trained", "status", "loss", "norm", "least max softmax", "optimal token selected")
     return "\n".join([table(header, rows), *notes, ""])
 
 
-def solutions_table(
-    solutions: Mapping[tuple[str, str], Separation],
-    runs: Mapping[str, Run] | None = None,
-    problem: Problem | None = None,
-) -> str:
+def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
     """One certificate per (trained, norm), and how the training relates to it."""
-    header = ["trained", "SVM", "status", "margin from", "to", "gap", "rank", "support"]
-    header += ["correlation", "locally optimal"]
+    header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}
     for (name, norm), solution in solutions.items():
         row = [name, norm, solution.status] + ["-"] * 7
         if solution.W is not None:
-            support = solution.support if isinstance(solution.support, list) else [solution.support]
-            row[3:5] = f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}"
-            row[5:7] = f"{solution.gap:.1e}", str(solution.rank)
-            row[7] = str(sum(int(part.sum()) for part in support))
-            if runs is not None and problem is not None:
+            row[3:6] = f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}"
+            row[6:8] = str(solution.rank), str(sum(int(part.sum()) for part in solution.support))
+            if runs is not None:
                 row[8] = f"{correlation(runs[name].W, solution.W):.6f}"
-                row[9] = "yes" if is_locally_optimal(problem, solution) else "no"
+                row[9] = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
         if solution.status != "optimal":
             notes.setdefault(f"{solution.status}: {solution.message}.", []).append(f"{name} {norm}".strip())
         rows.append(row)

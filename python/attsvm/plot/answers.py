@@ -124,10 +124,9 @@ def _graphs(found: NextToken, ax: Any = None, **arrow_kw: Any) -> Any:
 def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     """The margin of every token that is not selected, query by query; support tokens stand out."""
     weights_of(solution)
-    ax = axes(ax)
     columns = solution.columns()
     others = ~columns["selected"] & ~columns["support"]
-    _two_kinds(ax, columns["query"], columns["margin"], columns["support"], others, line_kw)
+    ax = _two_kinds(ax, columns["query"], columns["margin"], columns["support"], others, line_kw)
     ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="query", ylabel="margin of the selected token")
@@ -138,9 +137,9 @@ def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
 def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
     """In two dimensions the points, the line and its margins; else the multiplier of every point.  Support points
     stand out."""
-    ax, columns = axes(ax), plane.columns()
+    columns = plane.columns()
     x, y = plane.points.T if plane.points.shape[1] == 2 else (columns["point"], plane.dual)
-    _two_kinds(ax, x, y, columns["support"], ~columns["support"], line_kw, "points")
+    ax = _two_kinds(ax, x, y, columns["support"], ~columns["support"], line_kw, "points")
     if plane.points.shape[1] != 2:
         ax.set(xlabel="point", ylabel="multiplier")
         return ax
@@ -157,8 +156,7 @@ def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
 @drawing(Influence)
 def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
     """The multiplier of every sequence and how far W turns without it; those without a support token turn nothing."""
-    ax = axes(ax)
-    _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
+    ax = _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
     ax.set(xlabel="turn of W without the sequence", ylabel="its multiplier")
     return ax
 
@@ -180,13 +178,12 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     solution = diagnosis.solution
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
-    ax = axes(ax)
     columns, layout = solution.columns(), solution.data._layout
     selected = columns["selected"]
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]
     tight = layout.flatten_entries("tight", diagnosis.tight, hidden=True)
-    _two_kinds(ax, columns["margin"], ahead, tight, ~selected & ~tight, line_kw)
+    ax = _two_kinds(ax, columns["margin"], ahead, tight, ~selected & ~tight, line_kw)
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     ax.set(xlabel="margin of the selected token", ylabel="score above the selected token's")
     return ax
@@ -194,9 +191,11 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
 
 def _two_kinds(
     ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any], what: str = "tokens"
-) -> None:
+) -> Any:
     """Those that hold the solution in place stand out."""
+    ax = axes(ax)
     look = {"linestyle": "none", "marker": ".", "markersize": 5}
     for part, color, label in ((others, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):
         ax.plot(x[part], y[part], label=label, **{**look, "color": color, **line_kw})
     ax.legend(frameon=False, fontsize="small")
+    return ax

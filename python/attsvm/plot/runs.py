@@ -101,10 +101,8 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     ax = axes(ax)
     trained = _trained(run)
     low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
-    ax.plot(run.steps, low, **{"label": f"{trained}, {norm_name(norm)} norm", **line_kw})
-    ax.set(xlabel="training step", ylabel="share of the largest margin")
-    ax.set_ylim(top=1.03)
-    return ax
+    label = f"{trained}, {norm_name(norm)} norm"
+    return _along(run, low, ax, "share of the largest margin", {"label": label} | line_kw)
 
 
 def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
@@ -133,9 +131,13 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
     ['W and its Frobenius SVM']
     """
     W, ax, trained = weights_of(solution), axes(ax), _trained(run)
-    look = {"label": f"{trained} and its {norm_name(solution.norm)} SVM", **style(trained, solution.norm)}
-    ax.plot(run.steps, correlations(run.weights, W), **{**look, **line_kw})
-    ax.set(xlabel="training step", ylabel="correlation with the SVM solution")
+    look = {"label": f"{trained} and its {norm_name(solution.norm)} SVM"} | style(trained, solution.norm) | line_kw
+    return _along(run, correlations(run.weights, W), ax, "correlation with the SVM solution", look)
+
+
+def _along(run: Run, numbers: np.ndarray, ax: Any, label: str, look: dict[str, Any]) -> Any:
+    ax.plot(run.steps, numbers, **look)
+    ax.set(xlabel="training step", ylabel=label)
     ax.set_ylim(top=1.03)
     return ax
 

@@ -119,7 +119,7 @@ def _said(made: Made, width: int, verbose: bool) -> str:
     line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
     rows: list[tuple[str, ...]] = []
     for heading, claims in made.section.claims.items():
-        shown = [claim for claim in claims if verbose or claim.verdict == "fails"]
+        shown = [c for c in claims if verbose or c.verdict == "fails"]
         rows += [(heading,)] * bool(shown)
         rows += [("  " + c.text, c.expected, c.found, c.verdict.replace("fails", "FAILS")) for c in shown]
     if not rows:
@@ -172,7 +172,8 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     )
     text += f"\n\nSource: {figure.PAPER}."
     groups = {**figure.claims(results), **proofs}
-    section = Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine)
+    title = " ".join(title.split()).rstrip(".")
+    section = Section(name, title, text, {f"{name}.png": figure.CAPTION}, groups, fine)
     return Made(section, results, pictures, missing, seconds)
 
 
@@ -181,7 +182,3 @@ def _machine() -> str:
     from joblib import cpu_count
 
     return f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..claims import VERDICTS, Claim
 from ..common.storage import replacing
 
-__all__ = ["RULE", "Section", "Table", "count_verdicts", "read_claims", "verdicts_line", "write_claims", "write_page"]
-
-WORDS = ("hold", "fail", "undecided")  # of the verdicts, in a count
 RULE = (
     "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about\n"
     "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when\n"
@@ -61,27 +58,10 @@ SECTION = """
 {% for part in s.text | paragraphs %}
 <p>{{ part }}</p>
 {% endfor %}
-{% for page, words in s.links.items() %}
-<p><a href="{{ page }}">{{ words }}</a></p>
-{% endfor %}
 {% for picture, caption in s.pictures.items() %}
 <figure><a class="wide" href="{{ picture }}"><img src="{{ picture }}" alt="{{ caption }}"></a>
 <figcaption>{{ caption | code }}{% if picture in drawn %} <a href="{{ drawn[picture] }}">SVG</a>{% endif %}</figcaption>
 </figure>
-{% endfor %}
-{% for table in s.tables %}
-{% if table.folded %}<details><summary>{{ table.folded }}</summary>{% endif %}
-<div class="wide"><table>
-{% if table.caption %}<caption>{{ table.caption }}</caption>{% endif %}
-<tr>{% for cell in table.header %}<th>{{ cell }}</th>{% endfor %}</tr>
-{% for row in table.rows %}
-{% if row | length == 1 %}
-<tr class="heading"><td colspan="{{ [table.header | length, 1] | max }}">{{ row[0] }}</td></tr>
-{% else %}
-<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endif %}
-{% endfor %}
-</table></div>{% if table.folded %}</details>{% endif %}
 {% endfor %}
 {% macro claims_table(entries) %}
 <table class="claims">
@@ -130,33 +110,21 @@ PAGE = """<!doctype html>
 OPEN = 3  # claims of a section that are shown at once
 
 
-class Table(NamedTuple):
-    """``header`` and rows of cells; a row of one cell is a heading.  ``folded``: the line behind which it is."""
-
-    header: Sequence[Any]
-    rows: Sequence[Sequence[Any]]
-    caption: str = ""
-    folded: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page, in this order: its title, text, links, pictures with their captions, tables and claims.
+class Section(NamedTuple):
+    """A part of the page, in this order: its title, text, pictures with their captions, and claims.
 
     ``text`` holds paragraphs, with an empty line between them; ``pictures`` are paths as seen from the page, each
     with its caption, which also serves those who cannot see it.  A picture that lies beside the page as .svg too is
-    linked; ``links`` are other pages beside this one, each with what it is.  ``fine`` ends the section in small print.
+    linked.  ``fine`` ends the section in small print.
     ``name`` tells sections apart: in a page that is there already, one of the same name is replaced.
     """
 
     name: str
     title: str
     text: str = ""
-    pictures: Mapping[str, str] = field(default_factory=dict)
-    tables: Sequence[Table] = ()
-    claims: Mapping[str, Sequence[Claim]] = field(default_factory=dict)
+    pictures: Mapping[str, str] = {}
+    claims: Mapping[str, Sequence[Claim]] = {}
     fine: str = ""
-    links: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_page(
@@ -167,11 +135,9 @@ def write_page(
     With ``keep``, names in the order of the page, sections of a page that is there already stay if they bear one of
     these names and are not among the new ones.
     """
-    parts = {section.name: _section(section, path.parent) for section in sections}
-    if keep is not None:
-        parts = _present(path) | parts
-        parts = {name: parts[name] for name in keep if name in parts}
-    order = list(parts.values())
+    parts = {} if keep is None else _present(path)
+    parts |= {section.name: _section(section, path.parent) for section in sections}
+    order = [parts[name] for name in keep or parts if name in parts]
     if any('<table class="claims">' in part for part in order):
         fine = RULE.replace("\n", " ") + "\n\n" + fine
     words = {"title": title, "text": text, "fine": fine, "style": STYLE, "cards": list(map(_card, order))}
@@ -200,20 +166,21 @@ def _code(text: str) -> Any:
 
 
 def _paragraphs(text: str) -> Iterator[Any]:
-    return (_code(part.strip()) for part in text.split("\n\n") if part.strip())
+    return (_code(part) for part in map(str.strip, text.split("\n\n")) if part)
 
 
 def _section(section: Section, folder: Path) -> str:
     claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
+    counts = count_verdicts(claim.verdict for _, claim in claims)
     # In the open: claims that fail, and the first few.
-    first = [entry for entry in claims if entry[1].verdict == "fails"]
-    first += [entry for entry in claims if entry[1].verdict != "fails"][: max(0, OPEN - len(first))]
+    order = sorted(claims, key=lambda entry: entry[1].verdict != "fails")
+    first = order[: max(OPEN, counts["fails"])]
     rest = [entry for entry in claims if entry not in first]
     drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}
     return _filled(
         SECTION,
         s=section,
-        counts=count_verdicts(claim.verdict for _, claim in claims),
+        counts=counts,
         shown=[entry for entry in claims if entry in first],
         folded=rest,
         folded_counts=verdicts_line(count_verdicts(claim.verdict for _, claim in rest)),
@@ -224,7 +191,7 @@ def _section(section: Section, folder: Path) -> str:
 def _present(path: Path) -> dict[str, str]:
     """The sections of a page by their names."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    found = re.finditer('<section id="([^"]*)".*?</section>', text, flags=re.DOTALL)
+    found = re.finditer('(?s)<section id="([^"]*)".*?</section>', text)
     return {html.unescape(match[1]): match[0] for match in found}
 
 
@@ -232,13 +199,13 @@ def _card(part: str) -> dict[str, Any]:
     """What the contents say of a section: its title, first picture, and how many claims of it hold."""
 
     def first(pattern: str) -> Any:
-        found = re.search(pattern, part, flags=re.DOTALL)
+        found = re.search(pattern, part)
         return _safe(found[1]) if found else None
 
     counts = {verdict: int(first(f'data-{verdict}="(\\d+)"')) for verdict in VERDICTS}
     return {
         "name": first('id="([^"]*)"'),
-        "title": first("<h2>(.*?)</h2>"),
+        "title": first("(?s)<h2>(.*?)</h2>"),
         "picture": first('<img src="([^"]*)"'),
         "worst": next((verdict for verdict in ("fails", "undecided", "holds") if counts[verdict]), None),
         "counts": verdicts_line(counts),
@@ -247,13 +214,12 @@ def _card(part: str) -> dict[str, Any]:
 
 def count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
     """How many claims hold, fail, are undecided."""
-    verdicts = list(verdicts)
-    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
+    return dict.fromkeys(VERDICTS, 0) | Counter(verdicts)
 
 
 def verdicts_line(counts: Mapping[str, int]) -> str:
     """ "12 claims: 11 hold, 0 fail, 1 undecided"."""
-    words = ", ".join(f"{counts[verdict]} {word}" for verdict, word in zip(VERDICTS, WORDS, strict=True))
+    words = "{holds} hold, {fails} fail, {undecided} undecided".format_map(counts)
     return f"{sum(counts.values())} claims: {words}"
 
 
@@ -265,10 +231,11 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
     """
     entries = [entry for entry in read_claims(path) if entry["figure"] != figure]
     numbers = ("low", "high", "measured", "measured_low", "measured_high", "runs", "verdict")
-    for heading, claims in groups.items():
-        for claim in claims:
-            words = {"figure": figure, "claim": f"{heading}: {claim.text}"}
-            entries.append(words | {name: getattr(claim, name) for name in numbers})
+    entries += [
+        {"figure": figure, "claim": f"{heading}: {claim.text}"} | {name: getattr(claim, name) for name in numbers}
+        for heading, claims in groups.items()
+        for claim in claims
+    ]
     entries.sort(key=lambda entry: entry["figure"])  # whichever was done first
     text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     with replacing(path, "w") as file:

@@ -11,8 +11,6 @@ from ..claims import binomial_interval
 from ..plot.curves import band
 from ..plot.curves import finish as look_of_curves
 
-__all__ = ["BLUE", "DASHED", "GREEN", "ORANGE", "Figure", "described", "error_bars", "finish", "medians", "panels"]
-
 DASHED = (0, (4, 2))  # a line
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of Okabe and Ito, told apart by everybody
 
@@ -54,8 +52,28 @@ def described(figure: Figure, title: str, note: str) -> Figure:
     return figure
 
 
-def error_bars(share: Any, runs: int) -> np.ndarray:
-    """How far the ends of the exact 95 % interval, that of the claims, are below and above each share (2, ...)."""
-    shares = np.atleast_1d(share)
-    ends = np.array([binomial_interval(round(p * runs), runs) for p in shares]).T
-    return np.abs(ends - shares)
+def error_bars(flags: Any) -> np.ndarray:
+    """How far the ends of the exact 95 % interval, that of the claims, are below and above each share (2, ...) of runs
+    (runs, ...)."""
+    ends = [binomial_interval(true, len(flags)) for true in np.atleast_1d(flags.sum(axis=0)).tolist()]
+    return np.abs(np.array(ends).T - flags.mean(axis=0))
+
+
+def shares(x: Any, flags: Any, label: str, ax: Any, color: str, **look: Any) -> None:
+    """The share of runs whose flags (runs, x) are true, with its interval."""
+    ax.errorbar(x, flags.mean(axis=0), error_bars(flags), color=color, marker=".", label=label, **look)
+
+
+def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -> None:
+    """Two bars for each name: a label, colour, heights and error bars each."""
+    at = np.arange(len(names))
+    for shift, (label, color, height, error) in zip((-0.2, 0.2), bars, strict=True):
+        ax.bar(at + shift, height, 0.36, yerr=error, color=color, capsize=3, label=label)
+    ax.set_xticks(at, names, **ticks)
+
+
+def cumulated(values: Any, label: str, ax: Any, color: str) -> None:
+    """The share of the runs with a number whose number is at most x."""
+    ordered = np.sort(values[np.isfinite(values)])
+    share = np.arange(1, len(ordered) + 1) / len(ordered)
+    ax.step(ordered, share, where="post", color=color, linewidth=2, label=label)

@@ -11,12 +11,11 @@ from .. import LinearHead, Problem, Run, Separation, cross_attention, sample, so
 from ..common.types import Loss, Norm
 from ..plot.curves import SATURATED
 from ..theory import conditions as theory
-from .textbook import support_margins, tokens_of
+from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
 
 # Problems that a figure draws at most until one is as it wants them: one in fifty is, where the fewest are.
 DRAWS = 10_000
 ALLOWED = 0.18  # of a share: 95 % intervals are +-.05 for references of 400 runs and more, +-.11 for the quick 80
-TIGHT = 1e-4  # a margin this close to 1 is a support token's
 
 
 def draws() -> Iterator[None]:
@@ -50,10 +49,11 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     "Neither" counts runs whose attention has not saturated, and selections that are not separable, as well as those
     that a support token with a better score will still pull away.  "proved": of W, that it stays so for ever.
     """
-    saturated = bool((run.probabilities.max(axis=-1) > SATURATED).all())
-    best = saturated and bool((run.selected == problem.optimal).all())
-    solution = None if best or not saturated else solve_svm(problem.data, run.selected, norm)
-    local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
+    best = local = False
+    if (run.probabilities.max(axis=-1) > SATURATED).all():
+        best = bool((run.selected == problem.optimal).all())
+        solution = None if best else solve_svm(problem.data, run.selected, norm)
+        local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
 
@@ -62,15 +62,11 @@ def differs(problem: Problem, solution: Separation) -> bool:
     """Whether the package's local optimality or support is another than the definition's, in NumPy."""
     if solution.W is None:
         return False
-    n, chosen = len(problem.data), solution.selection.reference
-    X, Z = tokens_of(problem.data)
-    support = support_margins(X, Z, chosen, solution.W) <= 1 + TIGHT
-    best = problem.scores[np.arange(n), chosen][:, None]
-    locally = bool((best > problem.scores)[support].all())
-    return (locally, bool(support.sum() == support.size - n)) != (
-        theory.is_locally_optimal(problem, solution),
-        theory.all_tight(solution),
-    )
+    (X, Z), chosen = tokens_of(problem.data), solution.selection.reference
+    margins = support_margins(X, Z, chosen, solution.W)
+    tight = (margins[np.isfinite(margins)] <= 1 + TIGHT).all()
+    found = theory.is_locally_optimal(problem, solution), theory.all_tight(solution)
+    return (locally_optimal(X, Z, problem.scores, chosen, solution.W), bool(tight)) != found
 
 
 def around(value: float) -> tuple[float | None, float | None]:

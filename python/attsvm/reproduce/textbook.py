@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import Data, Separation
+from .. import Data, Problem, Separation
+
+TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
 
 
 def tokens_of(data: Data) -> tuple[np.ndarray, np.ndarray]:
@@ -22,6 +24,11 @@ def apart(A: np.ndarray, B: np.ndarray) -> float:
 def unit(x: np.ndarray) -> np.ndarray:
     """Vectors along the last axis, made as long as 1."""
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def logits_of(X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """``x_t^T W z`` (n, T) of tokens and queries of one length each."""
+    return np.einsum("ntd,nd->nt", X, Z @ W.T)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -53,6 +60,11 @@ def loss_gradient(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarra
     return (c[..., None, :] @ X)[..., 0, :].swapaxes(-1, -2) @ Z
 
 
+def gradient_of(problem: Problem, W: np.ndarray) -> np.ndarray:
+    """The textbook gradient of a problem."""
+    return loss_gradient(*tokens_of(problem.data), problem.scores, W)
+
+
 def descend(
     X: np.ndarray,
     Z: np.ndarray,
@@ -66,15 +78,18 @@ def descend(
     """``steps`` of gradient descent from W (..., d, d), or from a stack of the factors K and Q (2, ..., d, m), each by
     the norm of its own gradient; the last weights, K Q^T of factors."""
     parts = W.copy() if W.ndim > X.ndim - 1 else W[None].copy()
+
+    def product() -> np.ndarray:
+        return parts[0] if len(parts) == 1 else parts[0] @ parts[1].swapaxes(-1, -2)
+
     for _ in range(steps):
-        product = parts[0] if len(parts) == 1 else parts[0] @ parts[1].swapaxes(-1, -2)
-        G = loss_gradient(X, Z, scores, product)
+        G = loss_gradient(X, Z, scores, product())
         own = [G] if len(parts) == 1 else [G @ parts[1], G.swapaxes(-1, -2) @ parts[0]]
         for part, g in zip(parts, own, strict=True):
             g = g + 2 * ridge * part
             size = np.linalg.norm(g, axis=(-2, -1), keepdims=True)
             part -= lr * g / (size + np.finfo(float).eps if normalized else 1)
-    return parts[0] if len(parts) == 1 else parts[0] @ parts[1].swapaxes(-1, -2)
+    return product()
 
 
 def mirror_descend(
@@ -97,6 +112,12 @@ def support_margins(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, W: np.nd
     return m
 
 
+def locally_optimal(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, selected: np.ndarray, W: np.ndarray) -> bool:
+    """Whether each selected token scores more than its support tokens, from the definition."""
+    support = support_margins(X, Z, selected, W) <= 1 + TIGHT
+    return bool((scores[np.arange(len(Z)), selected][:, None] > scores)[support].all())
+
+
 def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
     """A norm of a matrix and its dual: of the singular values by name, of the entries by p."""
     x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
@@ -116,8 +137,8 @@ def plain(W: np.ndarray, metric: Any, dual: bool = False) -> np.ndarray:
     return left @ W @ right
 
 
-def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Separation) -> dict[str, Any]:
-    """What a solution proves, from X, Z, W and the multipliers alone; NaN where there is none.
+def certificate(data: Data, selected: np.ndarray, solution: Separation) -> dict[str, Any]:
+    """What a solution proves, from tokens, queries, W and the multipliers alone; NaN where there is none.
 
     ``margin``: of W at norm 1; ``bound`` of the largest such margin by the multipliers ``dual >= 0``, which is
     ``||A^T dual||_dual / sum(dual)``; ``gap``: what is between them, as a part of the bound.  ``rank``: singular values
@@ -125,6 +146,7 @@ def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Se
     """
     if solution.W is None or solution.dual is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
+    X, Z = tokens_of(data)
     delta = X[np.arange(len(Z)), selected][:, None] - X
     adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), delta) @ Z
     sigma = np.linalg.svd(solution.W, compute_uv=False)

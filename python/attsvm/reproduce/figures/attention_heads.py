@@ -6,17 +6,14 @@ couples: its direction goes to the max-margin solution of its own tokens.  Summe
 and mostly agree on them; side by side, each has its own part of the output head and selects for itself.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import correlations
-from ..panels import described, finish, medians, panels
+from ..panels import BLUE, described, finish, medians, pairs, panels
 from ..papers import SVM
 from ..textbook import apart, softmax, unit
-from ..types import Found
 
 N, T, D = 6, 8, 10
 HEADS = (1, 2, 4)
@@ -31,7 +28,8 @@ SETTINGS = (
     "layer."
 )
 COLORS = {1: "0.35", 2: "#0072B2", 4: "#D55E00"}
-COMBINATIONS: dict[Literal["sum", "concatenate"], str] = {"sum": "summed", "concatenate": "side by side"}
+COMBINATIONS = {"sum": "summed", "concatenate": "side by side"}
+KINDS = {f"{combine} {H}": f"{H} {text}" for combine, text in COMBINATIONS.items() for H in HEADS}
 
 
 def experiment(rng):
@@ -40,32 +38,30 @@ def experiment(rng):
     W = rng.uniform(-1, 1, (max(HEADS), D, D)) / np.sqrt(D)
     more = rng.standard_normal((max(HEADS), D))
     more = np.concatenate([[v], unit(more[1:])])
-    result: Found = {}
+    result = {}
     for combine in COMBINATIONS:
         for H in HEADS:
-            head = LinearHead(v if combine == "sum" else more[:H].ravel())
+            reads = more[:H] if combine == "concatenate" else np.tile(v, (H, 1))
+            head = LinearHead(v if combine == "sum" else reads.ravel())
             problem = Problem(data, y, head, heads=H, combine=combine)
             found = train(problem, W[:H], lr=LR, steps=STEPS, record=SHOWN)
             selected = found.selected
             own = np.stack([correlations(found.weights[:, h], solve_svm(data, selected[h]).W) for h in range(H)])
-            reads = more[:H] if combine == "concatenate" else np.tile(v, (H, 1))
             scores = y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
             key = f"{combine} {H}"
             result[f"{key} correlation"] = own.mean(axis=0)
             result[f"{key} least correlation"] = own[:, -1].min()
-            result[f"{key} loss"] = found.loss
             result[f"{key} agree"] = (selected == selected[0]).all(axis=0).mean()
             result[f"{key} best"] = (selected == scores.argmax(axis=2)).mean()
             result[f"{key} saturated"] = found.probabilities.max(axis=2).min() > 0.99
         early = train(problem, W, lr=LR, steps=TWIN_STEPS, record=0).W
-        by_hand = descend_heads(X, Z, y, reads, W)
-        result[f"{combine} apart"] = apart(early, by_hand)
+        result[f"{combine} apart"] = apart(early, descend_heads(X, Z, scores, W))
     return result
 
 
-def descend_heads(X, Z, y, reads, W):
-    """Attention heads W (H, d, d), each read by its own part of the head (H, d), by the textbook formulas."""
-    W, scores = W.copy(), y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
+def descend_heads(X, Z, scores, W):
+    """Attention heads W (H, d, d), each with scores of its own (H, n, T), by the textbook formulas."""
+    W = W.copy()
     for _ in range(TWIN_STEPS):
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
         u = (s * scores).sum(axis=(0, 2))
@@ -77,35 +73,24 @@ def descend_heads(X, Z, y, reads, W):
 
 def claims(results):
     """What theory says of these numbers."""
-    directions, tokens = [], []
-    for combine, text in COMBINATIONS.items():
-        for H in HEADS:
-            key = f"{combine} {H}"
-            off = 1 - results[f"{key} least correlation"]
-            directions.append(median(f"{H} {text}: the head farthest from its own SVM", off, 0, 2e-3))
-            done = results[f"{key} saturated"]
-            tokens.append(share(f"{H} {text}: every attention head on one token per query", done, 0.88))
-    agree = {(combine, H): results[f"{combine} {H} agree"] for combine in COMBINATIONS for H in HEADS}
+    tokens = [
+        ("2 heads summed: queries on which both agree", "sum 2 agree", 0.85),
+        ("4 heads summed: queries on which all agree", "sum 4 agree", 0.8),
+        ("2 side by side: queries on which both agree (by chance 1 / T = .125)", "concatenate 2 agree", 0.05, 0.25),
+        ("4 side by side: queries on which all agree (by chance .002)", "concatenate 4 agree", None, 0.12),
+        ("4 side by side: a head selects its best token", "concatenate 4 best", 0.82, 0.98),
+    ]
     return {
-        f"1 - correlation with its own SVM after {STEPS:,} steps": directions,
+        f"1 - correlation with its own SVM after {STEPS:,} steps": [
+            median(f"{text}: the head farthest from its own SVM", 1 - results[f"{key} least correlation"], 0, 2e-3)
+            for key, text in KINDS.items()
+        ],
         "Tokens": [
-            *tokens,
-            mean("2 heads summed: queries on which both agree", agree["sum", 2], (0, 1), 0.85),
-            mean("4 heads summed: queries on which all agree", agree["sum", 4], (0, 1), 0.8),
-            mean(
-                "2 side by side: queries on which both agree (by chance 1 / T = .125)",
-                agree["concatenate", 2],
-                (0, 1),
-                0.05,
-                0.25,
+            *(
+                share(f"{text}: every attention head on one token per query", results[f"{key} saturated"], 0.88)
+                for key, text in KINDS.items()
             ),
-            mean(
-                "4 side by side: queries on which all agree (by chance .002)",
-                agree["concatenate", 4],
-                (0, 1),
-                high=0.12,
-            ),
-            mean("4 side by side: a head selects its best token", results["concatenate 4 best"], (0, 1), 0.82, 0.98),
+            *(mean(text, results[key], (0, 1), *bound) for text, key, *bound in tokens),
         ],
         "Against the textbook gradient in NumPy": [
             exactly(f"4 heads, {text}, {TWIN_STEPS} steps: relative difference", results[f"{combine} apart"], high=1e-6)
@@ -119,9 +104,8 @@ def plot(results):
     figure, (*curved, bars) = panels((14, 4.8), 3)
     for ax, (combine, text) in zip(curved, COMBINATIONS.items(), strict=True):
         for H in HEADS:
-            label = f"{H} attention head{'s' if H > 1 else ''}"
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
-            medians(SHOWN[1:], off, label, ax, COLORS[H])
+            medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, COLORS[H])
         finish(
             ax,
             f"Attended vectors {text}",
@@ -130,13 +114,14 @@ def plot(results):
             "xy",
             "lower left",
         )
-    names = [(combine, H) for combine in COMBINATIONS for H in HEADS]
-    at = np.arange(len(names))
-    for shift, what, color in ((-0.2, "best", "#0072B2"), (0.2, "agree", "#E69F00")):
-        label = "a head selects its best token" if what == "best" else "all heads select the same token"
-        shares = [results[f"{combine} {H} {what}"].mean() for combine, H in names]
-        bars.bar(at + shift, shares, 0.38, color=color, label=label)
-    bars.set_xticks(at, [f"{H}\n{COMBINATIONS[combine]}" for combine, H in names], fontsize=7)
+    best, agree = ([results[f"{key} {what}"].mean() for key in KINDS] for what in ("best", "agree"))
+    pairs(
+        bars,
+        [text.replace(" ", "\n", 1) for text in KINDS.values()],
+        ("a head selects its best token", BLUE, best, None),
+        ("all heads select the same token", "#E69F00", agree, None),
+        fontsize=7,
+    )
     finish(
         bars,
         "What they select",
@@ -147,9 +132,8 @@ def plot(results):
         anchor=(0.5, -0.16),
         ylim=(0, 1),
     )
-    runs = len(results["sum 1 best"])
     return described(
         figure,
         f"Several attention heads: {N} sequences of {T} tokens, d = {D}",
-        f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.",
+        f"Lines: median of {len(results['sum 1 best'])} runs.  Bands: 10th to 90th percentile.",
     )

@@ -15,11 +15,10 @@ from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
 from ...theory import is_locally_optimal
-from ..panels import described, error_bars, finish, medians, panels
+from ..panels import BLUE, ORANGE, described, finish, medians, panels, shares
 from ..papers import SVM
-from ..problems import TIGHT, around, differs, draws, sphere_problem
-from ..textbook import support_margins, tokens_of
-from ..types import Found
+from ..problems import around, differs, draws, sphere_problem
+from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
@@ -43,19 +42,18 @@ REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 def experiment(rng):
     """Of every c, whether training stayed, and the correlation with its start's direction."""
-    found: Found = {}
+    found = {}
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)
-        W, stays, curves = weights_of(solution), [], []
+        W = weights_of(solution)
+        size, stays, curves = float(np.linalg.norm(W)), [], []
         for c in STARTS:
             noise = rng.standard_normal(W.shape)
-            noise *= NOISE * np.linalg.norm(W) / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
-            trained = train(
-                problem, c * (W + noise), lr=c * STEP_SHARE * float(np.linalg.norm(W)), steps=STEPS, record=RECORDS
-            )
+            noise *= NOISE * size / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
+            trained = train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS)
             stays.append((trained.selected == selected).all())
             curves.append(correlations(trained.weights, W))
-        found |= {f"{name} stays": np.array(stays), f"{name} correlation": np.array(curves)}
+        found |= {f"{name} stays": stays, f"{name} correlation": curves}
         found["differ"] = found.get("differ", 0) + differs(problem, solution)
         if wanted:
             found |= cone(rng, problem, selected, W)
@@ -104,14 +102,15 @@ def derived_cone(X, Z, scores, selected, W):
     while not enough(high):
         low, high = high, 2 * high
     while high - low > 1e-10 * high:
-        low, high = (low, (low + high) / 2) if enough((low + high) / 2) else ((low + high) / 2, high)
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return 0.5 * (eps / (length.max() * size)) ** 2, high * size
 
 
 def descends(X, Z, scores, at, along):
     """Of each query, whether its part of the loss at weights ``at`` falls along others: the covariance of scores and
     logits under its attention, by pairs of tokens on a common scale, so that none is lost to saturation."""
-    logits, change = (np.einsum("ntd,nd->nt", X, Z @ W.T) for W in (at, along))
+    logits, change = (logits_of(X, Z, W) for W in (at, along))
     pair = logits[:, :, None] + logits[:, None, :]
     pair[:, np.arange(T), np.arange(T)] = -np.inf
     weight = np.exp(pair - pair.max(axis=(1, 2), keepdims=True))
@@ -131,7 +130,6 @@ def instance(rng, locally_optimal):
             solution = solve_svm(problem.data, selected)
             if is_locally_optimal(problem, solution) == locally_optimal:
                 return problem, selected, solution
-    raise AssertionError  # draws() ends with an error of its own
 
 
 def claims(results):
@@ -171,23 +169,21 @@ def claims(results):
 
 def plot(results):
     """Left: who stays, against c.  Right: how the weights turn, from the smallest start."""
-    runs = len(results["optimal stays"])
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
-    looks = (("optimal", "locally optimal, not globally", "#0072B2"), ("not", "a support token scores more", "#D55E00"))
+    looks = (("optimal", "locally optimal, not globally", BLUE), ("not", "a support token scores more", ORANGE))
     for name, label, color in looks:
-        stays = results[f"{name} stays"].mean(axis=0)
-        left.errorbar(STARTS, stays, error_bars(stays, runs), color=color, marker=".", capsize=3, label=label)
+        shares(STARTS, results[f"{name} stays"], label, left, color, capsize=3)
         off = np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6)
         medians(RECORDS, off, label, right, color)
     left.set_xscale("log")
-    left.set_xticks(STARTS, [str(c) for c in STARTS])
-    left.set_ylim(-0.02, 1)
+    left.set_xticks(STARTS, STARTS)
     finish(
         left,
         "Who stays",
         "c: training starts at c times the SVM solution",
         "share that still selects its tokens",
         loc="center right",
+        ylim=(-0.02, 1),
     )
     left.margins(x=0.05)
     finish(
@@ -200,5 +196,5 @@ def plot(results):
     return described(
         figure,
         "Started along their SVM, training keeps locally optimal tokens, and leaves others",
-        f"{runs} instances a point; error bars: exact 95 % intervals.",
+        f"{len(results['not stays'])} instances a point; error bars: exact 95 % intervals.",
     )

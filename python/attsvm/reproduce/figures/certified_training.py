@@ -9,36 +9,32 @@ loose: we think because their product grows so fast that only the least of the m
 gradient.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
-from ...common.types import Norm
 from ...plot.curves import correlations
-from ..panels import finish, medians, panels
+from ..panels import described, finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
 from ..textbook import tokens_of, unit
-from ..types import Found
 
 N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
 HIDDEN = 8  # units of the head that is linear only locally
 START = 0.1  # standard deviation of the factors' start
-RULES: dict[str, dict[str, Any]] = {
-    "normalized": dict(rule="normalized"),
-    "mirror 3": dict(rule=rules.mirror(p=3.0), lr=1.0),
-    "sign": dict(rule="sign", lr=0.03),
-    "spectral": dict(rule="spectral", lr=0.05),
-    "factors": dict(rule="normalized"),
+RULES = {
+    "normalized": {},
+    "mirror 3": {"rule": rules.mirror(p=3.0), "lr": 1.0},
+    "sign": {"rule": "sign", "lr": 0.03},
+    "spectral": {"rule": "spectral", "lr": 0.05},
+    "factors": {},
 }
 # Gradient descent on other losses and data.
 OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
 SETTINGS_OF = (*RULES, *OTHERS)
-NORMS: dict[str, Norm] = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
+NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
 TITLES = ("gradient descent, Frobenius", "mirror descent, l3", "signs, max", "spectral", "K and Q, nuclear")
 COLORS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#000000")
 PAPER = f"{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
@@ -72,76 +68,63 @@ LEAST = 1e-13  # excesses are no finer: the bounds are rounded outwards
 
 def experiment(rng):
     problem = sphere_problem(rng, N, T, D)
-    X, _ = tokens_of(problem.data)
+    (X, Z), y, head = tokens_of(problem.data), problem.y, problem.head
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     tokens = unit(rng.standard_normal((3, 5, D)))
-    causal = causal_attention(tokens)
     relu = MLPHead(rng.standard_normal((D, HIDDEN)), rng.uniform(0.5, 1.5, HIDDEN))
-    labels = rng.choice([-1.0, 1.0], (3, 5))
     problems = {
-        "exponential loss": Problem(problem.data, problem.y, problem.head, loss="exponential"),
-        "linear loss": Problem(problem.data, problem.y, problem.head, loss="linear"),
-        "rooted logistic loss": Problem(problem.data, problem.y, problem.head, ROOTED),
+        "exponential loss": Problem(problem.data, y, head, loss="exponential"),
+        "linear loss": Problem(problem.data, y, head, loss="linear"),
+        "rooted logistic loss": Problem(problem.data, y, head, ROOTED),
         # Convex, so that a single token is best, and linear near it: there the logit gradients are a linear head's.
         "ReLU head": Problem(problem.data, None, relu),
-        "causal": Problem(causal, labels, problem.head),
-        "two tokens": with_copies(X, problem),
+        "causal": Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], (3, 5)), head),
+        # The first token of each sequence once more at its end.
+        "two tokens": Problem(cross_attention(np.concatenate([X, X[:, :1]], axis=1), Z), y, head),
     }
-    shape = len(SETTINGS_OF), len(RECORDS)
-    low, high, norm = (np.full(shape, np.nan) for _ in range(3))
-    found: Found = {"false": np.zeros(len(SETTINGS_OF)), "low": low, "high": high, "norm": norm}
+    found = {name: np.full((len(SETTINGS_OF), len(RECORDS)), np.nan) for name in ("low", "high", "norm")}
+    found |= {name: np.full(len(RECORDS), np.nan) for name in ("W off", "gradient off")}
+    found["false"] = np.zeros(len(SETTINGS_OF))
     for i, name in enumerate(SETTINGS_OF):
         how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
-        selected: Any = run.selected
+        selected = run.selected
         if name == "two tokens":  # a token that equals the selected one is selected with it
             chosen = tokens_of(run.data)[0]
             selected = (chosen == chosen[np.arange(N), run.selected][:, None]).all(axis=-1)
-        solution = solve_svm(run.data, selected, NORMS.get(name, "frobenius"))
-        if solution.W is None or solution.margin == 0:  # its attention is still on the way
+        svm = solve_svm(run.data, selected, NORMS.get(name, "frobenius"))
+        if svm.W is None or svm.margin == 0:  # its attention is still on the way
             continue
         least, most = run.margins(selected=selected)
-        found["false"][i] = (least > solution.margin_bound).sum() + (most < solution.margin).sum()
-        low[i], high[i], norm[i] = least[1:] / solution.margin, most[1:] / solution.margin_bound, run.norm[1:]
+        found["false"][i] = (least > svm.margin_bound).sum() + (most < svm.margin).sum()
+        curves = {"low": least[1:] / svm.margin, "high": most[1:] / svm.margin_bound, "norm": run.norm[1:]}
+        for key, curve in curves.items():
+            found[key][i] = curve
         if name == "normalized":
-            found["W off"] = 1 - correlations(run.weights[1:], solution.W)
-            found["gradient off"] = 1 - correlations(gradients(run), solution.W)
-    if "W off" not in found:
-        found["W off"] = found["gradient off"] = np.full(len(RECORDS), np.nan)
+            found["W off"] = 1 - correlations(run.weights[1:], svm.W)
+            gradients = [run.problem.loss_and_grad(W, scaled=True)[1].W for W in run.weights[1:]]
+            found["gradient off"] = 1 - correlations(-np.array(gradients), svm.W)
     return found
-
-
-def with_copies(X, problem):
-    """The first token of each sequence once more at its end."""
-    data = cross_attention(np.concatenate([X, X[:, :1]], axis=1), problem.data.queries)
-    return Problem(data, problem.y, problem.head)
-
-
-def gradients(run):
-    """The negative gradients at the recorded steps, each on a scale of its own."""
-    return np.array([-run.problem.loss_and_grad(W, scaled=True)[1].W for W in run.weights[1:]])
 
 
 def claims(results):
     """No bound is false; the gradient is ahead of W; the bound of every rule closes, with a power of ||W||."""
-    false, high, norm = results["false"], results["high"], results["norm"]
-    excess = np.maximum(high - 1, LEAST)
+    excess = np.maximum(results["high"] - 1, LEAST)
+    above, short, norm = excess[:, 0], 1 - results["low"][:, 0], results["norm"][:, 0]
     at = RECORDS.searchsorted(300)
-    one = SETTINGS_OF.index("normalized")
-    growth = np.log(norm[:, one, -1] / norm[:, one, at])
-    closing = np.log(excess[:, one, at] / excess[:, one, -1]) / growth
-    short = 1 - results["low"][:, one]
-    nearing = np.log(short[:, at] / short[:, -1]) / growth
+    growth = np.log(norm[:, -1] / norm[:, at])
+    closing, nearing = (np.log(x[:, at] / x[:, -1]) / growth for x in (above, short))
+    last = dict(zip(SETTINGS_OF, excess[..., -1].T, strict=True))
     groups = {
         "No end is false": [
-            exactly(f"ends on the wrong side, {name}, of {2 * (len(RECORDS) + 1)} a run", false[:, i], high=0)
-            for i, name in enumerate(SETTINGS_OF)
+            exactly(f"ends on the wrong side, {name}, of {2 * (len(RECORDS) + 1)} a run", false, high=0)
+            for name, false in zip(SETTINGS_OF, results["false"].T, strict=True)
         ],
         f"Gradient descent, step {STEPS:,}": [
             median("1 - correlation of the negative gradient with the SVM", results["gradient off"][:, -1], high=1e-4),
             median("1 - correlation of W with it", results["W off"][:, -1], 1e-5, 5e-3),
-            median("the bound above the largest margin", excess[:, one, -1], high=1e-4),
-            median("the margin of W below it", 1 - results["low"][:, one, -1], 2e-3, 0.05),
+            median("the bound above the largest margin", above[:, -1], high=1e-4),
+            median("the margin of W below it", short[:, -1], 2e-3, 0.05),
         ],
         f"Powers of ||W||, steps {RECORDS[at]} to {STEPS:,}": [
             median("with which the bound falls to the largest margin", closing, 1.7, 4),
@@ -151,9 +134,9 @@ def claims(results):
     bounds = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "exponential loss": 1e-3}
     bounds |= {"linear loss": 1e-3, "rooted logistic loss": 1e-3, "ReLU head": 1e-3, "causal": 1e-2, "two tokens": 1e-3}
     groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
-        *(median(name, excess[:, SETTINGS_OF.index(name), -1], high=bound) for name, bound in bounds.items()),
+        *(median(name, last[name], high=bound) for name, bound in bounds.items()),
         # Their product grows with the square of the step: only the least margins still have a gradient.
-        median("factors, whose bound stays loose", excess[:, SETTINGS_OF.index("factors"), -1], 0.3, 30),
+        median("factors, whose bound stays loose", last["factors"], 0.3, 30),
     ]
     return groups
 
@@ -161,9 +144,8 @@ def claims(results):
 def plot(results):
     """The interval, the directions, the bounds of all rules."""
     figure, (left, middle, right) = panels((13, 4.6), 3)
-    one = SETTINGS_OF.index("normalized")
-    medians(RECORDS, results["high"][:, one], "proved by the gradient", left, COLORS[2])
-    medians(RECORDS, results["low"][:, one], "reached by W", left, COLORS[0])
+    medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, COLORS[2])
+    medians(RECORDS, results["low"][:, 0], "reached by W", left, COLORS[0])
     left.axhline(1, color="0.3", linewidth=0.8)
     medians(RECORDS, results["W off"], "W", middle, COLORS[0])
     medians(RECORDS, np.maximum(results["gradient off"], 1e-16), "-gradient", middle, COLORS[2])
@@ -183,7 +165,8 @@ def plot(results):
         "lower left",
         fontsize=9,
     )
-    figure.suptitle(f"Training certifies itself: {N} sequences of {T} tokens, d = {D}", fontsize=12)
-    runs = len(results["false"])
-    figure.supxlabel(f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.", fontsize=9, color="0.3")
-    return figure
+    return described(
+        figure,
+        f"Training certifies itself: {N} sequences of {T} tokens, d = {D}",
+        f"Lines: median of {len(excess)} runs.  Bands: 10th to 90th percentile.",
+    )

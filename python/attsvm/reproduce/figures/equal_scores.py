@@ -14,17 +14,16 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
 from ...claims import difference, exactly, median, none, share
 from ...plot.curves import correlations
-from ..panels import DASHED, described, error_bars, finish, panels
+from ..panels import BLUE, DASHED, GREEN, ORANGE, described, error_bars, finish, pairs, panels
 from ..papers import SVM
 from ..problems import around
-from ..textbook import apart, loss_gradient, tokens_of
+from ..textbook import apart, gradient_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the initial weights
 LR, STEPS = 0.1, 6000
 RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
 BEST, OTHERS = 0.5, -0.125  # the two scores
-COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
 RUNS, QUICK = 300, 72
@@ -39,36 +38,26 @@ SOMEWHERE = 5  # random weights at which the gradient is looked at
 
 def experiment(rng):
     """Of every size, whether it ended on the optimal tokens, and its correlation with their SVM."""
-    equal, proved, random, curves = [], [], [], []
-    stationary, differences = [], []
+    found = {key: [] for key in ("equal", "proved", "random", "correlation", "stationary", "apart")}
     for n, T, d in SIZES:
         X, Z, y, v = sample.unit_sphere(n, T, d, rng)
         W = START * rng.standard_normal((d, d))
         free = Problem(cross_attention(X, Z), y, LinearHead(v))
         end = train(free, W, lr=LR, steps=STEPS, record=0)
-        random.append((end.selected == free.optimal).all())
+        found["random"].append((end.selected == free.optimal).all())
         problem = tied(X, Z, y)
         trained = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
-        equal.append((trained.selected == problem.optimal).all())
-        proved.append(trained.limit().status == "proved")
+        found["equal"].append((trained.selected == problem.optimal).all())
+        found["proved"].append(trained.limit().status == "proved")
         svm = solve_svm(problem.data, problem.optimal)
-        curves.append(correlations(trained.weights[1:], svm.W))
-        keys, _ = tokens_of(problem.data)
+        found["correlation"].append(correlations(trained.weights[1:], svm.W))
         for V in rng.standard_normal((SOMEWHERE, d, d)):
-            by_hand = loss_gradient(keys, Z, problem.scores, V)
-            stationary.append(np.vdot(by_hand, svm.W) >= 0)
-            differences.append(apart(problem.loss_and_grad(V)[1], by_hand))
+            by_hand = gradient_of(problem, V)
+            found["stationary"].append(np.vdot(by_hand, svm.W) >= 0)
+            found["apart"].append(apart(problem.loss_and_grad(V)[1], by_hand))
         if (n, T, d) == SIZES[0]:
             told = diagnose(problem).no_stationary_point == "equal scores" and not diagnose(free).equal_scores
-    return {
-        "equal": np.array(equal),
-        "proved": np.array(proved),
-        "random": np.array(random),
-        "correlation": np.array(curves),
-        "stationary": np.array(stationary),
-        "apart": np.array(differences),
-        "not told": not told,
-    }
+    return {**found, "not told": not told}
 
 
 def tied(X, Z, y):
@@ -81,20 +70,17 @@ def tied(X, Z, y):
 def claims(results):
     """Global convergence with equal scores; the share without, as independent runs found it."""
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
-    last = results["correlation"][:, :, -1]
+    of_size = list(zip(names, results["equal"].T, results["random"].T, LEAST, RANDOM_SCORES, strict=True))
     return {
         f"Equal scores, {STEPS:,} steps from a random start (independent runs: 2,877 of 3,000)": [
+            *(share(f"selects the optimal tokens, {name}", equal, least) for name, equal, _, least, _ in of_size),
             *(
-                share(f"selects the optimal tokens, {name}", flags, least)
-                for name, flags, least in zip(names, results["equal"].T, LEAST, strict=True)
-            ),
-            *(
-                median(f"correlation with the SVM of the optimal tokens, {name}", last[:, i], 0.998, 1)
-                for i, name in enumerate(names)
+                median(f"correlation with the SVM of the optimal tokens, {name}", last, 0.998, 1)
+                for name, last in zip(names, results["correlation"][:, :, -1].T, strict=True)
             ),
             *(
                 difference(f"share that selects them, equal minus random scores, {name}", equal, random, 0.1)
-                for name, equal, random in zip(names, results["equal"].T, results["random"].T, strict=True)
+                for name, equal, random, *_ in of_size
             ),
         ],
         "Ends that are proved, not looked at: no later step changes a token": [
@@ -108,21 +94,21 @@ def claims(results):
             none("instances that diagnose() does not tell", results["not told"]),
         ],
         "Random scores on the same tokens (1,000 independent runs)": [
-            share(f"selects the optimal tokens, {name} ({value:g})", flags, *around(value))
-            for name, flags, value in zip(names, results["random"].T, RANDOM_SCORES, strict=True)
+            share(f"selects the optimal tokens, {name} ({value:g})", random, *around(value))
+            for name, _, random, _, value in of_size
         ],
     }
 
 
 def plot(results):
     """Left: share of runs on the optimal tokens.  Right: distance of the direction from their SVM."""
-    runs = len(results["equal"])
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
-    x = np.arange(len(SIZES))
-    for key, offset, color in (("equal", -0.2, "#0072B2"), ("random", 0.2, "#999999")):
-        height = results[key].mean(axis=0)
-        left.bar(x + offset, height, 0.36, yerr=error_bars(height, runs), color=color, capsize=3, label=f"{key} scores")
-    left.set_xticks(x, [f"n={n}, T={T}, d={d}" for n, T, d in SIZES])
+    names = [f"n={n}, T={T}, d={d}" for n, T, d in SIZES]
+    bars = [
+        (f"{key} scores", color, results[key].mean(axis=0), error_bars(results[key]))
+        for key, color in (("equal", BLUE), ("random", "#999999"))
+    ]
+    pairs(left, names, *bars)
     finish(
         left,
         "From a random start",
@@ -133,10 +119,10 @@ def plot(results):
         ncols=2,
     )
     left.margins(x=0.03)
-    for i, ((n, T, d), color) in enumerate(zip(SIZES, COLORS, strict=True)):
+    for i, (size, color) in enumerate(zip(names, (BLUE, ORANGE, GREEN), strict=True)):
         for name, level, line in (("median", 50, "-"), ("90th percentile", 90, DASHED)):
             off = np.percentile(1 - results["correlation"][:, i], level, axis=0)
-            right.loglog(RECORDS, off, color=color, linestyle=line, label=f"n={n}, T={T}, d={d}, {name}")
+            right.loglog(RECORDS, off, color=color, linestyle=line, label=f"{size}, {name}")
     finish(
         right,
         "Equal scores: the direction converges",
@@ -148,5 +134,5 @@ def plot(results):
     return described(
         figure,
         "Equal non-optimal scores: nearly every start ends on the optimal tokens",
-        f"{runs} runs a bar; error bars: exact 95 % intervals.",
+        f"{len(results['equal'])} runs a bar; error bars: exact 95 % intervals.",
     )

@@ -7,26 +7,27 @@ and less, and the balance (second panel) goes to 1 all the same; a ridge shrinks
 the direction goes to the nuclear SVM, from a start aligned with the first gradient as from random ones.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import correlation, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import finish, medians, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import FLOW
 from ..problems import one_scored
-from ..textbook import certificate, tokens_of
-from ..types import Found
+from ..textbook import certificate
 
 N, T, D = 6, 8, 10
 LR, STEPS = 0.05, 8000
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # of the path along which the drift is measured, at these steps
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
 RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
-STARTS = {"aligned": "aligned start", "random": "random start", "separate": "random, K and Q normalised apart"}
-COLORS = {"aligned": "#0072B2", "random": "#D55E00", "separate": "#009E73", "ridge": "#CC79A7"}  # Okabe and Ito's
+STARTS = {
+    "aligned": ("aligned start", BLUE),
+    "random": ("random start", ORANGE),
+    "separate": ("random, K and Q normalised apart", GREEN),
+    "ridge": ("random start, ridge", "#CC79A7"),
+}
 PAPER = f"{FLOW}: gradient flow on K and Q goes to the nuclear SVM; no picture"
 CAPTION = (
     "Left: how much K^T K - Q^T Q changes along a path of fixed length, against the step. Middle: how far the "
@@ -45,64 +46,56 @@ def difference(K, Q):
     return K.T @ K - Q.T @ Q
 
 
-def apart(run):
-    """How far the last factors of a run are from balanced."""
-    return difference(run.K, run.Q)
-
-
 def alone(run, W):
     """Correlations of K K^T and of Q Q^T with what balanced factors of W make them: U S U^T and V S V^T."""
     if W is None:
         return np.full(2, np.nan)
     U, sizes, Vt = np.linalg.svd(W)
-    pairs = ((run.K, U), (run.Q, Vt.T))
-    return np.array([correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in pairs])
+    return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
 
 
 def experiment(rng):
     """Drifts (rates); balances and correlations (records) of each start."""
     problem = one_scored(rng, N, T, D, "exponential")
-    (X, Z), best = tokens_of(problem.data), problem.optimal
+    best = problem.optimal
     nuclear, frobenius = (solve_svm(problem.data, best, norm) for norm in ("nuclear", "frobenius"))
     _, G = problem.loss_and_grad(np.zeros((D, D)))
     U, sizes, Vt = np.linalg.svd(-G)
     root = 0.1 * np.sqrt(sizes / np.linalg.norm(sizes))
     K, Q = 0.3 * rng.standard_normal((2, D, D))
-    begin = difference(K, Q)
-    joint: Any = "normalized jointly"
-    found: Found = {"drift": [], "gap": max(certificate(X, Z, best, svm)["gap"] for svm in (nuclear, frobenius))}
-    for lr in RATES:
-        trained = train(problem, K=K, Q=Q, rule=joint, lr=lr, steps=round(LENGTH / lr), record=0)
-        found["drift"].append(np.linalg.norm(apart(trained) - begin))
-    separate = train(problem, K=K, Q=Q, lr=RATES[-1], steps=round(LENGTH / RATES[-1]), record=0)
-    found["drift apart"] = np.linalg.norm(apart(separate) - begin)
-    starts: Found = {
-        "aligned": (U * root, Vt.T * root, joint),
-        "random": (K, Q, joint),
-        "separate": (K, Q, "normalized"),
+    begin, joint = difference(K, Q), "normalized jointly"
+
+    def drift(rule, lr):
+        run = train(problem, K=K, Q=Q, rule=rule, lr=lr, steps=round(LENGTH / lr), record=0)
+        return np.linalg.norm(difference(run.K, run.Q) - begin)
+
+    found = {
+        "drift": [drift(joint, lr) for lr in RATES],
+        "drift apart": drift("normalized", RATES[-1]),
+        "gap": max(certificate(problem.data, best, svm)["gap"] for svm in (nuclear, frobenius)),
     }
+    starts = {"aligned": (U * root, Vt.T * root, joint), "random": (K, Q, joint), "separate": (K, Q, "normalized")}
     for name, (k, q, rule) in starts.items():
-        trained = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
-        found[f"{name} balance"] = np.asarray(trained.balance)[1:]
-        found[f"{name} nuclear"] = correlations(trained.weights[1:], nuclear.W)
-        found[f"{name} frobenius"] = correlations(trained.weights[-1:], frobenius.W)[0]
-        found[f"{name} alone"] = alone(trained, nuclear.W)
-    steps = RECORD[RECORD <= RIDGE_STEPS]
-    how: Found = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": steps, "ridge": RIDGE}
-    trained = train(problem, K=K, Q=Q, **how)
-    found["ridge balance"] = np.asarray(trained.balance)[1:]
-    left = np.linalg.norm(apart(trained)) / np.linalg.norm(begin)
-    found["ridge decay"] = -np.log(left) / (4 * RIDGE * RIDGE_LR * RIDGE_STEPS)
-    return found
+        run = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
+        found[f"{name} balance"] = run.balance[1:]
+        found[f"{name} nuclear"] = correlations(run.weights[1:], nuclear.W)
+        if name == "aligned":
+            found["frobenius"] = correlations(run.weights[-1:], frobenius.W)[0]
+            found["alone"] = alone(run, nuclear.W)
+    how = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": RECORD[RECORD <= RIDGE_STEPS]}
+    run = train(problem, K=K, Q=Q, ridge=RIDGE, **how)
+    left = np.linalg.norm(difference(run.K, run.Q)) / np.linalg.norm(begin)
+    decay = -np.log(left) / (4 * RIDGE * RIDGE_LR * RIDGE_STEPS)
+    return found | {"ridge balance": run.balance[1:], "ridge decay": decay}
 
 
 def claims(results):
     """What theory says of these numbers."""
     x = np.log(RATES) - np.mean(np.log(RATES))
     order = np.log(results["drift"]) @ x / (x @ x)
-    away, other = 1 - results["aligned nuclear"], 1 - results["aligned frobenius"]
+    away = 1 - results["aligned nuclear"]
+    last, hundred, other = away[:, -1], away[:, RECORD.searchsorted(100)], 1 - results["frobenius"]
     apart = results["drift apart"] / results["drift"][:, -1]
-    hundred = np.searchsorted(RECORD, 100)
     return {
         "K^T K - Q^T Q": [
             median("kept up to the order of the step: exponent", order, 0.8, 1.2),
@@ -110,8 +103,7 @@ def claims(results):
             median("a ridge r shrinks it by exp(-4 r t): rate over that", results["ridge decay"], 0.95, 1.05),
         ],
         "K and Q by themselves, aligned start: K K^T and Q Q^T are those of the nuclear SVM": [
-            median(f"correlation of {name}", results["aligned alone"][:, i], 0.95)
-            for i, name in enumerate(("K K^T", "Q Q^T"))
+            median(f"correlation of {name}", results["alone"][:, i], 0.95) for i, name in enumerate(("K K^T", "Q Q^T"))
         ],
         "Balance": [
             exactly("aligned start: largest", results["aligned balance"], high=1 + 1e-3),
@@ -119,9 +111,9 @@ def claims(results):
             median("ridge, at the end: balance - 1", results["ridge balance"][:, -1] - 1, high=1e-3),
         ],
         "The nuclear SVM": [
-            median("aligned start: 1 - correlation at the end", away[:, -1], high=0.05),
-            share("aligned start: nearer at the end than at step 100", away[:, -1] < away[:, hundred], 0.9),
-            share("aligned start: nearer to it than to the Frobenius SVM", away[:, -1] < other, 0.8),
+            median("aligned start: 1 - correlation at the end", last, high=0.05),
+            share("aligned start: nearer at the end than at step 100", last < hundred, 0.9),
+            share("aligned start: nearer to it than to the Frobenius SVM", last < other, 0.8),
             median("random start: 1 - correlation at the end", 1 - results["random nuclear"][:, -1], high=0.05),
             exactly("largest gap of margin and multipliers, in NumPy", results["gap"], high=1e-8),
         ],
@@ -132,13 +124,13 @@ def plot(results):
     """Drift over the step length; balance and the distance to the nuclear SVM along runs."""
     figure, (drift, balance, direction) = panels((12, 4), 3)
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
-    drift.plot(RATES, middle, "o-", color=COLORS["random"], label="jointly normalised")
-    drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=COLORS["separate"], markevery=[1])
+    drift.plot(RATES, middle, "o-", color=ORANGE, label="jointly normalised")
+    drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=GREEN, markevery=[1])
     many = f"  K and Q normalised apart:\n  {apart / middle[-1]:.0f} times as much"
-    drift.text(RATES[-1], apart, many, color=COLORS["separate"], va="center", fontsize=8)
+    drift.text(RATES[-1], apart, many, color=GREEN, va="center", fontsize=8)
     drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
     drift.set_ylim(middle.min() / 2, 2 * apart)
-    drift.set_xticks(RATES, labels=map(str, RATES), minor=False)
+    drift.set_xticks(RATES, RATES)
     drift.set_xticks([], minor=True)
     finish(
         drift,
@@ -150,12 +142,11 @@ def plot(results):
         fontsize=8,
         xlim=(0.01, 0.13),
     )
-    for name, label in (*STARTS.items(), ("ridge", "random start, ridge")):
+    for name, (label, color) in STARTS.items():
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
-        balance.plot(RECORD[: len(numbers)], numbers, color=COLORS[name], linewidth=2, label=label)
+        balance.plot(RECORD[: len(numbers)], numbers, color=color, linewidth=2, label=label)
+        if name != "ridge":
+            medians(RECORD, 1 - results[f"{name} nuclear"], label, direction, color)
     finish(balance, "The factors balance", "step", "balance - 1", "xy", "center left", fontsize=8, ylim=(1e-08, 2))
-    for name, label in STARTS.items():
-        numbers = 1 - results[f"{name} nuclear"]
-        medians(RECORD, numbers, label, direction, COLORS[name])
     finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy", "lower left", fontsize=8)
     return figure

@@ -11,19 +11,16 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...common.types import Norm
-from ...plot.curves import correlations
-from ..panels import DASHED, finish, panels
+from ...plot.curves import correlations, weights_of
+from ..panels import BLUE, DASHED, ORANGE, finish, panels
 from ..papers import SVM
 from ..textbook import apart, descend, tokens_of, unit
-from ..types import Claims, Found
 
 PAPER = f"{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
 TWIN_STEPS = 50  # of W, before the textbook gradient has lost half of its digits
-NORMS: dict[str, Norm] = {"W": "frobenius", "KQ": "nuclear"}
-COLORS = ("#D55E00", "#0072B2")  # of the two sequences
+NORMS, OTHER = {"W": "frobenius", "KQ": "nuclear"}, {"W": "nuclear", "KQ": "frobenius"}
 KINDS = ("one", "two")
 CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
@@ -62,12 +59,13 @@ PUBLISHED = {
 
 
 def together(runs, seed):
-    """The paths of the published draws, each of a run with one K(0)."""
+    """Paths and SVM directions of the published draws, each of a run with one K(0)."""
     found = {}
     for kind in KINDS:
-        problem, trained, _ = instance(published(kind), np.random.default_rng(seed))
-        for name, run in trained.items():
-            found[f"shown {kind} {name}"] = np.einsum("rde,ne->rnd", run.weights, problem.data.queries)
+        for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
+            Z, svm = run.data.queries, solve_svm(run.data, run.selected, NORMS[name])
+            found[f"shown {kind} {name}"] = np.einsum("rde,ne->rnd", run.weights, Z)
+            found[f"toward {kind} {name}"] = Z @ weights_of(svm).T
     return found
 
 
@@ -84,63 +82,49 @@ def draw(kind, rng):
         X[:, 0] = [[1, 0.5], [1, -0.5]]
     else:
         X = 0.3 * rng.standard_normal((2, 3, 2)) + [[[-1, 0]], [[1, 0]]]
-    Z, v = unit(Z), v / np.linalg.norm(v)
-    return Problem(cross_attention(X, Z), None, LinearHead(v))
+    return Problem(cross_attention(X, unit(Z)), None, LinearHead(v / np.linalg.norm(v)))
 
 
-def instance(problem, rng):
-    K = 0.1 * rng.standard_normal((2, 2))
-    how: Found = {"lr": LR, "steps": STEPS, "record": RECORDS}
-    runs = {"W": train(problem, **how), "KQ": train(problem, K=K, Q=np.zeros((2, 2)), **how)}
-    solutions = {name: solve_svm(problem.data, run.selected, NORMS[name]) for name, run in runs.items()}
-    return problem, runs, solutions
+def trainings(problem, rng):
+    K, how = 0.1 * rng.standard_normal((2, 2)), {"lr": LR, "steps": STEPS, "record": RECORDS}
+    return {"W": train(problem, **how), "KQ": train(problem, K=K, Q=np.zeros((2, 2)), **how)}
 
 
 def experiment(rng):
-    found: Found = {}
+    found = {}
     for kind in KINDS:
         for which, problem in (("published", published(kind)), ("random", draw(kind, rng))):
-            _, runs, solutions = instance(problem, rng)
-            for name, trained in runs.items():
-                key, solution = f"{which} {kind} {name}", solutions[name]
-                found[f"{key} missed"] = (trained.selected != problem.optimal).sum()
-                found[f"{key} off"] = 1 - correlations(trained.weights[-1:], solution.W)[0]
-                other = solve_svm(problem.data, trained.selected, NORMS["KQ" if name == "W" else "W"])
-                found[f"{key} off the other"] = 1 - correlations(trained.weights[-1:], other.W)[0]
-                toward = np.full(2, np.nan) if solution.W is None else solution.W @ problem.data.queries[1]
+            for name, run in trainings(problem, rng).items():
+                key = f"{which} {kind} {name}"
+                own, other = (solve_svm(run.data, run.selected, norm) for norm in (NORMS[name], OTHER[name]))
+                found[f"{key} missed"] = (run.selected != problem.optimal).sum()
+                found[f"{key} off"] = 1 - correlations(run.weights[-1:], own.W)[0]
+                found[f"{key} off the other"] = 1 - correlations(run.weights[-1:], other.W)[0]
+                toward = np.full(2, np.nan) if own.W is None else own.W @ run.data.queries[1]
                 found[f"{key} slope"] = toward[1] / toward[0]
-            if which == "random":
-                X, Z = tokens_of(problem.data)
-                by_hand = descend(X, Z, problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
-                early = train(problem, lr=LR, steps=TWIN_STEPS, record=0).W
-                found[f"{kind} apart"] = apart(early, by_hand)
+        by_hand = descend(*tokens_of(problem.data), problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
+        found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS, record=0).W, by_hand)
     return found
 
 
 def claims(results):
     """The published draws, and which SVM each training turns to on random ones."""
-    groups: Claims = {"The published draws": []}
+    groups = {"The published draws": (group := [])}
     for kind, side in (("one", "left"), ("two", "right")):
-        key = f"published {kind} W"
-        groups["The published draws"] += [
-            exactly(f"{side}, W: sequences that do not select their best token", results[f"{key} missed"], 0, 0),
-            exactly(f"{side}, W: 1 - correlation with its Frobenius SVM", results[f"{key} off"], high=1e-3),
-            exactly(f"{side}, W: 1 - correlation with the nuclear SVM", results[f"{key} off the other"], 0.05, 0.12),
-            share(f"{side}, (K, Q): selects the best tokens", results[f"published {kind} KQ missed"] == 0, 0.95),
-            share(
-                f"{side}, (K, Q): 1 - correlation with its nuclear SVM is at most .01",
-                results[f"published {kind} KQ off"] <= 0.01,
-                0.85,
-            ),
-            median(
-                f"{side}, (K, Q): 1 - correlation with the Frobenius SVM",
-                results[f"published {kind} KQ off the other"],
-                0.05,
-                0.12,
-            ),
+        (missed, off, other), (missed_too, off_too, other_too) = (
+            [results[f"published {kind} {name} {what}"] for what in ("missed", "off", "off the other")]
+            for name in NORMS
+        )
+        group += [
+            exactly(f"{side}, W: sequences that do not select their best token", missed, 0, 0),
+            exactly(f"{side}, W: 1 - correlation with its Frobenius SVM", off, high=1e-3),
+            exactly(f"{side}, W: 1 - correlation with the nuclear SVM", other, 0.05, 0.12),
+            share(f"{side}, (K, Q): selects the best tokens", missed_too == 0, 0.95),
+            share(f"{side}, (K, Q): 1 - correlation with its nuclear SVM is at most .01", off_too <= 0.01, 0.85),
+            median(f"{side}, (K, Q): 1 - correlation with the Frobenius SVM", other_too, 0.05, 0.12),
         ]
     slopes = [results[f"published two {name} slope"] for name in NORMS]
-    groups["The published draws"] += [
+    group += [
         exactly("right: slope of the Frobenius direction of z2", slopes[0], high=-5),
         median("right: slope of the nuclear direction of z2, of the other sign", slopes[1], 5, 50),
     ]
@@ -155,11 +139,8 @@ def claims(results):
                 share(f"{title}: that correlation is at least .98", off <= 0.02, least - 0.05),
                 median(f"{title}: 1 - correlation with the other SVM, less that", other - off, 1e-3, 0.1),
             ]
-        group.append(
-            exactly(
-                f"W after {TWIN_STEPS} steps of the textbook gradient in NumPy", results[f"{kind} apart"], high=1e-6
-            )
-        )
+        text = f"W after {TWIN_STEPS} steps of the textbook gradient in NumPy"
+        group.append(exactly(text, results[f"{kind} apart"], high=1e-6))
     return groups
 
 
@@ -173,31 +154,28 @@ def plot(results):
     """One panel a kind; the second compares W with (K, Q)."""
     figure, axes = panels((11, 6.8), 2)
     figure.set_layout_engine("compressed")
-    for ax, (kind, names) in zip(axes, (("one", ("W",)), ("two", ("W", "KQ"))), strict=True):
-        problem, _, solutions = instance(published(kind), np.random.default_rng(0))
-        best = problem.optimal
-        X, _ = tokens_of(problem.data)
+    both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
+    for ax, kind, names in zip(axes, KINDS, (both[:1], both), strict=True):
+        problem = published(kind)
+        (X, _), best = tokens_of(problem.data), problem.optimal
         reach = 1.15 * np.abs(X).max()
-        for n, color in enumerate(COLORS):
+        for n, color in enumerate((ORANGE, BLUE)):
             rest = np.arange(X.shape[1]) != best[n]
             ax.plot(*X[n, rest].T, "o", color=color, markersize=6, alpha=0.6)
             ax.plot(*X[n, best[n]], "*", color=color, markersize=16, markeredgecolor="black", markeredgewidth=0.6)
-            for name in names:
-                line = "-" if name == "W" else DASHED
+            for name, title, line in names:
                 path = compressed(results[f"shown {kind} {name}"][:, n], reach)
-                toward = solutions[name].W @ problem.data.queries[n]
-                ax.plot(*path.T, color=color, linewidth=1.3, linestyle=line)
+                toward = results[f"toward {kind} {name}"][n]
+                look = {"color": color, "linestyle": line}
+                ax.plot(*path.T, linewidth=1.3, **look)
                 far = 3 * reach * toward / np.linalg.norm(toward)
-                label = f"{'W' if name == 'W' else '(K, Q)'}: SVM direction of z{n + 1}"
-                ax.plot([0, far[0]], [0, far[1]], color=color, linewidth=5, alpha=0.35, linestyle=line, label=label)
+                label = f"{title}: SVM direction of z{n + 1}"
+                ax.plot([0, far[0]], [0, far[1]], linewidth=5, alpha=0.35, label=label, **look)
                 across = far[::-1] * [1, -1]
                 middle = toward * (X[n, best[n]] @ toward - 0.5) / (toward @ toward)
-                ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1, label=None)
-        for label, look in (
-            ("W(k) z along training, its length as a logarithm", {"linewidth": 1.3}),
-            ("half margin between the star and the rest", {"linewidth": 1, "linestyle": ":"}),
-        ):
-            ax.plot([], [], color="0.3", label=label, **look)
+                ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1)
+        ax.plot([], [], color="0.3", label="W(k) z along training, its length as a logarithm", linewidth=1.3)
+        ax.plot([], [], ":", color="0.3", label="half margin between the star and the rest", linewidth=1)
         finish(
             ax,
             "Training W" if len(names) == 1 else "Training W (solid) and (K, Q) (dashed)",

@@ -12,17 +12,15 @@ import numpy as np
 
 from ... import solve_svm, train
 from ...claims import difference, none, share
-from ...common.types import Norm
 from ...theory.conditions import all_tight
 from ..panels import described, error_bars, finish, panels
 from ..papers import SVM
 from ..problems import around, differs, ending, linear_layer, sphere_problem
-from ..types import Found
 
 N, T = 5, 5
 DIMENSIONS = (4, 8, 16, 32, 64)
 LR, STEPS = 0.1, 1500
-NORMS: dict[str, Norm] = {"W": "frobenius", "KQ": "nuclear"}
+NORMS = {"W": "frobenius", "KQ": "nuclear"}
 ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
 PAPER = f"{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
@@ -36,30 +34,26 @@ SETTINGS = (
     "The published settings are not known."
 )
 # Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): by the number of the dimension.
-BEST = dict(enumerate(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True)))
-SUPPORT = {3: (32, 0.11), 4: (64, 0.62)}
+BEST = dict(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True))
+SUPPORT = {32: 0.11, 64: 0.62}
 
 
 def experiment(rng):
     """Of every dimension, how it ended and whether all tokens are support."""
-    found: Found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
+    found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
     found["differ"] = []
     for d in DIMENSIONS:
         problem = sphere_problem(rng, N, T, d)
         K, Q = linear_layer(rng, 2, d, d)
         second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
-        ends = {
-            "W": train(problem, lr=LR, steps=STEPS, record=0),
-            "KQ": train(problem, K=K, Q=Q, lr=LR, steps=STEPS, record=0),
-        }
-        for name, norm in NORMS.items():
-            for what, flag in ending(problem, ends[name], norm).items():
-                found[f"{name} {what}"].append(flag)
+        for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
+            end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
             ideal = solve_svm(problem.data, problem.optimal, norm)
-            found[f"{name} all support"].append(all_tight(ideal))
+            for what, flag in (end | {"all support": all_tight(ideal)}).items():
+                found[f"{name} {what}"].append(flag)
             found["differ"].append(differs(problem, ideal))
         found["differ"][-1] |= differs(problem, solve_svm(problem.data, second))
-    return {key: np.array(flags) for key, flags in found.items()}
+    return found
 
 
 def claims(results):
@@ -79,11 +73,11 @@ def claims(results):
         share("proved, of the runs that end on other locally optimal tokens", proved[local], 0.3),
     ]
     groups["Ends on the optimal tokens, W: of 1,000 independent runs"] = [
-        share(f"d = {d} ({value:g})", results["W global"][:, i], *around(value)) for i, (d, value) in BEST.items()
+        share(f"d = {d} ({value:g})", best[:, DIMENSIONS.index(d)], *around(value)) for d, value in BEST.items()
     ]
     groups["All tokens are support, Frobenius: of 1,000 independent draws"] = [
-        share(f"d = {d} ({value:g})", results["W all support"][:, i], *around(value))
-        for i, (d, value) in SUPPORT.items()
+        share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
+        for d, value in SUPPORT.items()
     ]
     groups["Against the definitions, in NumPy"] = [
         none("draws whose local optimality or support differ", results["differ"])
@@ -93,25 +87,19 @@ def claims(results):
 
 def plot(results):
     """Stacked bars of the endings, and beside them how often all tokens are support."""
-    runs = len(results["W global"])
     figure, axes = panels((11, 4.8), 2, sharey=True)
     x = np.arange(len(DIMENSIONS))
-    for ax, name in zip(axes, NORMS, strict=True):
-        bottom = np.zeros(len(DIMENSIONS))
+    for ax, name, title in zip(axes, NORMS, ("W, Frobenius", "(K, Q), nuclear"), strict=True):
+        bottom, best = 0, results[f"{name} global"]
         for what, color in ENDINGS.items():
             height = 100 * results[f"{name} {what}"].mean(axis=0)
             ax.bar(x - 0.13, height, 0.5, bottom, color=color, alpha=0.35 if what == "neither" else 1, label=what)
-            bottom += height
-        best, held = (results[f"{name} {what}"].mean(axis=0) for what in ("global", "all support"))
-        ax.errorbar(x - 0.13, 100 * best, 100 * error_bars(best, runs), fmt="none", ecolor="black", capsize=3)
-        ax.bar(x + 0.26, 100 * held, 0.2, color="#444444", label="all tokens are support")
-        ax.set_xticks(x, [str(d) for d in DIMENSIONS])
-        finish(
-            ax,
-            {"W": "training W, Frobenius SVM", "KQ": "training (K, Q), nuclear SVM"}[name],
-            "dimension d",
-            ylim=(0, 100),
-        )
+            bottom = bottom + height
+        ax.errorbar(x - 0.13, 100 * best.mean(axis=0), 100 * error_bars(best), fmt="none", ecolor="black", capsize=3)
+        held = 100 * results[f"{name} all support"].mean(axis=0)
+        ax.bar(x + 0.26, held, 0.2, color="#444444", label="all tokens are support")
+        ax.set_xticks(x, DIMENSIONS)
+        finish(ax, f"training {title} SVM", "dimension d", ylim=(0, 100))
         if ax.get_legend() is not None:
             ax.get_legend().remove()
         ax.margins(x=0.02)
@@ -120,5 +108,5 @@ def plot(results):
     return described(
         figure,
         f"Where training ends: n = {N} sequences of T = {T} tokens",
-        f"{runs} runs a bar, {STEPS} steps; error bars: exact 95 % intervals of the global share.",
+        f"{len(best)} runs a bar, {STEPS} steps; error bars: exact 95 % intervals of the global share.",
     )

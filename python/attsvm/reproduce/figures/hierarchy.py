@@ -12,10 +12,6 @@ lower layer can move the tokens above by mixing.  Factors K and Q come near the 
 near, as in one layer.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from ... import correlation, cross_attention, self_attention, solve_svm
@@ -52,6 +48,7 @@ SETTINGS = (
     f"Unit tokens, queries and head, orthogonal values, {STEPS:,} steps of normalised gradient descent on all layers "
     "together, learning rate 0.1."
 )
+KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
 LAYERS = 3  # columns of what is measured; of two layers the middle one is empty
 
 
@@ -82,42 +79,31 @@ def drawn(rng, n, T, d, layers):
 
 
 def _judged(stack, r, X, V, z, norm):
-    nothing: dict[str, Any] = {"layers": np.full(LAYERS, np.nan), "controls": np.full(2, np.nan), "balance": np.nan}
-    nothing["distance"] = np.full((STEPS // RECORD, LAYERS), np.nan)
+    shapes = {"layers": LAYERS, "controls": 2, "balance": (), "distance": (STEPS // RECORD, LAYERS)}
+    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     attention = [p[r] for p in stack.attention]
     try:
         svms = hierarchy(X, V, z, attention, norm)
     except ValueError:  # a query on the way has not selected
-        return nothing
+        return found
     if any(svm.status != "optimal" for svm in svms):
-        return nothing
-    weights = [W[r] for W in stack.W]
-    place = [0, *([1] if len(svms) == LAYERS else []), LAYERS - 1]
-    for column, W, svm in zip(place, weights, svms, strict=True):
-        nothing["layers"][column] = correlation(W, svm.W)
-        nothing["distance"][:, column] = [
-            1 - correlation(record[k][r], svm.W) for record, k in _records(stack, column, place)
-        ]
-    sizes = [np.linalg.svd(W, compute_uv=False).sum() if norm == "nuclear" else np.linalg.norm(W) for W in weights]
-    nothing["balance"] = sizes[0] * svms[0].margin / (sizes[-1] * svms[-1].margin)
-    nothing["controls"] = _controls(weights[0], X, attention, norm)
-    return nothing
-
-
-def _records(stack, column, place):
-    return [(record, place.index(column)) for record in stack.records[1:]]
+        return found
+    weights, margins = [W[r] for W in stack.W], []
+    place = range(LAYERS) if len(svms) == LAYERS else (0, LAYERS - 1)
+    for k, (column, W, svm) in enumerate(zip(place, weights, svms, strict=True)):
+        found["layers"][column] = correlation(W, svm.W)
+        found["distance"][:, column] = [1 - correlation(record[k][r], svm.W) for record in stack.records[1:]]
+        margins.append(svm.margin * np.linalg.norm(W, "nuc" if norm == "nuclear" else "fro"))
+    return found | {"balance": margins[0] / margins[-1], "controls": _controls(weights[0], X, attention, norm)}
 
 
 def _controls(W, X, attention, norm):
     """The lowest layer beside the SVM of all its queries, and of those that the next layer reads."""
-    chosen = attention[0].argmax(axis=-1)
+    chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
-    if attention[1].ndim == 2:
-        read = attention[1].argmax(axis=-1)[:, None]
-    else:
-        last = attention[2].argmax(axis=-1)
-        read = np.stack([last, attention[1][np.arange(len(X)), last].argmax(axis=-1)], axis=1)
-    rows = np.arange(len(X))[:, None]
+    read = attention[-1].argmax(axis=-1)[:, None]
+    if len(attention) == LAYERS:
+        read = np.concatenate([read, attention[1][rows, read].argmax(axis=-1)], axis=1)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
     return np.array([np.nan if svm.W is None else correlation(W, svm.W) for svm in (every, alone)])
 
@@ -127,14 +113,11 @@ def claims(results):
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
         layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
+        middle = [layers[:, 1]] if name == "three layers" else []
         groups[f"{name}: every layer goes to an SVM of its own"] = [
             median("correlation of the last layer with its SVM", layers[:, -1], last, 1),
             median("correlation of the lowest layer with its SVM", layers[:, 0], lowest, 1),
-            *(
-                [median("correlation of the middle layer with its SVM", layers[:, 1], 0.98, 1)]
-                if name == "three layers"
-                else []
-            ),
+            *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in middle),
             median("of the lowest layer with the SVM of all queries (control)", controls[:, 0], -1, 0.9),
             share("nearer to its SVM than to that of the queries on the way alone", nearer(layers, controls), 0.5),
             median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
@@ -153,24 +136,19 @@ def plot(results):
     figure, (left, middle, right) = panels((14, 4.6), 3)
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), (BLUE, ORANGE, GREEN), strict=True):
-        distance = results[f"distance, {name}"]
-        for column, line in ((0, "-"), (LAYERS - 1, "--")):
-            curves = distance[np.isfinite(distance[:, 0, column]), :, column]
-            which = "lowest" if column == 0 else "last"
+        for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
+            curves = results[f"distance, {name}"][..., column]
             medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)
     finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy", loc="lower left", fontsize=8)
     left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
     left.minorticks_off()
     names = list(SETTINGS_OF)
     for k, name in enumerate(names):
-        layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
-        for offset, values, color in (
-            (-0.2, controls[:, 0], "#999999"),
-            (0, controls[:, 1], ORANGE),
-            (0.2, layers[:, 0], BLUE),
-        ):
-            middle.semilogy(np.full(len(values), k + offset), 1 - values, ".", color=color, alpha=0.6)
-    for label, color in (("SVM of all queries", "#999999"), ("of those on the way", ORANGE), ("its SVM", BLUE)):
+        values = np.concatenate([results[f"controls, {name}"], results[f"layers, {name}"][:, :1]], axis=1)
+        for column, color in enumerate(KINDS.values()):
+            at = np.full(len(values), k + 0.2 * (column - 1))
+            middle.semilogy(at, 1 - values[:, column], ".", color=color, alpha=0.6)
+    for label, color in KINDS.items():
         middle.plot([], [], ".", color=color, label=label)
     middle.set_xticks(range(len(names)), names, rotation=20)
     middle.margins(x=0.06)
@@ -181,9 +159,9 @@ def plot(results):
         loc="lower left",
         fontsize=8,
     )
-    right.boxplot([results[f"balance, {name}"][np.isfinite(results[f"balance, {name}"])] for name in names])
+    balances = [results[f"balance, {name}"] for name in names]
+    right.boxplot([x[np.isfinite(x)] for x in balances])
     right.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     right.set_xticks(range(1, len(names) + 1), names, rotation=20)
     finish(right, "The margins balance", ylabel="margin x norm, lowest layer over last")
-    runs = len(results["balance, two layers"])
-    return described(figure, "Layers trained together: a hierarchy of SVMs", f"{runs} runs a setting.")
+    return described(figure, "Layers trained together: a hierarchy of SVMs", f"{len(balances[0])} runs a setting.")

@@ -8,14 +8,13 @@ Right: tokens that a fixed teacher selects.  The share of sequences that hold a 
 the error of the SVM on a new sequence: a sequence without one is selected rightly by the SVM of the others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
+from ... import cross_attention, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ..panels import BLUE, ORANGE, described, finish, medians, panels
 from ..papers import NOWHERE
+from ..problems import sphere_problem
 
 PAPER = NOWHERE
 CAPTION = (
@@ -36,8 +35,7 @@ SETTINGS = (
 
 def experiment(rng):
     """Turns predicted and trained, whether the others keep their tokens; support share and error of every count."""
-    X, Z, y, v = sample.unit_sphere(N, T, D, rng)
-    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
+    problem = sphere_problem(rng, N, T, D)
     run = train(problem, lr=LR, steps=STEPS, record=0)
     found = solve_svm(problem.data, run.selected).influence()
     arrived = turn(run.direction, found.solution.W) < ARRIVED
@@ -76,18 +74,13 @@ def learned(rng, n):
 def claims(results):
     """The turns agree, and the bound holds."""
     predicted, trained = results["predicted"], results["trained"]
-    both = np.isfinite(trained)
-    held = both & results["held"]
-    ratio = np.array(
-        [
-            np.nanmedian(np.where(h, t / np.where(h, p, 1), np.nan))
-            for h, t, p in zip(held, trained, predicted, strict=True)
-        ]
-    )
+    both, held = np.isfinite(trained), results["held"]
+    ratio = np.nanmedian(np.where(held, trained / np.where(held, predicted, 1), np.nan), axis=1)
+    agreement = np.corrcoef(predicted[both], trained[both])[0, 1]
     return {
         "Removal and training again": [
             median("turn trained over turn predicted, median of the removals of a run", ratio, 0.95, 1.05),
-            exactly("correlation of the two over all removals that keep the tokens", agreement(results), 0.999),
+            exactly("correlation of the two over all removals that keep the tokens", agreement, 0.999),
             share("runs whose direction has arrived at its SVM", results["arrived"], 0.8),
             share("runs in which some removal makes the others select other tokens", results["kept"] < 1, None, 0.6),
         ],
@@ -98,22 +91,14 @@ def claims(results):
     }
 
 
-def agreement(results):
-    predicted, trained = results["predicted"].ravel(), results["trained"].ravel()
-    both = np.isfinite(trained)
-    return np.corrcoef(predicted[both], trained[both])[0, 1]
-
-
 def plot(results):
     """Left: turns.  Right: the bound and the error."""
     figure, (left, right) = panels((11, 4.6), 2)
-    predicted, trained = results["predicted"].ravel(), results["trained"].ravel()
-    left.plot(predicted, trained, ".", color=BLUE, alpha=0.6)
-    top = np.nanmax(trained)
+    left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
+    top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
-    medians(np.array(COUNTS), results["share"], "share of sequences with a support token", right, ORANGE)
-    medians(np.array(COUNTS), results["error"], "error on new sequences", right, BLUE)
+    medians(COUNTS, results["share"], "share of sequences with a support token", right, ORANGE)
+    medians(COUNTS, results["error"], "error on new sequences", right, BLUE)
     finish(right, "Few supports, few errors", "sequences", "share", "xy", loc="lower left")
-    runs = len(predicted) // N
-    return described(figure, "Support is influence", f"{runs} runs; 10th to 90th percentile.")
+    return described(figure, "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile.")

@@ -18,10 +18,10 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
-from ..panels import finish, panels
+from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
 from ..papers import PROMPT
 from ..problems import draws, linear_layer, sphere_problem
-from ..textbook import loss, softmax
+from ..textbook import loss, softmax, tokens_of, unit
 
 LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
@@ -31,7 +31,7 @@ RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; farther out roundin
 GRID, ZOOMS = 91, 12
 HALVINGS = 60  # of the interval of margins
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
-COLORS = {"full": "#0072B2", "relaxed": "#D55E00", "between": "#009E73"}  # Okabe and Ito's
+
 PAPER = (
     f"{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
     "random data are this package's"
@@ -63,21 +63,18 @@ def example(kind):
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
     trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
     second = np.ones(3, dtype=int)
-    p, v = trained.W.ravel(), trained.v
-    assert v is not None and trained.head_records is not None  # train_head=True
     margins = relaxed_margins(problem, second)
-    full, relaxed = (weights_of(svm) for svm in (solve_svm(data, second), solve_svm(data, second, margins=margins)))
-    heads = zip(trained.weights, trained.head_records, strict=True)
-    outputs = np.array([data.attended(W) @ v for W, v in heads])
+    full, relaxed = (weights_of(solve_svm(data, second, margins=m)).ravel() for m in (None, margins))
+    outputs = np.array([data.attended(W) @ v for W, v in zip(trained.weights, trained.head_records, strict=True)])
     minimisers = [joint_minimiser(X, radius) for radius in RADII]
     found = {
         "joint v": [correlation(v, weights_of(label_svm(problem, second)).ravel()) for v, _ in minimisers],
-        "joint p": [correlation(p, (full if kind == "tight" else relaxed).ravel()) for _, p in minimisers],
+        "joint p": [correlation(p, full if kind == "tight" else relaxed) for _, p in minimisers],
         "path": trained.weights[:, :, 0],
-        "p": p / np.linalg.norm(p),
-        "v": v / np.linalg.norm(v),
-        "full": full.ravel(),
-        "relaxed": relaxed.ravel(),
+        "p": unit(trained.W.ravel()),
+        "v": unit(trained.v),
+        "full": full,
+        "relaxed": relaxed,
         "label": weights_of(label_svm(problem, second)).ravel(),
         "softmax": [data.probabilities(W)[:, 1].mean() for W in trained.weights],
         "logistic": (1 / (1 + np.exp(-LABELS * outputs))).mean(axis=1),
@@ -91,11 +88,10 @@ def joint_minimiser(X, radius):
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
         v, p = (radius * np.stack([np.cos(a), np.sin(a)], axis=-1) for a in angles)
-        logits = np.einsum("ntd,bd->bnt", X, p)
-        attended = np.einsum("bnt,ntd->bnd", softmax(logits), X)
+        attended = np.einsum("bnt,ntd->bnd", softmax(np.einsum("ntd,bd->bnt", X, p)), X)
         losses = loss(LABELS * np.einsum("bnd,ad->abn", attended, v))
         best = np.unravel_index(losses.argmin(), losses.shape)
-        centre, width = np.array([angles[0, best[0]], angles[1, best[1]]]), width / 3
+        centre, width = angles[[0, 1], best], width / 3
     return v[best[0]], p[best[1]]
 
 
@@ -108,19 +104,16 @@ def experiment(rng):
         label = label_svm(problem, selected)
         if label.W is None or not label.support[:, 1].all():
             break
-    found = dict.fromkeys((*KINDS, "v", "rho"), np.nan)
     if label.W is None or trained.probabilities.max(axis=1).min() < 0.99:
-        return found
-    assert trained.v is not None  # train_head=True
+        return dict.fromkeys((*KINDS, "v", "rho"), np.nan)
     rho = np.linalg.norm(trained.v) / trained.norm[-1]
-    score = (problem.y[:, None] * data.values.reshape(N, T, D)[np.arange(N), selected]) @ label.W[:, 0]
+    score = (problem.y[:, None] * tokens_of(data)[0][np.arange(N), selected]) @ label.W[:, 0]
     solutions = {
         "full": solve_svm(data, selected),
         "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
         "between": between(data, selected, rho * score / np.linalg.norm(label.W)),
     }
-    for kind, svm in solutions.items():
-        found[kind] = np.nan if svm.W is None else correlation(trained.W, svm.W)
+    found = {kind: np.nan if svm.W is None else correlation(trained.W, svm.W) for kind, svm in solutions.items()}
     return found | {"v": correlation(trained.v, label.W[:, 0]), "rho": rho}
 
 
@@ -148,14 +141,21 @@ def claims(results):
     def angle(a, b):
         return np.degrees(np.arccos(np.clip(correlation(a, b), -1, 1)))
 
-    of = {key: value[0] for key, value in results.items() if key.startswith(("tight", "not tight"))}
+    of = {key: value[0] for key, value in results.items()}
     published = [("softmax", 30, 0.72), ("softmax", 60, 0.97), ("softmax", 100, 1.0)]
     published += [("logistic", 0, 0.52), ("logistic", 30, 0.87), ("logistic", 55, 0.99)]
-    full = (of["tight full"] ** 2).sum() / 2
     unlike = results["between"] > np.fmax(results["full"], results["relaxed"])
+    joint = []
+    for kind, goal in (("tight", "the SVM"), ("not tight", "the relaxed SVM")):
+        p, v = of[f"{kind} joint p"], of[f"{kind} joint v"]
+        joint += [
+            exactly(f"{kind}: correlation of p with {goal}, at the end", p[-1], 0.9995),
+            exactly(f"{kind}: of v with the SVM of the labels", v[-1], 0.9995),
+            exactly(f"{kind}: least gain of p's from ball to ball", np.diff(p).min(), 0),
+        ]
     return {
         "Tight": [
-            exactly("SVM value of attention (17 / 18)", full, 0.944444, 0.944445),
+            exactly("SVM value of attention (17 / 18)", (of["tight full"] ** 2).sum() / 2, 0.944444, 0.944445),
             exactly("angle of p with (.970, .243), degrees", angle(of["tight p"], of["tight full"]), high=1),
             exactly("angle of v with the SVM of the labels, degrees", angle(of["tight v"], of["tight label"]), high=1),
             exactly("attention dips to (.38)", min(of["tight softmax"]), 0.37, 0.39),
@@ -170,15 +170,7 @@ def claims(results):
             exactly("angle of p with the SVM", angle(of["not tight p"], of["not tight full"]), 10),
             exactly("angle of v with the SVM of the labels", angle(of["not tight v"], of["not tight label"]), high=1),
         ],
-        f"Joint regularisation path, balls of radius {', '.join(f'{r:g}' for r in RADII)} for v and for p": [
-            claim
-            for kind, goal in (("tight", "the SVM"), ("not tight", "the relaxed SVM"))
-            for claim in (
-                exactly(f"{kind}: correlation of p with {goal}, at the end", of[f"{kind} joint p"][-1], 0.9995),
-                exactly(f"{kind}: of v with the SVM of the labels", of[f"{kind} joint v"][-1], 0.9995),
-                exactly(f"{kind}: least gain of p's from ball to ball", np.diff(of[f"{kind} joint p"]).min(), 0),
-            )
-        ],
+        f"Joint regularisation path, balls of radius {', '.join(f'{r:g}' for r in RADII)} for v and for p": joint,
         "Random data, some labels no support": [
             median("correlation of v with the SVM of the labels", results["v"], 0.999),
             median("correlation of W with the conjectured SVM", results["between"], 0.999),
@@ -192,12 +184,12 @@ def claims(results):
 def plot(results):
     """Paths of the prompt; attention and confidence; and three candidates on random data."""
     figure, (paths, confidence, candidates) = panels((13, 4), 3)
-    for kind, color in (("tight", COLORS["full"]), ("not tight", COLORS["relaxed"])):
-        target = results[f"{kind} {'full' if kind == 'tight' else 'relaxed'}"][0]
+    for kind, svm, color in (("tight", "full", BLUE), ("not tight", "relaxed", ORANGE)):
+        target = results[f"{kind} {svm}"][0]
         far = 30 * target / np.linalg.norm(target)
         paths.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
-        paths.plot(*results[f"{kind} path"][0].T, color=color, linewidth=1.6, label=f"{kind}: path of p")
         look = {"color": color, "linewidth": 1.6}
+        paths.plot(*results[f"{kind} path"][0].T, label=f"{kind}: path of p", **look)
         confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
     paths.plot([], [], color="0.6", linewidth=6, alpha=0.5, label="SVM, relaxed SVM")
@@ -212,10 +204,8 @@ def plot(results):
         fontsize=8,
     )
     finish(confidence, "Example: tokens and labels", "step", "probability", loc="lower right", fontsize=8, ylim=(0, 1))
-    for kind, label in KINDS.items():
-        away = np.sort(1 - results[kind][np.isfinite(results[kind])])
-        height = np.arange(1, len(away) + 1) / len(away)
-        candidates.step(away, height, where="post", color=COLORS[kind], linewidth=2, label=label)
+    for (kind, label), color in zip(KINDS.items(), (BLUE, ORANGE, GREEN), strict=True):
+        cumulated(1 - results[kind], label, candidates, color)
     finish(
         candidates,
         "Random data: three candidates",

@@ -12,15 +12,14 @@ import numpy as np
 
 from ... import correlation, train
 from ...claims import exactly, median, none, share
-from ...common.types import Loss
-from ..panels import BLUE, GREEN, ORANGE, described, error_bars, finish, panels
+from ..panels import BLUE, GREEN, ORANGE, described, error_bars, finish, pairs, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
 
 PAPER = NOWHERE
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES: tuple[Loss, ...] = ("logistic", "exponential", "linear")  # at the first size
+LOSSES = ("logistic", "exponential", "linear")  # at the first size
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
@@ -36,30 +35,28 @@ def experiment(rng):
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
     found = [_judged(problem) for problem in problems]
-    return {name: np.array([one[name] for one in found]) for name in found[0]}
+    return {name: [one[name] for one in found] for name in found[0]}
 
 
 def _judged(problem):
     run = train(problem, steps=STEPS, record=RECORD)
     limit = run.limit()
-    best = bool((run.selected == problem.optimal).all())
-    largest = np.array([problem.data.probabilities(W).max(axis=-1).min() for W in run.weights])
-    attends = run.steps[np.argmax(largest > DECIDED)] if (largest > DECIDED).any() else np.nan
-    found = {"best": best, "proved": limit.status == "proved", "attends": attends, "step": np.nan}
-    found |= {"left": False, "nearer": np.nan, "gap": 0.0}
-    if limit.status == "proved":
-        later = train(problem, run.W, steps=LATER * STEPS, record=0)
-        chosen, at = limit.solution.selected, run.weights[np.flatnonzero(run.steps == limit.step)[0]]
-        off = [1 - correlation(W, limit.solution.W) for W in (at, later.W)]
-        found |= {"step": limit.step, "left": bool((later.selected != chosen).any()), "gap": limit.solution.gap}
-        found["nearer"] = off[1] / off[0]
-    return found
+    best = (run.selected == problem.optimal).all()
+    decided = [problem.data.probabilities(W).max(axis=-1).min() > DECIDED for W in run.weights]
+    attends = run.steps[np.argmax(decided)] if any(decided) else np.nan
+    proved, svm = limit.status == "proved", limit.solution
+    found = {"best": best, "proved": proved, "attends": attends}
+    if not proved:
+        return found | {"step": np.nan, "left": False, "nearer": np.nan, "gap": 0.0}
+    later = train(problem, run.W, steps=LATER * STEPS, record=0)
+    off = [1 - correlation(W, svm.W) for W in (run.weights[run.steps.searchsorted(limit.step)], later.W)]
+    left = (later.selected != svm.selected).any()
+    return found | {"step": limit.step, "left": left, "nearer": off[1] / off[0], "gap": svm.gap}
 
 
 def claims(results):
     """Nothing that was proved is left; nearly all runs are proved, at about the step at which attention passes .9."""
-    proved, best = results["proved"].astype(bool), results["best"].astype(bool)
-    some = [np.where(best[:, k], proved[:, k], np.nan) for k in range(len(NAMES))]
+    proved, best = results["proved"], results["best"]
     return {
         "What is proved stays": [
             none("proved runs that leave their tokens", results["left"]),
@@ -68,8 +65,8 @@ def claims(results):
         ],
         "How often": [
             *(
-                share(f"ends on the best tokens and is proved, {name}", p[np.isfinite(p)], 0.85)
-                for name, p in zip(NAMES, some, strict=True)
+                share(f"ends on the best tokens and is proved, {name}", proved[best[:, k], k], 0.85)
+                for k, name in enumerate(NAMES)
             ),
             share("ends on other tokens and is proved, 6, 8, 10", proved[:, 0][~best[:, 0]], 0.5),
         ],
@@ -88,17 +85,13 @@ def plot(results):
     line = np.array([RECORD, STEPS])
     left.loglog(line, line, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "When", f"step at which attention passes {DECIDED:g}", "step of the proof", loc="lower right")
-    x = np.arange(len(NAMES))
-    for offset, kind, color in ((-0.2, 1, BLUE), (0.2, 0, ORANGE)):
-        for k in range(len(NAMES)):
-            flags = results["proved"][results["best"][:, k] == kind, k]
-            if len(flags):
-                right.bar(
-                    k + offset, flags.mean(), 0.36, yerr=error_bars(flags.mean(), len(flags)), color=color, capsize=3
-                )
-    for label, color in (("on the best tokens", BLUE), ("on others", ORANGE)):
-        right.bar([0], [0], color=color, label=label)
-    right.set_xticks(x, NAMES, rotation=15)
+    bars = []
+    for label, kind, color in (("on the best tokens", 1, BLUE), ("on others", 0, ORANGE)):
+        flags = [proved[best == kind] for proved, best in zip(results["proved"].T, results["best"].T, strict=True)]
+        heights = [one.mean() if len(one) else np.nan for one in flags]
+        errors = [error_bars(one)[:, 0] if len(one) else (np.nan, np.nan) for one in flags]
+        bars.append((label, color, heights, np.transpose(errors)))
+    pairs(right, NAMES, *bars, rotation=15)
     finish(
         right,
         "How many",

@@ -8,8 +8,6 @@ regularisation path.  The long run shows that descent comes close and no nearer:
 distance falls to about 1e-2 in the median, and rises again in some runs.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
@@ -17,8 +15,8 @@ from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import described, finish, medians, panels
 from ..papers import SVM
-from ..textbook import apart, certificate, descend, loss, softmax, support_margins
-from ..types import Found
+from ..problems import linear_layer
+from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = f"{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
 N, T, D = 6, 8, 10
@@ -40,9 +38,8 @@ SETTINGS = (
     f"without; {LONG_STEPS:,} steps (published: {STEPS:,})."
 )
 
-TRAININGS = {"W": "W", "KQ": "(K, Q)", "KQ_without_ridge": "(K, Q)"}
-NORMS: dict[Literal["frobenius", "nuclear"], str] = {"frobenius": "Frobenius", "nuclear": "nuclear"}
-TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
+
+NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 
 
 def together(runs, seed):
@@ -52,8 +49,7 @@ def together(runs, seed):
 
 def draw(rng):
     """Data ``X, Z, y, v`` and initial weights ``W, K, Q``, distributed as PyTorch initialises a linear layer."""
-    bound = 1 / np.sqrt(D)
-    return sample.unit_sphere(N, T, D, rng), tuple(rng.uniform(-bound, bound, (3, D, D)))
+    return sample.unit_sphere(N, T, D, rng), linear_layer(rng, 3, D, D)
 
 
 def experiment(rng):
@@ -62,25 +58,27 @@ def experiment(rng):
     data = cross_attention(X, Z)
     problem = Problem(data, y, LinearHead(v))
     scores = y[:, None] * (X @ v)
-    how: Found = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
+    how = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
     runs = {
         "W": train(problem, W, **how),
         "KQ": train(problem, K=K, Q=Q, ridge=PUBLISHED_RIDGE, **how),
         "KQ_without_ridge": train(problem, K=K, Q=Q, **how),
     }
-    result: Found = {}
+    result = {}
     for name, trained in runs.items():
         selected = data.select(trained.W)
-        solutions = {norm: solve_svm(data, selected, norm) for norm in NORMS}
-        curve = {f"{name} {norm}": correlations(trained.weights, solution.W) for norm, solution in solutions.items()}
-        result |= curve | {f"{name} softmax": attention(X, Z, trained.weights)}
-        result[f"{name} to its limit"] = abs(trained.loss[-1] - loss(scores[np.arange(N), selected]))
-        result[f"{name} locally optimal"] = locally_optimal(X, Z, scores, selected, solutions["frobenius"].W)
-        for norm, solution in solutions.items():
-            proof = certificate(X, Z, selected, solution)
-            result |= {f"{name} {norm} {key}": number for key, number in proof.items()}
-            result[f"{name} {norm} size"] = np.nan if solution.W is None else np.linalg.norm(solution.W, "nuc")
+        result[f"{name} softmax"] = attention(X, Z, trained.weights)
         result[f"{name} norm"] = trained.norm
+        result[f"{name} to its limit"] = abs(trained.loss[-1] - loss(scores[np.arange(N), selected]))
+        for norm in NORMS:
+            svm = solve_svm(data, selected, norm)
+            proof = certificate(data, selected, svm)
+            result[f"{name} {norm}"] = correlations(trained.weights, svm.W)
+            result |= {f"{name} {norm} {key}": proof[key] for key in ("gap", "rank")}
+            result[f"{name} {norm} size"] = np.nan if svm.W is None else np.linalg.norm(svm.W, "nuc")
+            if norm == "frobenius":
+                locally = np.nan if svm.W is None else locally_optimal(X, Z, scores, selected, svm.W)
+                result[f"{name} locally optimal"] = locally
     return result | twins(problem, X, Z, scores, W, K, Q)
 
 
@@ -89,31 +87,20 @@ def attention(X, Z, weights):
     return softmax(np.einsum("ntd,rdn->rnt", X, weights @ Z.T, optimize=True)).max(axis=2).mean(axis=1)
 
 
-def locally_optimal(X, Z, scores, selected, W):
-    """Whether each selected token scores more than its support tokens, from the definition."""
-    if W is None:
-        return np.nan
-    support = support_margins(X, Z, selected, W) <= 1 + TIGHT
-    best = scores[np.arange(len(Z)), selected][:, None]
-    return (best > scores)[support].all()
-
-
 def twins(problem, X, Z, scores, W, K, Q):
     """The same descent by the textbook gradient: how far the weights are apart, and where its norm stalls."""
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"], record=0).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], record=0, ridge=TWIN_RIDGE).W
-    by_hand = descend(X, Z, scores, W, TWIN_STEPS["W"], LR)
-    together = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
-    return {"W apart": apart(early, by_hand), "KQ apart": apart(factors, together)}
+    both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
+    return {"W apart": apart(early, descend(X, Z, scores, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
 
 
 def naive_norms(rngs):
     """Norm of W where the textbook gradient, which cancels when attention saturates, has come to rest."""
-    draws = [draw(rng) for rng in rngs]
-    X, Z, y, v = (np.stack(arrays) for arrays in zip(*(data for data, _ in draws), strict=True))
+    draws = [(*data, weights[0]) for data, weights in map(draw, rngs)]
+    X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
-    W = descend(X, Z, scores, np.stack([weights[0] for _, weights in draws]), NAIVE_STEPS, LR)
-    return np.linalg.norm(W, axis=(1, 2))
+    return np.linalg.norm(descend(X, Z, scores, W, NAIVE_STEPS, LR), axis=(1, 2))
 
 
 def claims(results):
@@ -123,13 +110,11 @@ def claims(results):
         return results[key][:, STEPS_SHOWN.searchsorted(step)]
 
     def all_of(key):
-        return np.concatenate([results[f"{name} {norm} {key}"] for name in TRAININGS for norm in NORMS])
+        return np.concatenate([results[name] for name in results if name.endswith(f" {key}")])
 
-    off = 1 - results["W frobenius"]
-    constant = off * results["W norm"] ** 2
-    eight = STEPS_SHOWN.searchsorted(LONG_STEPS)
-    bare = results["KQ_without_ridge nuclear"]
-    naive = results["naive norm"]
+    norm = results["W norm"]
+    off, bare = (1 - results[key] for key in ("W frobenius", "KQ_without_ridge nuclear"))
+    constant = off * norm**2 / (off * norm**2)[:, -1:]
     ratio = results["W nuclear size"] / results["W frobenius size"]
     return {
         "Correlation with the SVMs of the selected tokens, step 1,000": [
@@ -151,22 +136,27 @@ def claims(results):
             share("(K, Q): locally optimal", results["KQ locally optimal"], 0.85),
         ],
         f"W goes on converging, to {LONG_STEPS:,} steps": [
-            median("1 - correlation with its Frobenius SVM", off[:, eight], 0, 3e-4),
+            median("1 - correlation with its Frobenius SVM", off[:, -1], 0, 3e-4),
             *(
                 median(
                     f"(1 - correlation) ||W||^2 at step {step:,} over step {LONG_STEPS:,}",
-                    constant[:, STEPS_SHOWN.searchsorted(step)] / constant[:, eight],
+                    constant[:, STEPS_SHOWN.searchsorted(step)],
                     0.7,
                     1.3,
                 )
                 for step in (1000, 2000, 4000)
             ),
-            median("||W|| over learning rate times steps", results["W norm"][:, eight] / (LR * LONG_STEPS), 0.97, 1.01),
-            median(f"textbook gradient stalls (published 97 to 130): ||W||, {NAIVE_STEPS:,} steps", naive, 80, 170),
+            median("||W|| over learning rate times steps", norm[:, -1] / (LR * LONG_STEPS), 0.97, 1.01),
+            median(
+                f"textbook gradient stalls (published 97 to 130): ||W||, {NAIVE_STEPS:,} steps",
+                results["naive norm"],
+                80,
+                170,
+            ),
         ],
         f"(K, Q) without ridge stays near its nuclear SVM, to {LONG_STEPS:,} steps": [
-            median("1 - correlation", 1 - bare[:, eight], 1e-3, 3e-2),
-            share("1 - correlation within 1e-3", 1 - bare[:, eight] <= 1e-3, 0, 0.3),
+            median("1 - correlation", bare[:, -1], 1e-3, 3e-2),
+            share("1 - correlation within 1e-3", bare[:, -1] <= 1e-3, 0, 0.3),
         ],
         "Against the textbook gradient in NumPy": [
             exactly(f"W after {TWIN_STEPS['W']} steps, relative difference", results["W apart"], high=1e-6),
@@ -189,19 +179,15 @@ def claims(results):
 
 def plot(results):
     """Two panels: attention picks one token; weights turn to the SVM solutions of the picked tokens."""
-    runs = len(results["W softmax"])
     figure, (left, right) = panels((12, 5.4), 2, width_ratios=(1, 1.6))
-    thick: Found = {"linewidth": 2.2}
-    bare: Found = {"linewidth": 1.2, "color": "black"}
-    for name in ("W", "KQ"):
-        trained = TRAININGS[name]
-        band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained), **thick)
-        for norm in NORMS if name == "W" else reversed(NORMS):  # the own norm first
+    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the own norm first
+        band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained), linewidth=2.2)
+        for norm in norms:
             label = f"{trained} and its {NORMS[norm]} SVM"
             off = 1 - results[f"{name} {norm}"][:, 1:]
-            medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm), **thick)
+            medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm), linewidth=2.2)
     off = 1 - results["KQ_without_ridge nuclear"][:, 1:]
-    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, **bare)
+    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, "black", linewidth=1.2)
     finish(
         left, "Attention picks one token", "training step", "largest softmax probability", xlim=(0, 400), ylim=(0, 1)
     )
@@ -220,6 +206,6 @@ def plot(results):
         figure,
         f"Local convergence: {N} sequences of {T} random unit tokens, d = {D}, "
         f"normalised gradient descent, learning rate {LR}",
-        f"{runs} runs.  Left: mean, right: median.  Bands: {LOW}th to {HIGH}th percentile.  "
+        f"{len(results['W softmax'])} runs.  Left: mean, right: median.  Bands: {LOW}th to {HIGH}th percentile.  "
         f"(K, Q) has the published ridge of {PUBLISHED_RIDGE:g} where nothing else is said.",
     )

@@ -7,25 +7,26 @@ with another p, from another start, has selected, as in the published figure; mo
 tokens, not the other norm.
 """
 
+import itertools
+
 import numpy as np
 
 from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm
-from ..panels import DASHED, described, finish, panels
+from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels
 from ..papers import MIRROR
 from ..problems import sphere_problem
 from ..textbook import apart, certificate, mirror_descend, tokens_of
-from ..types import Found
 
 N, T, D = 6, 8, 10
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
-EXPONENTS = tuple(STEPS)
+
 POINTS = 40  # of each curve
 TWIN_STEPS = 50  # before the textbook gradient has lost half of its digits
-COLORS = {1.75: "#009E73", 2.0: "#0072B2", 3.0: "#D55E00"}  # Okabe and Ito's
+
 PAPER = f"{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
     "How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p. Solid: "
@@ -50,29 +51,25 @@ def together(runs, seed):
 def experiment(rng):
     """Divergences (p, norm, points) from the SVMs of a run's own tokens, and of those of the run with that p."""
     problem = sphere_problem(rng, N, T, D)
-    starts = {p: rng.standard_normal((D, D)) for p in EXPONENTS}
-    runs = {
-        p: train(problem, W, rule=rules.mirror(p=p), lr=LR, steps=STEPS[p], record=records(p))
-        for p, W in starts.items()
-    }
+    starts = {p: rng.standard_normal((D, D)) for p in STEPS}
+    runs = {p: descent(problem, W, p, record=records(p)) for p, W in starts.items()}
     found = {key: np.full((len(STEPS), len(STEPS), POINTS), np.nan) for key in ("own tokens", "other tokens")}
-    (X, _), gap = tokens_of(problem.data), 0.0
-    for i, p in enumerate(EXPONENTS):
-        for j, q in enumerate(EXPONENTS):
-            for key, selecting in (("own tokens", p), ("other tokens", q)):
-                svm = solve_svm(problem.data, runs[selecting].selected, q)
-                if svm.W is not None:
-                    gap = max(gap, certificate(X, problem.data.queries, runs[selecting].selected, svm)["gap"])
-                    found[key][i, j] = [divergence(svm.W, W, p) for W in runs[p].weights]
-    return {**found, "gap": gap, "apart": [twin(problem, W, p) for p, W in starts.items()]}
+    tokens, gaps = tokens_of(problem.data), [0.0]
+    for (i, p), (j, q) in itertools.product(enumerate(STEPS), repeat=2):
+        for key, run in (("own tokens", runs[p]), ("other tokens", runs[q])):
+            svm = solve_svm(problem.data, run.selected, q)
+            if svm.W is not None:
+                gaps.append(certificate(run.data, run.selected, svm)["gap"])
+                found[key][i, j] = [divergence(svm.W, W, p) for W in runs[p].weights]
+    twins = [
+        apart(descent(problem, W, p, steps=TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))
+        for p, W in starts.items()
+    ]
+    return {**found, "gap": max(gaps), "apart": twins}
 
 
-def twin(problem, W, p):
-    """How far the weights of a few steps are from those of NumPy, relative."""
-    trained = train(problem, W, rule=rules.mirror(p=p), lr=LR, steps=TWIN_STEPS, record=0).W
-    X, Z = tokens_of(problem.data)
-    by_hand = mirror_descend(X, Z, problem.scores, W, TWIN_STEPS, LR, p)
-    return apart(trained, by_hand)
+def descent(problem, W, p, **how):
+    return train(problem, W, rule=rules.mirror(p=p), lr=LR, **{"steps": STEPS[p], "record": 0} | how)
 
 
 def records(p):
@@ -91,13 +88,10 @@ def divergence(A, B, p):
 def joint():
     """Head and attention from zero, by mirror descent: tokens selected and divergences from both SVMs."""
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
-    found: Found = {"joint selected": [], "joint attention": [], "joint head": []}
-    for p in EXPONENTS:
-        trained = train(
-            problem, np.zeros((2, 2)), rule=rules.mirror(p=p), lr=LR, steps=STEPS[p], train_head=True, record=0
-        )
+    found = {"joint selected": [], "joint attention": [], "joint head": []}
+    for p in STEPS:
+        trained = descent(problem, np.zeros((2, 2)), p, train_head=True)
         selected = trained.selected
-        assert trained.v is not None  # train_head=True
         found["joint selected"].append(tuple(selected) == JOINT_SELECTED[p])
         found["joint attention"].append(divergence(weights_of(solve_svm(problem.data, selected, p)), trained.W, p))
         found["joint head"].append(divergence(weights_of(label_svm(problem, selected, p)).ravel(), trained.v, p))
@@ -106,20 +100,19 @@ def joint():
 
 def claims(results):
     """What theory says of these numbers; in brackets what is read off the published figure."""
-    own, other = results["own tokens"][..., -1], results["other tokens"][..., -1]
-    last = len(EXPONENTS) - 1
+    own, other = results["own tokens"][..., -1], results["other tokens"][:, -1, :, -1]
     return {
         "Its own norm is the nearest": [
             *(
                 share(f"p = {p:g}: the SVM in its norm diverges least", own[:, i, i] <= own[:, i].min(axis=1), 0.85)
-                for i, p in enumerate(EXPONENTS)
+                for i, p in enumerate(STEPS)
             ),
-            *(median(f"p = {p:g}: divergence from it", own[:, i, i], high=0.02) for i, p in enumerate(EXPONENTS)),
+            *(median(f"p = {p:g}: divergence from it", own[:, i, i], high=0.02) for i, p in enumerate(STEPS)),
             exactly("largest gap of margin and multipliers, in NumPy", results["gap"], high=1e-8),
         ],
         "p = 3 after 20,000 steps, against the SVMs of the runs with each p": [
-            median("its own (.005)", other[:, last, 2], high=0.02),
-            median("mean of the two others (.183 and .212)", other[:, last, :2].mean(axis=1), 0.06),
+            median("its own (.005)", other[:, 2], high=0.02),
+            median("mean of the two others (.183 and .212)", other[:, :2].mean(axis=1), 0.06),
         ],
         "Against mirror descent in NumPy": [
             exactly(f"W after {TWIN_STEPS} steps, any p: relative difference", results["apart"], high=1e-9)
@@ -135,21 +128,13 @@ def claims(results):
 def plot(results):
     """A panel for each p."""
     figure, axes = panels((12, 4), 3, sharey=True)
-    for ax, p in zip(axes, EXPONENTS, strict=True):
-        steps, i = records(p), EXPONENTS.index(p)
-        for j, q in enumerate(EXPONENTS):
-            look = {"color": COLORS[q], "linestyle": "-" if q == p else DASHED}
-            ax.plot(
-                steps,
-                np.nanmean(results["own tokens"][:, i, j], axis=0),
-                label=f"SVM of least l{q:g} norm",
-                linewidth=2,
-                **look,
-            )
+    own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
+    for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
+        for j, (q, color) in enumerate(zip(STEPS, (GREEN, BLUE, ORANGE), strict=True)):
+            look = {"color": color, "linestyle": "-" if q == p else DASHED, "label": f"SVM of least l{q:g} norm"}
+            ax.plot(records(p), own[i, j], linewidth=2, **look)
             if q != p:
-                ax.plot(
-                    steps, np.nanmean(results["other tokens"][:, i, j], axis=0), ":", color=COLORS[q], linewidth=1.2
-                )
+                ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
         ax.plot([], [], ":", color="0.4", linewidth=1.2, label="... of another run's tokens")
         finish(
             ax,
@@ -162,8 +147,7 @@ def plot(results):
             ylim=(0.001, 1.5),
             xlim=(0, STEPS[p]),
         )
-        if p == EXPONENTS[0]:
-            ax.set_ylabel("Bregman divergence of the direction")
+    axes[0].set_ylabel("Bregman divergence of the direction")
     return described(
         figure,
         "The potential of mirror descent picks the norm of the SVM",

@@ -14,7 +14,7 @@ from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solv
 from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
 from ...theory import decompose, next_token, selected_sets
-from ..panels import finish, medians, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import NEXT_TOKEN
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
@@ -33,7 +33,7 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 SHOWN = 25  # seed of the graph in the picture
-COLORS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's
+
 SETTINGS = (
     f"{N} sequences of {T} of {K} tokens, none twice, each with a random one of its tokens as label; embeddings "
     f"uniform on the sphere, d = {D}; draws without a cycle are left out.  W starts as a PyTorch linear layer.  "
@@ -51,7 +51,6 @@ def draw(rng):
         found = next_token(*drawn)
         if not found.acyclic:
             return *drawn, found
-    raise AssertionError  # draws() ends with an error of its own
 
 
 def experiment(rng):
@@ -66,19 +65,16 @@ def converge(found, W_svm, start):
     trained = train(found.problem, start, lr=LR, steps=STEPS, record=EVERY)
     basis, W_fin, gradient = finite_part(found)
     inside = trained.weights.reshape(len(trained.steps), -1) @ basis
-    away = np.linalg.norm(inside - W_fin.ravel() @ basis, axis=1)
     parts = decompose(data, data.probabilities(trained.W), trained.W, selected=kept)
-    outside = [(data.probabilities(W) * ~kept).sum(axis=1).mean() for W in trained.weights]
-    other = start + trained.W / 7
-    halves = (found.problem.loss(start) + found.problem.loss(other)) / 2 - found.problem.loss((start + other) / 2)
+    other, loss = start + trained.W / 7, found.problem.loss
     return {
         "correlation": correlations(trained.weights, W_svm),
-        "finite": away,
-        "outside": outside,
+        "finite": np.linalg.norm(inside - W_fin.ravel() @ basis, axis=1),
+        "outside": [(data.probabilities(W) * ~kept).sum(axis=1).mean() for W in trained.weights],
         "R": parts.R,
         "fin gradient": gradient,
         "fin split": np.abs(parts.W_fin.ravel() - basis @ inside[-1]).max(),
-        "convex": halves,
+        "convex": (loss(start) + loss(other)) / 2 - loss((start + other) / 2),
     }
 
 
@@ -86,11 +82,11 @@ def finite_part(found):
     """An orthonormal basis (d d, r) of S_fin, the span of ``(e_y - e_t) e_k^T`` in the components; the minimiser there
     of the loss on the tokens of the components; and the norm of its gradient."""
     data, kept = found.data, found.selected
-    X, _ = tokens_of(data)
-    rows = [np.outer(X[i, kept[i]][0] - x, data.queries[i]).ravel() for i in range(N) for x in X[i, kept[i]][1:]]
+    X, Z = tokens_of(data)
+    tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
+    rows = [np.outer(some[0] - x, z).ravel() for some, z in zip(tokens, Z, strict=True) for x in some[1:]]
     U, sizes, _ = np.linalg.svd(np.array(rows).T, full_matrices=False)
-    values = data.values.reshape(N, T, 1)
-    alone = cross_attention([X[i, kept[i]] for i in range(N)], data.queries, [values[i, kept[i]] for i in range(N)])
+    alone = cross_attention(tokens, Z, values)
     problem = Problem(alone, None, LinearHead([1.0]), loss="log")
     trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS, record=0)
     return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
@@ -111,7 +107,7 @@ def squared_loss(E, labels):
 
     def score(o):
         p = softmax(o @ E.T)
-        py = np.take_along_axis(p, labels[:, None], axis=1)
+        py = p[np.arange(len(p)), labels, None]
         return -((1 - py[:, 0]) ** 2), 2 * (1 - py) * py * (E[labels] - p @ E)
 
     return score
@@ -149,7 +145,7 @@ def plot(results):
     figure, (graph, direction, finite, other) = panels((13, 3.8), 4)
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
-    medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, COLORS[0])
+    medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, BLUE)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     finish(
         direction,
@@ -161,17 +157,11 @@ def plot(results):
         fontsize=8,
         ylim=(0.002, 1.5),
     )
-    for name, label, color in (
-        ("finite", "inside: distance from W_fin", COLORS[2]),
-        ("outside", "attention outside the component", COLORS[1]),
-    ):
-        medians(steps, results[name], label, finite, color)
+    medians(steps, results["finite"], "inside: distance from W_fin", finite, GREEN)
+    medians(steps, results["outside"], "attention outside the component", finite, ORANGE)
     finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y", "lower left", fontsize=8)
-    for name, label, color in (
-        ("local own", "SVM of its own tokens", COLORS[0]),
-        ("local graph", "SVM of the graph", COLORS[1]),
-    ):
-        medians(late, 1 - results[name], label, other, color)
+    medians(late, 1 - results["local own"], "SVM of its own tokens", other, BLUE)
+    medians(late, 1 - results["local graph"], "SVM of the graph", other, ORANGE)
     finish(
         other, "A loss that is not convex", "step", "1 - correlation", "y", "lower left", fontsize=8, ylim=(0.0005, 1.5)
     )
@@ -185,17 +175,15 @@ def draw_graph(ax):
     component, angle = found.components[k], 2 * np.pi * np.arange(K) / K + np.pi / 6
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     for a, b in found.graphs[k]:
-        inside = component[a] == component[b]
-        arrow = {"arrowstyle": "-|>", "color": COLORS[1] if inside else "0.55", "linewidth": 1.6 if inside else 1.0}
-        arrow |= {"shrinkA": 11, "shrinkB": 11, "connectionstyle": "arc3,rad=0.12"}
-        ax.annotate("", place[b], place[a], arrowprops=arrow)
+        color, width = (ORANGE, 1.6) if component[a] == component[b] else ("0.55", 1.0)
+        arrow = {"arrowstyle": "-|>", "shrinkA": 11, "shrinkB": 11, "connectionstyle": "arc3,rad=0.12"}
+        ax.annotate("", place[b], place[a], arrowprops=arrow | {"color": color, "linewidth": width})
     sizes = np.bincount(component, minlength=K)
     met = np.isin(np.arange(K), found.graphs[k])
     for token in range(K):
-        color = COLORS[1] if sizes[component[token]] > 1 else COLORS[0] if met[token] else "0.8"
+        color = ORANGE if sizes[component[token]] > 1 else BLUE if met[token] else "0.8"
         ax.plot(*place[token], "o", markersize=20, color=color)
         ax.text(*place[token], str(token), ha="center", va="center", color="white", fontsize=11)
     ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal", xticks=[], yticks=[])
-    for side in ax.spines.values():
-        side.set_visible(False)
+    ax.spines[:].set_visible(False)
     ax.set_title(f"Priorities after token {k};\na cycle in orange", fontsize=10)

@@ -13,19 +13,16 @@ the right.
 Weight decay and sign and spectral steps on K and Q are shown, and not explained.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
-from ...common.types import Norm
 from ...plot.curves import weights_of
 from ...theory import margin_share
 from ..panels import finish, medians, panels
 from ..papers import LINEAR_MUON, NOWHERE
 from ..problems import sphere_problem
-from ..textbook import certificate, tokens_of
+from ..textbook import certificate
 
 N, T, D = 6, 8, 10
 STEPS = 8000
@@ -36,36 +33,43 @@ SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}  # steps; 8,000 take 
 FROZEN = 0.3  # the length of a step in a metric that is held
 EARLY = 400  # a run whose tokens change later still carries the weights of the ones before
 START = 0.1  # standard deviation of the factors' start
-NORMS: tuple[Norm, ...] = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
+NORMS = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
 # The rule of each norm, in the order of NORMS: the diagonal.
-OWN: dict[str, dict[str, Any]] = {
-    "normalized": dict(rule="normalized"),
-    "mirror 1.75": dict(rule=rules.mirror(p=1.75)),
-    "mirror 3": dict(rule=rules.mirror(p=3.0)),
-    "sign": dict(rule="sign"),
-    "spectral": dict(rule="spectral"),
-    "factors": dict(rule="normalized"),
+OWN = {
+    "normalized": "normalized",
+    "mirror 1.75": rules.mirror(p=1.75),
+    "mirror 3": rules.mirror(p=3.0),
+    "sign": "sign",
+    "spectral": "spectral",
+    "factors": "normalized",
 }
-LONG: dict[str, dict[str, Any]] = {
-    "AdaGrad": dict(rule="adagrad", lr=1.0),
-    "Shampoo": dict(rule="shampoo", lr=3.0),
-    "Adam, .9, .999": dict(rule="adam"),
-    "Adam, 0, .9999": dict(rule=rules.adam(betas=(0.0, 0.9999))),
-    "Adam, 0, .999": dict(rule=rules.adam(betas=(0.0, 0.999))),
+LONG = {
+    "AdaGrad": "adagrad",
+    "Shampoo": "shampoo",
+    "Adam, .9, .999": "adam",
+    "Adam, 0, .9999": rules.adam(betas=(0.0, 0.9999)),
+    "Adam, 0, .999": rules.adam(betas=(0.0, 0.999)),
 }
-SHORT: dict[str, dict[str, Any]] = {
-    "Adam, 0, .99": dict(rule=rules.adam(betas=(0.0, 0.99))),
-    "Adam, 0, .9": dict(rule=rules.adam(betas=(0.0, 0.9))),
-    "Adam, .9, 0": dict(rule=rules.adam(betas=(0.9, 0.0))),
+SHORT = {
+    "Adam, 0, .99": rules.adam(betas=(0.0, 0.99)),
+    "Adam, 0, .9": rules.adam(betas=(0.0, 0.9)),
+    "Adam, .9, 0": rules.adam(betas=(0.9, 0.0)),
 }
 MEMORY = {"Adam, 0, .9": 10, "Adam, 0, .99": 100, "Adam, 0, .999": 1000, "Adam, 0, .9999": 10000}  # 1 / (1 - beta_2)
-OTHERS: dict[str, dict[str, Any]] = {
-    "sign, momentum .9": dict(rule="sign", momentum=0.9),
-    "sign, weight decay .1": dict(rule="sign", weight_decay=0.1),
-    "sign on K, Q": dict(rule="sign"),
-    "spectral on K, Q": dict(rule="spectral"),
+OTHERS = {
+    "sign, momentum .9": "sign",
+    "sign, weight decay .1": "sign",
+    "sign on K, Q": "sign",
+    "spectral on K, Q": "spectral",
 }
-RULES = (*OWN, *LONG, *SHORT, *OTHERS)
+MORE = {
+    "AdaGrad": {"lr": 1.0},
+    "Shampoo": {"lr": 3.0},
+    "sign, momentum .9": {"momentum": 0.9},
+    "sign, weight decay .1": {"weight_decay": 0.1},
+}
+RULES = OWN | LONG | SHORT | OTHERS
+AT = {name: i for i, name in enumerate(RULES)}
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
 COLORS = ("#0072B2", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#000000")  # Okabe and Ito's
 # No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
@@ -92,66 +96,58 @@ SETTINGS = (
 def experiment(rng):
     """Shares (rules, norms) at the end and (own rules, records) along the way, and the rest."""
     problem = sphere_problem(rng, N, T, D)
-    X, Z = tokens_of(problem.data)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
-    shares, along = np.full((len(RULES), len(NORMS)), np.nan), np.full((len(OWN), len(RECORDS)), np.nan)
-    used, changed, gap = np.full(len(RULES), np.nan), np.full(len(OWN), np.nan), 0.0
-    svm_used, diverged = np.full(len(NORMS), np.nan), np.zeros(len(RULES), dtype=bool)
-    runs = {}
-    # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
-    metric, goes_on = np.full((len(RULES), 2, 2), np.nan), np.full(len(RULES), np.nan)
-    for i, (name, options) in enumerate((OWN | LONG | SHORT | OTHERS).items()):
-        start = factors if name == "factors" or name.endswith("K, Q") else {}
+    found = {
+        name: np.full(shape, np.nan)
+        for name, shape in {
+            "shares": (len(RULES), len(NORMS)),
+            "along": (len(OWN), len(RECORDS)),
+            # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
+            "metric": (len(RULES), 2, 2),
+            "goes on": len(RULES),
+            "directions": len(RULES),
+            "directions of the SVM": len(NORMS),
+            "last change": len(OWN),
+        }.items()
+    }
+    runs, gaps = {}, []
+    for i, (name, rule) in enumerate(RULES.items()):
         steps = SHORTER.get(name, STEPS)
-        rate, record = LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1)), RECORDS if name in OWN else 0
+        how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
+        how |= factors if name.endswith(("factors", "K, Q")) else {}
         try:
-            trained = train(problem, **start, **{"lr": rate, **options}, steps=steps, record=record)
+            runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
         except FloatingPointError:  # Adam whose mean remembers larger gradients than its square does
-            diverged[i] = True
             continue
-        runs[i] = trained
-    chosen = {i: run.selected for i, run in runs.items()}
-    for selected in np.unique(list(chosen.values()), axis=0):  # most runs select the same tokens
+    for selected in np.unique([run.selected for run in runs.values()], axis=0):  # most runs select the same tokens
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
         if answers[0].W is None:  # on its way from one selection to another
             continue
-        gap = max(gap, *(certificate(X, Z, selected, answer)["gap"] for answer in answers))
-        which = [i for i in runs if np.array_equal(chosen[i], selected)]
+        gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
+        which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
         ends = np.array([runs[i].W for i in which])
         for i, norm in enumerate(NORMS):
             way = runs[i].weights[1:] if i in which else ends[:0]
             reached = margin_share(problem.data, selected, np.concatenate([ends, way]), norm)[0]
-            shares[which, i] = reached[: len(ends)]
+            found["shares"][which, i] = reached[: len(ends)]
             if i in which:
-                along[i], changed[i] = reached[len(ends) :], last_change(runs[i])
-                svm_used[i] = directions(weights_of(answers[i]))
+                found["along"][i], found["last change"][i] = reached[len(ends) :], last_change(runs[i])
+                found["directions of the SVM"][i] = directions(weights_of(answers[i]))
+        for i in which:
+            found["directions"][i] = directions(runs[i].W)
     for i, trained in runs.items():
-        if np.isnan(shares[i, 0]):
+        metric = trained.metric
+        if np.isnan(found["shares"][i, 0]) or metric is None:
             continue
-        used[i] = directions(trained.W)
-        if trained.metric is not None:
-            frozen = train(
-                problem, trained.W, rule=rules.normalized(metric=trained.metric), lr=FROZEN, steps=STEPS, record=0
-            )
-            goes_on[i] = frozen.norm[0] / trained.norm[-1]
-            for k, run in enumerate((trained, frozen)):
-                answer = solve_svm(run.data, run.selected, metric=trained.metric)
-                if answer.W is None:
-                    continue
-                gap = max(gap, certificate(X, Z, run.selected, answer)["gap"])
-                share_of = margin_share(run.data, run.selected, run.W, metric=trained.metric)[0]
-                metric[i, k] = share_of, correlation(run.W, answer.W)
-    return {
-        "shares": shares,
-        "along": along,
-        "metric": metric,
-        "goes on": goes_on,
-        "directions": used,
-        "directions of the SVM": svm_used,
-        "last change": changed,
-        "diverged": diverged,
-        "gap": gap,
-    }
+        frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS, record=0)
+        found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
+        for k, run in enumerate((trained, frozen)):
+            answer = solve_svm(run.data, run.selected, metric=metric)
+            if answer.W is not None:
+                gaps.append(certificate(run.data, run.selected, answer)["gap"])
+                share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
+                found["metric"][i, k] = share_of, correlation(run.W, answer.W)
+    return {**found, "gap": max(0.0, *gaps)}
 
 
 def directions(W):
@@ -168,29 +164,24 @@ def last_change(run):
 
 def exponent(along):
     """e of ``1 - share ~ step^e``, by least squares over the last fourth of the records, of each run and rule."""
-    last = slice(-len(RECORDS) // 4, None)
     with np.errstate(divide="ignore", invalid="ignore"):
-        y = np.log(1 - along[..., last])
-    x = np.log(RECORDS[last])
+        y = np.log(1 - along[..., -len(RECORDS) // 4 :])
+    x = np.log(RECORDS[-len(RECORDS) // 4 :])
     return (y - y.mean(axis=-1, keepdims=True)) @ (x - x.mean()) / ((x - x.mean()) ** 2).sum()
 
 
 def claims(results):
     """For attention all but the certificates is conjecture; weight decay and sign steps on K, Q claim nothing."""
-    shares = results["shares"]
+    shares, metric = results["shares"], results["metric"]
     own = shares[:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
-    rates, used = exponent(results["along"]), results["directions"]
-    at = {name: i for i, name in enumerate(RULES)}
-    spectral = shares[:, at["spectral on K, Q"]]
-    metric = results["metric"]
+    rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
+    spectral = shares[:, AT["spectral on K, Q"]]
     with np.errstate(invalid="ignore"):
         nearest = metric[:, :, 0, 0] > shares.max(axis=2)
-    in_max = shares[:, :, NORMS.index("max")]
     there = np.isfinite(diagonal)  # a run without a number counts against the claim
-    wins = (own.argmax(axis=2) == np.arange(len(OWN))) & there
-    early = results["last change"] <= EARLY
-    first = (own.argmax(axis=1) == np.arange(len(OWN))) & there
+    wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
+    early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
         "Conjecture: a run is nearer to its own norm's SVM than to any other": [
             share(name, wins[:, i], 0.9) for i, name in enumerate(OWN)
@@ -207,30 +198,27 @@ def claims(results):
             median(name, diagonal[:, i], {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for i, name in enumerate(OWN)
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
-            median(f"{name}: exponent", rates[:, at[name]], -0.75, -0.25) for name in ("normalized", "sign", "spectral")
+            median(f"{name}: exponent", rates[:, AT[name]], -0.75, -0.25) for name in ("normalized", "sign", "spectral")
         ],
         "Directions in use, ||W||_* / ||W||_2, of 6": [
-            median("spectral", used[:, at["spectral"]], 5),
-            median("SVM of least spectral norm", results["directions of the SVM"][:, 4], 5),
-            median("factors", used[:, at["factors"]], high=3),
-            median("SVM of least nuclear norm", results["directions of the SVM"][:, 5], high=3),
+            median("spectral", used[:, 4], 5),
+            median("SVM of least spectral norm", svm_used[:, 4], 5),
+            median("factors", used[:, 5], high=3),
+            median("SVM of least nuclear norm", svm_used[:, 5], high=3),
         ],
         "Conjecture: with a long memory, a run is nearer to the SVM of its own metric than to that of any norm": [
-            share(name, nearest[:, at[name]], 0.9) for name in LONG
+            share(name, nearest[:, AT[name]], 0.9) for name in LONG
         ],
         "Conjecture: in its metric, held fixed, it goes to the SVM of that metric": [
-            *(share(f"{name}: share .99", metric[:, at[name], 1, 0] >= 0.99, 0.9) for name in LONG),
-            *(share(f"{name}: correlation .999", metric[:, at[name], 1, 1] >= 0.999, 0.9) for name in LONG),
+            *(share(f"{name}: share .99", metric[:, AT[name], 1, 0] >= 0.99, 0.9) for name in LONG),
+            *(share(f"{name}: correlation .999", metric[:, AT[name], 1, 1] >= 0.999, 0.9) for name in LONG),
             exactly(
-                "norm of the start over that of the run's end",
-                results["goes on"][np.isfinite(results["goes on"])],
-                1 - 1e-12,
-                1 + 1e-12,
+                "norm of the start over that of the run's end", goes_on[np.isfinite(goes_on)], 1 - 1e-12, 1 + 1e-12
             ),
         ],
         "Observed: the shorter Adam's memory, the nearer to the max norm": [
-            median("share in the max norm, beta_2 = .9", in_max[:, at["Adam, 0, .9"]], 0.85),
-            median("share in the max norm, beta_2 = .9999", in_max[:, at["Adam, 0, .9999"]], high=0.75),
+            median("share in the max norm, beta_2 = .9", shares[:, AT["Adam, 0, .9"], 3], 0.85),
+            median("share in the max norm, beta_2 = .9999", shares[:, AT["Adam, 0, .9999"], 3], high=0.75),
         ],
         "Conjecture: spectral steps on K and Q go to the spectral norm of K Q^T": [
             share("nearer to it than to any other", spectral.argmax(axis=1) == 4, 0.9),
@@ -258,15 +246,14 @@ def plot(results):
         fontsize=8,
         ylim=(0.005, 2),
     )
-    at = [RULES.index(name) for name in MEMORY]
-    steps = list(MEMORY.values())
+    shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
     for label, values, color in (
-        ("own metric", results["metric"][:, at, 0, 0], COLORS[5]),
-        ("max", results["shares"][:, at, NORMS.index("max")], COLORS[3]),
-        ("Frobenius", results["shares"][:, at, 0], COLORS[0]),
-        ("own metric, then frozen", results["metric"][:, at, 1, 0], "0.6"),
+        ("own metric", metric[..., 0, 0], COLORS[5]),
+        ("max", shares[..., 3], COLORS[3]),
+        ("Frobenius", shares[..., 0], COLORS[0]),
+        ("own metric, then frozen", metric[..., 1, 0], "0.6"),
     ):
-        medians(steps, values, label, memory, color)
+        medians([*MEMORY.values()], values, label, memory, color)
     finish(
         memory,
         "Adam, beta_1 = 0, by its memory",
@@ -289,9 +276,8 @@ def _table(ax, results):
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")
     for i, row in enumerate(shown):
         for j, number in enumerate(row):
-            none = "diverges" if j == 2 and np.isnan(row).all() else ""
-            text = none if np.isnan(number) else f"{number:.2f}"
-            weight = "bold" if i == j or j == len(NORMS) else "normal"
+            text = f"{number:.2f}" if number == number else "diverges" if j == 2 and np.isnan(row).all() else ""
+            weight = "bold" if j in (i, len(NORMS)) else "normal"
             ax.text(j, i, text, ha="center", va="center", fontsize=8, fontweight=weight)
     columns = (*TITLES, "own\nmetric", "then\nfrozen")
     ax.set_xticks(range(len(columns)), columns)

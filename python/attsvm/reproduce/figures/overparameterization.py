@@ -16,7 +16,7 @@ from ... import correlation, solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import DASHED, described, error_bars, finish, medians, panels
+from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, medians, panels, shares
 from ..papers import SVM
 from ..problems import ALLOWED, around, ending, sphere_problem
 
@@ -25,7 +25,6 @@ SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
 SMALL = 4  # sequences and tokens of the problems of which all selections are solved
 WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
 LR, STEPS = 0.1, 1500
-COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
     "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones. "
@@ -39,7 +38,7 @@ SETTINGS = (
     "are not known."
 )
 # Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): ends on the optimal tokens, by the dimension.
-REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
+REFERENCE = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
     (20, 5): (0, 0.035, 0.43, 0.85, 0.97),
@@ -53,24 +52,25 @@ def experiment(rng):
     """Of every size and dimension, how it ended and whether all tokens are support."""
     shape = (len(SIZES), len(DIMENSIONS))
     found = {key: np.zeros(shape, dtype=bool) for key in ("global", "local", "proved", "all support")}
-    for i, j in np.ndindex(shape):
-        problem = sphere_problem(rng, *SIZES[i], DIMENSIONS[j])
+    for at in np.ndindex(shape):
+        problem = sphere_problem(rng, *SIZES[at[0]], DIMENSIONS[at[1]])
         end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
-        for key in ("global", "local", "proved"):
-            found[key][i, j] = end[key]
-        found["all support"][i, j] = all_tight(solve_svm(problem.data, problem.optimal))
+        end["all support"] = all_tight(solve_svm(problem.data, problem.optimal))
+        for key, flags in found.items():
+            flags[at] = end[key]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
-    found["wide"] = np.array([all_tight(solve_svm(problem.data, problem.optimal)) for problem in wide])
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
-    found["alone"] = np.array([is_alone(problem) for problem in small])
-    found["aligned"] = np.array([alignment(problem) for problem in small])
-    return found
+    return found | {
+        "wide": [all_tight(solve_svm(problem.data, problem.optimal)) for problem in wide],
+        "alone": [is_alone(problem) for problem in small],
+        "aligned": [alignment(problem) for problem in small],
+    }
 
 
 def is_alone(problem):
     """Whether no selection but the optimal one is locally optimal."""
     others = set(itertools.product(range(SMALL), repeat=SMALL)) - {tuple(problem.optimal.tolist())}
-    answers = (solve_svm(problem.data, np.array(selected)) for selected in sorted(others))
+    answers = (solve_svm(problem.data, selected) for selected in sorted(others))
     return not any(answer.W is not None and is_locally_optimal(problem, answer) for answer in answers)
 
 
@@ -85,35 +85,32 @@ def claims(results):
     """Trends; and the references."""
     best, held = results["global"], results["all support"]
 
-    def gained(text, more, less, low):
-        return difference(text, best[:, *more], best[:, *less], low)
+    def at(flags, size, d):
+        return flags[:, SIZES.index(size), DIMENSIONS.index(d)]
 
+    falls = [("n = 5 minus n = 10", (5, 5), (10, 5), 8, 0.1), ("n = 10 minus n = 20", (10, 5), (20, 5), 8, 0.1)]
+    falls += [("n = 5 minus n = 20", (5, 5), (20, 5), 16, 0.1), ("T = 5 minus T = 20", (5, 5), (5, 20), 32, 0.05)]
+    falls += [("T = 5 minus T = 20", (5, 5), (5, 20), 64, 0)]
     return {
         "Ends that are proved, not looked at: no later step changes a token": [
             share("proved, of the runs that end on the optimal tokens", results["proved"][best], 0.85)
         ],
         "Probability of global convergence grows with d": [
-            gained(f"n = {n}, T = {T}: d = 64 minus d = 4", (i, 4), (i, 0), 0.05) for i, (n, T) in enumerate(SIZES)
+            difference(f"n = {n}, T = {T}: d = 64 minus d = 4", best[:, i, 4], best[:, i, 0], 0.05)
+            for i, (n, T) in enumerate(SIZES)
         ],
         "... and falls with n and T": [
-            gained("d = 8: n = 5 minus n = 10", (0, 1), (1, 1), 0.1),
-            gained("d = 8: n = 10 minus n = 20", (1, 1), (2, 1), 0.1),
-            gained("d = 16: n = 5 minus n = 20", (0, 2), (2, 2), 0.1),
-            gained("d = 32: T = 5 minus T = 20", (0, 3), (4, 3), 0.05),
-            gained("d = 64: T = 5 minus T = 20", (0, 4), (4, 4), 0),
+            difference(f"d = {d}: {text}", at(best, few, d), at(best, many, d), low)
+            for text, few, many, d, low in falls
         ],
         f"... within {ALLOWED} of 1,000 independent runs": [
-            share(f"n = {n}, T = {T}, d = {DIMENSIONS[j]} ({value:g})", best[:, SIZES.index((n, T)), j], *around(value))
+            share(f"n = {n}, T = {T}, d = {d} ({value:g})", at(best, (n, T), d), *around(value))
             for (n, T), row in REFERENCE.items()
-            for j, value in enumerate(row)
+            for d, value in zip(DIMENSIONS, row, strict=True)
         ],
         "All tokens are support of the optimal ones: of 1,000 independent draws": [
             *(
-                share(
-                    f"n = {n}, T = {T}, d = {d} ({value:g})",
-                    held[:, SIZES.index((n, T)), DIMENSIONS.index(d)],
-                    *around(value),
-                )
+                share(f"n = {n}, T = {T}, d = {d} ({value:g})", at(held, (n, T), d), *around(value))
                 for ((n, T), d), value in SUPPORT.items()
             ),
             share("n = T = 5, d = 128", results["wide"][:, 0], 0.85),
@@ -135,18 +132,16 @@ def claims(results):
 
 def plot(results):
     """Probability of global convergence against d, for n and for T."""
-    runs = len(results["global"])
     figure, (*axes, right) = panels((15, 4.6), 3, sharey=True)
-    shown = zip(axes, (SIZES[:3], (SIZES[0], *SIZES[3:])), (0, 1), strict=True)
-    for ax, sizes, letter in shown:
-        for size, color in zip(sizes, COLORS, strict=True):
-            best, held = (results[what].mean(axis=0)[SIZES.index(size)] for what in ("global", "all support"))
-            look = {"color": color, "marker": "."}
-            ax.errorbar(DIMENSIONS, best, error_bars(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look)
-            ax.plot(DIMENSIONS, held, linestyle=DASHED, **look)
-        ax.plot([], [], color="0.3", linestyle=DASHED, label="all tokens are support")
+    for ax in (*axes, right):
         ax.set_xscale("log", base=2)
-        ax.set_xticks(DIMENSIONS, [str(d) for d in DIMENSIONS])
+        ax.set_xticks(DIMENSIONS, DIMENSIONS)
+    for letter, ax in enumerate(axes):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
+            shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
+            held = results["all support"][:, i].mean(axis=0)
+            ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
+        ax.plot([], [], color="0.3", linestyle=DASHED, label="all tokens are support")
         finish(
             ax,
             ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
@@ -155,17 +150,12 @@ def plot(results):
             loc="upper left",
             anchor=(0.52, 0.41),
         )
-    alone = results["alone"].mean(axis=0)
-    look = {"color": COLORS[0], "marker": "."}
-    right.errorbar(DIMENSIONS, alone, error_bars(alone, runs), label="no other direction is locally optimal", **look)
-    first = "correlation of the first step with the SVM"
-    medians(DIMENSIONS, results["aligned"], first, right, COLORS[1])
-    right.set_xscale("log", base=2)
-    right.set_xticks(DIMENSIONS, [str(d) for d in DIMENSIONS])
+    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
+    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)
     finish(right, f"n = T = {SMALL}, all selections", "dimension d", loc="lower right", fontsize=9)
-    figure.axes[0].set_ylabel("probability")
+    axes[0].set_ylabel("probability")
     return described(
         figure,
         "Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens",
-        f"{runs} runs a point; error bars: exact 95 % intervals.",
+        f"{len(results['global'])} runs a point; error bars: exact 95 % intervals.",
     )

@@ -8,14 +8,13 @@ tokens.  Left, the norm; right, the distance of the direction.  The theory asks 
 
 import numpy as np
 
-from ... import LinearHead, diagnose, solve_svm, train
+from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import band, correlations
-from ..panels import described, finish, panels
+from ...plot.curves import correlations
+from ..panels import BLUE, ORANGE, described, finish, medians, panels
 from ..papers import SVM
 from ..problems import linear_layer, sphere_problem
-from ..textbook import apart, descend, loss, loss_gradient, softmax, tokens_of
-from ..types import Found
+from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, softmax, tokens_of
 
 PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
@@ -31,37 +30,28 @@ SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, W(0) = 0; constant learning rate {LR:g} "
     f"for {STEPS:,} steps, normalised descent with learning rate {FIXED} for {FIXED_STEPS:,}."
 )
-RULES = {"constant": "constant step", "normalized": "normalised"}
-COLORS = {"constant": "#0072B2", "normalized": "#D55E00"}
 
 
 def experiment(rng):
     problem = sphere_problem(rng, N, T, D)
     start = linear_layer(rng, D, D)
-    short = RECORDS[RECORDS <= FIXED_STEPS]
-    runs = {
-        "constant": train(problem, rule="constant", lr=LR, steps=STEPS, record=RECORDS),
-        "normalized": train(problem, lr=FIXED, steps=FIXED_STEPS, record=short),
-    }
-    found: Found = {}
-    for rule, trained in runs.items():
-        solution = solve_svm(problem.data, trained.selected)
-        found[f"{rule} norm"] = trained.norm[1:]
-        found[f"{rule} off"] = 1 - correlations(trained.weights[1:], solution.W)
-    first = loss_gradient(*tokens_of(problem.data), problem.scores, np.zeros((D, D)))
+    found = {}
+    for rule, lr, steps in (("constant", LR, STEPS), ("normalized", FIXED, FIXED_STEPS)):
+        run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
+        found[f"{rule} norm"] = run.norm[1:]
+        found[f"{rule} off"] = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
+    first = gradient_of(problem, np.zeros((D, D)))
     found["first step"] = found["constant norm"][0] / np.linalg.norm(first)
     return found | by_hand(problem, start)
 
 
 def by_hand(problem, start):
     """The package against NumPy: constant steps, Polyak steps, W together with v, and the smoothness constant."""
-    (X, Z), scores = tokens_of(problem.data), problem.scores
-    told = diagnose(problem)
+    (X, Z), scores, told = tokens_of(problem.data), problem.scores, diagnose(problem)
     careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
     plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS, record=0).W
     head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, record=0, train_head=True)
     polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS, record=0).W
-    assert isinstance(problem.head, LinearHead) and head.v is not None  # sphere_problem's, trained
     W, v = with_head(X, Z, problem.y, problem.head.v, start)
     return {
         "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
@@ -84,7 +74,7 @@ def by_polyak(X, Z, scores, W):
     """Steps along g of the length ``(L - inf L) / (2 ||g||)``, at most LONGEST."""
     W, least = W.copy(), loss(scores.max(axis=1))
     for _ in range(HEAD_STEPS):
-        s = softmax(np.einsum("ntd,nd->nt", X, Z @ W.T))
+        s = softmax(logits_of(X, Z, W))
         g = loss_gradient(X, Z, scores, W)
         size = np.linalg.norm(g)
         W -= min(LONGEST, (loss((s * scores).sum(axis=1)) - least) / (2 * size)) * g / size
@@ -95,7 +85,7 @@ def with_head(X, Z, y, v, W):
     """W and v, each by the norm of its own gradient."""
     W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
-        s = softmax(np.einsum("ntd,nd->nt", X, Z @ W.T))
+        s = softmax(logits_of(X, Z, W))
         attended = np.einsum("nt,ntd->nd", s, X)
         slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
         g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended
@@ -106,30 +96,19 @@ def with_head(X, Z, y, v, W):
 def claims(results):
     """Logarithmic against linear growth, one direction; and every rule against NumPy."""
     norm, off = results["constant norm"], results["constant off"]
-    at = {step: norm[:, RECORDS.searchsorted(step)] for step in (200, 2000, STEPS)}
-    growth = (at[STEPS] - at[2000]) / (at[2000] - at[200])
+    low, middle, high = norm[:, RECORDS.searchsorted((200, 2000, STEPS))].T
+    reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
+    text = "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic"
     return {
         f"Constant step {LR:g}": [
-            median(
-                "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic", growth, 0.7, 1.3
-            ),
+            median(text, (high - middle) / (middle - low), 0.7, 1.3),
             median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
             exactly("length of the first step over that of the gradient", results["first step"], 1 - 1e-9, 1 + 1e-9),
             share("1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85),
         ],
         "Normalised": [
-            median(
-                "||W|| over learning rate times steps",
-                results["normalized norm"][:, -1] / FIXED / FIXED_STEPS,
-                0.95,
-                1.01,
-            ),
-            median(
-                f"1 - correlation with the SVM of its tokens, step {FIXED_STEPS:,}",
-                results["normalized off"][:, -1],
-                0,
-                3e-3,
-            ),
+            median("||W|| over learning rate times steps", reached / FIXED / FIXED_STEPS, 0.95, 1.01),
+            median(f"1 - correlation with the SVM of its tokens, step {FIXED_STEPS:,}", near, 0, 3e-3),
         ],
         "Step 1 / L_W": [
             exactly("largest rise of the loss in a step", results["rises"], high=1e-15),
@@ -147,18 +126,16 @@ def claims(results):
 def plot(results):
     """Norms and directions along training."""
     figure, (left, right) = panels((11, 4.6), 2)
-    for rule, label in RULES.items():
-        steps = RECORDS[: results[f"{rule} norm"].shape[1]]
-        look: Found = {"color": COLORS[rule], "linewidth": 2, "middle": "median"}
-        band(steps, results[f"{rule} norm"], label, left, **look)
-        band(steps, results[f"{rule} off"], label, right, **look)
+    for rule, label, color in (("constant", "constant step", BLUE), ("normalized", "normalised", ORANGE)):
+        for ax, what in ((left, "norm"), (right, "off")):
+            curves = results[f"{rule} {what}"]
+            medians(RECORDS[: curves.shape[1]], curves, label, ax, color)
     finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")
     finish(
         right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy", "lower left"
     )
-    runs = len(results["rises"])
     return described(
         figure,
         f"Plain and normalised descent: {N} sequences of {T} tokens, d = {D}",
-        f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.",
+        f"Lines: median of {len(results['rises'])} runs.  Bands: 10th to 90th percentile.",
     )

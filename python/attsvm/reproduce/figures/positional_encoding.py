@@ -11,15 +11,13 @@ import numpy as np
 
 from ... import cross_attention, sample, self_attention, solve_svm
 from ...claims import exactly, share
-from ..panels import finish, panels
+from ..panels import BLUE, ORANGE, finish, panels
 from ..papers import NOWHERE
 from ..textbook import certificate, unit
-from ..types import Found
 
 N, T, WORDS, D = 6, 6, 8, 12
 SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # lengths of the code, over that of a word
-COLORS = {"random": "#0072B2", "last": "#D55E00"}  # Okabe and Ito's
-LABELS = {"random": "random queries", "last": "the final word queries"}
+
 PAPER = f"{NOWHERE}: what positional encodings do to separability"
 CAPTION = (
     "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
@@ -38,32 +36,32 @@ def experiment(rng):
     Z = unit(rng.standard_normal((N, D)))
     code = unit(sample.positional_encoding(T, D))
     chosen = sentences[np.arange(N), selected]
-    found: Found = {"copies": ((sentences == chosen[:, None]).sum(axis=1) > 1).any(), "gap": 0.0}
-    margins: Found = {kind: [] for kind in LABELS}
+    found = {"copies": ((sentences == chosen[:, None]).sum(axis=1) > 1).any(), "random": [], "last": []}
+    gaps = [0.0]
     for scale in SCALES:
         X = words[sentences] + scale * code
         for kind, data in (("random", cross_attention(X, Z)), ("last", self_attention(X, query=-1))):
             svm = solve_svm(data, selected)
-            scale_of = np.linalg.norm(data.keys, axis=1).mean() * np.linalg.norm(data.queries, axis=1).mean()
-            margins[kind].append(np.nan if svm.W is None else svm.margin / scale_of)
-            found["gap"] = np.fmax(found["gap"], certificate(X, data.queries, selected, svm)["gap"])
-    return found | margins
+            length = np.linalg.norm(data.keys, axis=1).mean() * np.linalg.norm(data.queries, axis=1).mean()
+            found[kind].append(np.nan if svm.W is None else svm.margin / length)
+            gaps.append(certificate(data, selected, svm)["gap"])
+    return found | {"gap": np.nanmax(gaps)}
 
 
 def claims(results):
     """What theory says of separability; and where the margin is largest."""
     separable = np.isfinite(results["random"])
-    at = {scale: results["random"][:, SCALES.index(scale)] for scale in (0.1, 1.0, 10.0)}
+    tenth, one, ten = (results["random"][:, SCALES.index(scale)] for scale in (0.1, 1.0, 10.0))
     return {
         "Separable, random queries": [
             exactly("without a code: draws where it is not those without copies of a selected word",
-                    (separable[:, 0] == results["copies"].astype(bool)).sum(), high=0),
+                    (separable[:, 0] == results["copies"]).sum(), high=0),
             share("draws with a copy of a selected word", results["copies"], 0.8),
             share("with a code of any size: all of them", separable[:, 1:].all(axis=1), 0.95),
         ],
         "The margin, random queries": [
-            share("scale 1 over scale 0.1", at[1.0] > at[0.1], 0.9),
-            share("scale 1 over scale 10", at[1.0] > at[10.0], 0.9),
+            share("scale 1 over scale 0.1", one > tenth, 0.9),
+            share("scale 1 over scale 10", one > ten, 0.9),
             exactly("largest gap of margin and multipliers, in NumPy", results["gap"], high=1e-8),
         ],
     }  # fmt: skip
@@ -78,22 +76,15 @@ def medians_of(margins):
 def plot(results):
     """Share of separable draws, and their margin, over the size of the code."""
     figure, axes = panels((9, 3.8), 2)
-    for kind, color in COLORS.items():
+    for kind, label, color in (("random", "random queries", BLUE), ("last", "the final word queries", ORANGE)):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):
-            ax.plot(SCALES, values, "o-", color=color, linewidth=2, label=LABELS[kind], clip_on=False)
-    for ax, label, title in (
-        (axes[0], "share of the draws", "Separable"),
-        (axes[1], "margin / squared length", "Margin of those, median"),
+            ax.plot(SCALES, values, "o-", color=color, linewidth=2, label=label, clip_on=False)
+    for ax, title, label, top, loc in (
+        (axes[0], "Separable", "share of the draws", 1, None),
+        (axes[1], "Margin of those, median", "margin / squared length", None, "upper left"),
     ):
         ax.set_xscale("symlog", linthresh=SCALES[1])
-        finish(
-            ax,
-            title,
-            "length of the code over that of a word",
-            label,
-            xlim=(0, SCALES[-1]),
-            ylim=(0, 1 if ax is axes[0] else None),
-            loc="upper left" if ax is axes[1] else None,
-        )
+        limits = {"xlim": (0, SCALES[-1]), "ylim": (0, top)}
+        finish(ax, title, "length of the code over that of a word", label, loc=loc, **limits)
     return figure

@@ -8,16 +8,16 @@ leaves the prompt a distance beside it that depends on the scores (points: measu
 in its direction.
 """
 
+import itertools
+
 import numpy as np
 
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...common.types import Loss
 from ...plot.curves import weights_of
 from ..panels import BLUE, ORANGE, finish, panels
 from ..papers import PROMPT
 from ..textbook import unit
-from ..types import Found
 
 LR, STEPS = 0.1, 1000
 PLANE = np.eye(2, 3)  # keys: the third coordinate of a token is its score alone
@@ -25,11 +25,7 @@ ONE = {"global": 0.9, "local": 0.0}  # score of the third token
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-LOSSES: dict[Loss, str] = {
-    "linear": "#009E73",
-    "logistic": "#0072B2",
-    "exponential": "#D55E00",
-}  # Okabe and Ito's colours
+LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # Okabe and Ito's colours
 # The published draw of three sequences of seven tokens (PyTorch's generator, seed 0), the best one first.
 DRAWN = [
     [[0.77483, -0.23047], [-1.08678, 1.16974], [-1.0632, 0.57696], [-1.25267, 1.07]]
@@ -40,8 +36,19 @@ DRAWN = [
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
 # Read off the published curves of that draw: step, softmax of the best token and norm of the prompt.
-NORMALIZED = {20: (0.75, None), 50: (0.99, 5.0), 100: (1.0, 10.0), 200: (1.0, 19.4)}
-PLAIN = {50: (0.82, 2.3), 100: (0.93, 3.2), 200: (0.97, 3.85)}
+DESCENTS = {
+    "normalised": {
+        "how": {"lr": LR},
+        "softmax": {20: 0.75, 50: 0.99, 100: 1.0, 200: 1.0},
+        "norm": {50: 5.0, 100: 10.0, 200: 19.4},
+    },
+    "plain": {
+        "how": {"rule": "constant", "lr": 1.0},
+        "softmax": {50: 0.82, 100: 0.93, 200: 0.97},
+        "norm": {50: 2.3, 100: 3.2, 200: 3.85},
+    },
+}
+SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = (
     f"{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and "
     "plain descent, and the offsets of three losses"
@@ -72,17 +79,14 @@ def problem_of(tokens, loss="logistic"):
 
 
 def with_scores(plane):
-    """Tokens of the plane with their scores: 1 for the first of each sequence, 0.5 for the others."""
-    plane = np.asarray(plane)
-    scores = np.full((*plane.shape[:2], 1), 0.5)
-    scores[:, 0] = 1.0
-    return np.concatenate([plane, scores], axis=2)
+    """Seven tokens of the plane with their scores: 1 for the first of each sequence, 0.5 for the others."""
+    return np.insert(plane, 2, [1.0] + 6 * [0.5], axis=2)
 
 
-def starts(axis):
+def from_starts(problem, axis, record):
     prompts = np.zeros((len(STARTS), 2, 1))
     prompts[:, axis, 0] = STARTS
-    return prompts
+    return train(problem, prompts, runs=len(STARTS), lr=LR, steps=STEPS, record=record)
 
 
 def experiment(rng):
@@ -96,7 +100,7 @@ def experiment(rng):
 def several(plane):
     """Three sequences from six starts: whether all select the best tokens, and how near they come to the SVM."""
     problem = problem_of(with_scores(plane))
-    trained = train(problem, starts(0), runs=len(STARTS), lr=LR, steps=STEPS, record=0)
+    trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
     return {
         "best": (trained.selected == problem.optimal).all(),
@@ -107,20 +111,16 @@ def several(plane):
 
 def single():
     """One sequence of three tokens, from six starts; and the exact solutions."""
-    found: Found = {}
+    found = {}
     for kind, score in ONE.items():
-        tokens = np.array([ONE_TOKENS])
-        tokens[0, 2, 2] = score
-        problem = problem_of(tokens)
-        trained = train(problem, starts(1), runs=len(STARTS), lr=LR, steps=STEPS, record=2)
+        problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
+        trained = from_starts(problem, 1, 2)
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
+        selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        found[f"{kind} selected"] = trained.selected[:, 0]
-        found[f"{kind} direction"] = unit(trained.W[..., 0])
-        found[f"{kind} correlation"] = [
-            correlation(W, solutions[a]) for W, a in zip(trained.W, trained.selected[:, 0], strict=True)
-        ]
-        found["svm values"] = [float((W**2).sum()) / 2 for W in solutions]
+        found.setdefault("direction", unit(trained.W[..., 0]))  # to the best token, of all
+        found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
+        found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found
 
 
@@ -130,10 +130,10 @@ def speeds():
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
     with_score = weights_of(solve_svm(prompt_attention(tokens), [0, 0, 0]))
-    found: Found = {f"drawn {key}": number for key, number in several(DRAWN).items()}
-    found |= {"plane value": float((in_plane**2).sum()), "score value": float((with_score**2).sum()) / 2}
-    for name, how in (("normalized", {"lr": LR}), ("plain", {"rule": "constant", "lr": 1.0})):
-        trained = train(problem, steps=STEPS, record=10, **how)
+    found = {"drawn to svm": several(DRAWN)["to svm"]}
+    found |= {"plane value": (in_plane**2).sum(), "score value": (with_score**2).sum() / 2}
+    for name, table in DESCENTS.items():
+        trained = train(problem, steps=STEPS, record=10, **table["how"])
         found[f"{name} norm"] = trained.norm
         found[f"{name} softmax"] = [problem.data.probabilities(W)[:, 0].mean() for W in trained.weights]
     return found
@@ -141,63 +141,48 @@ def speeds():
 
 def offsets():
     """How far beside the SVM direction (1, 0) each loss leaves the prompt, for the scores C."""
-    found: Found = {}
-    for loss in LOSSES:
-        prompts = []
-        for C in SCORES:
-            tokens = [[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]]
-            prompts.append(train(problem_of(tokens, loss), lr=LR, steps=400, record=0).W[:, 0])
-        found[f"{loss} prompts"] = prompts
+    found = {f"{loss} offsets": [] for loss in LOSSES}
+    for loss, C in itertools.product(LOSSES, SCORES):
+        tokens = [[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]]
+        found[f"{loss} offsets"].append(train(problem_of(tokens, loss), lr=LR, steps=400, record=0).W[1, 0])
     return found
 
 
 def exact_offset(loss, C):
     """Where both sequences pull alike: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``, so p_2 is half of a logarithm."""
-    C = np.asarray(C, dtype=float)
     slopes = {
-        "linear": lambda u: np.zeros_like(u),
+        "linear": np.zeros_like,
         "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
-        "exponential": lambda u: -u,
+        "exponential": np.negative,
     }
-    slope = slopes[loss]
+    C, slope = np.asarray(C, dtype=float), slopes[loss]
     return (np.log(C) + slope(C) - slope(np.ones_like(C))) / 2
 
 
 def claims(results):
     """Measured against exact values, published values (in brackets), and theory on random draws."""
-    direction, value = results["global direction"][0], results["svm values"][0]
-    with_score, in_plane = results["score value"][0], results["plane value"][0]
-    at = {name: results[f"{name} softmax"][0] for name in ("normalized", "plain")}
-    norm = {name: results[f"{name} norm"][0] for name in at}
-    steps = np.arange(0, STEPS + 1, 10)
-    late = steps >= 50
-    straight = [np.corrcoef(x, y)[0, 1] for x, y in (
-        (steps[late], norm["normalized"][late]), (np.log(steps[late]), norm["plain"][late]))]  # fmt: skip
-    apart = {
-        loss: np.abs(results[f"{loss} prompts"][0, :, 1] - exact_offset(loss, np.array(SCORES))) for loss in LOSSES
-    }
+    of = {key: values[0] for key, values in results.items()}
+    value, late = of["svm values"], SHOWN >= 50
+    straight = [np.corrcoef(x, of[f"{name} norm"][late])[0, 1] for name, x in (
+        ("normalised", SHOWN[late]), ("plain", np.log(SHOWN[late])))]  # fmt: skip
+    published = [(name, what, table[what]) for name, table in DESCENTS.items() for what in ("softmax", "norm")]
     return {
         "One sequence": [
-            exactly("from all six starts the best token is selected", results["global selected"][0], high=0),
-            exactly("first coordinate of the direction (exact -.121)", direction[:, 0], -0.125, -0.12),
+            exactly("from all six starts the best token is selected", of["global selected"], high=0),
+            exactly("first coordinate of the direction (exact -.121)", of["direction"][:, 0], -0.125, -0.12),
             exactly("SVM value of the best token (1 / 2.02)", value[0], 0.49504950, 0.49504951),
             exactly("SVM value of the second token (1 / 2)", value[1], 0.5 - 1e-9, 0.5 + 1e-9),
             exactly("worthless third token: starts that select the second one",
-                    float((results["local selected"][0] == [0, 0, 0, 0, 1, 1]).all()), 1),
-            exactly("least correlation with the SVM of the own token", results["local correlation"][0], 0.9998),
+                    (of["local selected"] == [0, 0, 0, 0, 1, 1]).all(), 1),
+            exactly("least correlation with the SVM of the own token", of["correlation"], 0.9998),
         ],
         "The published draw of three sequences": [
-            exactly("SVM value with the score as a coordinate (.31319)", with_score, 0.313185, 0.313195),
-            exactly("squared norm of the SVM in the plane (.7427)", in_plane, 0.74265, 0.74275),
-            exactly("least correlation of six starts with the SVM", results["drawn to svm"][0], 0.999),
-            *(exactly(f"normalised, step {k}: softmax ({p:g})", at["normalized"][k // 10], p - 0.01, p + 0.01)
-              for k, (p, _) in NORMALIZED.items()),
-            *(exactly(f"normalised, step {k}: norm ({x:g})", norm["normalized"][k // 10], 0.97 * x, 1.03 * x)
-              for k, (_, x) in NORMALIZED.items() if x is not None),
-            *(exactly(f"plain, step {k}: softmax ({p:g})", at["plain"][k // 10], p - 0.01, p + 0.01)
-              for k, (p, _) in PLAIN.items()),
-            *(exactly(f"plain, step {k}: norm ({x:g})", norm["plain"][k // 10], 0.97 * x, 1.03 * x)
-              for k, (_, x) in PLAIN.items()),
+            exactly("SVM value with the score as a coordinate (.31319)", of["score value"], 0.313185, 0.313195),
+            exactly("squared norm of the SVM in the plane (.7427)", of["plane value"], 0.74265, 0.74275),
+            exactly("least correlation of six starts with the SVM", of["drawn to svm"], 0.999),
+            *(exactly(f"{name}, step {k}: {what} ({x:g})", of[f"{name} {what}"][k // 10],
+                      *((x - 0.01, x + 0.01) if what == "softmax" else (0.97 * x, 1.03 * x)))
+              for name, what, table in published for k, x in table.items()),
             exactly("normalised: correlation of the norm with the step", straight[0], 0.9999),
             exactly("plain: correlation of the norm with the logarithm of the step", straight[1], 0.99),
         ],
@@ -207,29 +192,27 @@ def claims(results):
             median("least correlation of six starts with the first", results["apart"], 0.999),
         ],
         "Beside the SVM direction, C = 1 to 10": [
-            exactly(f"{loss} loss: distance from the exact offset", x, high=0.01) for loss, x in apart.items()
+            exactly(f"{loss} loss: distance from the exact offset",
+                    np.abs(of[f"{loss} offsets"] - exact_offset(loss, SCORES)), high=0.01) for loss in LOSSES
         ],
     }  # fmt: skip
 
 
 def plot(results):
     """Two panels of paths, one of norms, one of offsets."""
-    figure, (one, two, speed, beside) = panels((14, 3.9), 4)
-    for ax, (kind, score) in zip((one, two), ONE.items(), strict=True):
+    figure, (*axes, speed, beside) = panels((14, 3.9), 4)
+    for ax, (kind, score) in zip(axes, ONE.items(), strict=True):
         draw_paths(ax, kind, score, results)
-    steps = np.arange(0, STEPS + 1, 10)
-    for name, color in (("normalized", BLUE), ("plain", ORANGE)):
-        label = {"normalized": "normalised descent, step 0.1", "plain": "plain descent, step 1"}[name]
-        speed.plot(steps[1:], results[f"{name} norm"][0, 1:], color=color, linewidth=2, label=label)
-    for table, color in ((NORMALIZED, BLUE), (PLAIN, ORANGE)):
-        points = [(k, x) for k, (_, x) in table.items() if x is not None]
-        speed.plot(*zip(*points, strict=True), "x", color=color, markersize=7)
+    for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):
+        label = f"{name} descent, step {table['how']['lr']:g}"
+        speed.plot(SHOWN[1:], results[f"{name} norm"][0, 1:], color=color, linewidth=2, label=label)
+        speed.plot([*table["norm"]], [*table["norm"].values()], "x", color=color, markersize=7)
     speed.plot([], [], "x", color="0.4", label="published")
     finish(speed, "Three sequences: how fast", "step", "norm of the prompt", "xy", "upper left", fontsize=8)
     fine = np.linspace(SCORES[0], SCORES[-1], 100)
     for loss, color in LOSSES.items():
         beside.plot(fine, exact_offset(loss, fine), color=color, label=f"{loss} loss")
-        beside.plot(SCORES, results[f"{loss} prompts"][0, :, 1], "o", color=color, markersize=4)
+        beside.plot(SCORES, results[f"{loss} offsets"][0], "o", color=color, markersize=4)
     finish(
         beside,
         "What the loss leaves",
@@ -242,26 +225,23 @@ def plot(results):
 
 
 def draw_paths(ax, kind, score, results):
-    reach = 9.0
     finish(
         ax,
         f"One sequence, third score {score:g}",
         "first coordinate of p",
         "second coordinate of p",
         xlim=(-4, 7),
-        ylim=(-2.5, reach),
+        ylim=(-2.5, 9),
         aspect="equal",
     )
-    for path, token in zip(results[f"{kind} paths"][0], results[f"{kind} selected"][0], strict=True):
-        ax.plot(*path.T, color=(BLUE, ORANGE)[token], linewidth=1.4)
-        ax.plot(*path[0], "o", color=(BLUE, ORANGE)[token], markersize=4, markerfacecolor="white")
-    for token, toward in enumerate(([-0.1, 1.0], [1.0, 0.0])):
-        if token in results[f"{kind} selected"][0]:
-            far = np.array(toward) / np.linalg.norm(toward) * 2 * reach
-            ax.plot([0, far[0]], [0, far[1]], color=(BLUE, ORANGE)[token], linewidth=6, alpha=0.25)
-    for (x, y, own), mark in zip(ONE_TOKENS, "*os", strict=True):
-        shown = own or score
-        ax.plot(x, y, mark, color="black", markersize=10 if mark == "*" else 5)
-        ax.annotate(
-            f"{shown:g}", (x, y), xytext=(-20 if mark == "s" else 5, -12), textcoords="offset points", fontsize=9
-        )
+    selected = results[f"{kind} selected"][0]
+    for token, (toward, color) in enumerate(zip(ONE_TOKENS, (BLUE, ORANGE), strict=False)):
+        for path in results[f"{kind} paths"][0][selected == token]:
+            ax.plot(*path.T, color=color, linewidth=1.4)
+            ax.plot(*path[0], "o", color=color, markersize=4, markerfacecolor="white")
+        if token in selected:
+            far = 18 * unit(np.array(toward[:2]))
+            ax.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
+    for (x, y, own), mark, size, left in zip(ONE_TOKENS, "*os", (10, 5, 5), (5, 5, -20), strict=True):
+        ax.plot(x, y, mark, color="black", markersize=size)
+        ax.annotate(f"{own or score:g}", (x, y), xytext=(left, -12), textcoords="offset points", fontsize=9)

@@ -15,7 +15,7 @@ from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm,
 from ...claims import median, none
 from ...plot.curves import weights_of
 from ...theory import decompose, selected_sets, tokens_kept
-from ..panels import described, finish, panels
+from ..panels import BLUE, GREEN, ORANGE, described, finish, panels
 from ..papers import SVM
 from ..textbook import projection, unit
 
@@ -35,15 +35,13 @@ SETTINGS = (
     f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
 )
 EXACT = 1e-9  # a distance below it is rounding
-COLORS = {"parts": "#0072B2", "general": "#009E73", "one": "#D55E00"}
-LABELS = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
 
 
 def experiment(rng):
     """One draw of tokens, trained for every lambda."""
     X = np.linalg.qr(rng.standard_normal((N, D, T)))[0].swapaxes(1, 2)
-    Z, v = rng.standard_normal((N, D)), rng.standard_normal(D)
-    Z, v = unit(Z), v / np.linalg.norm(v)
+    Z, v = unit(rng.standard_normal((N, D))), rng.standard_normal(D)
+    v /= np.linalg.norm(v)
     data = cross_attention(X, Z)
     rows = [_at(data, v, X @ v, lam) for lam in LAMBDAS]
     return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
@@ -52,26 +50,22 @@ def experiment(rng):
 def _at(data, v, scores, lam):
     found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[HALF])
     before, p = data.probabilities(found.weights[1]), found.probabilities
-    best, exact = projection(scores / (2 * lam)), tokens_kept(scores, lam)
-    kept = still(before, p)
+    best = projection(scores / (2 * lam))
     correct = best > 0
-    result = {
-        "rule": exact,
-        "trained": kept.sum(axis=1),
+    parts = None if correct.all() else decompose(data, p, found.W, selected=correct)
+    return {
+        "rule": tokens_kept(scores, lam),
+        "trained": still(before, p).sum(axis=1),
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
         # What is left out at the end, as a part of what it was after half the steps: 1/2 where it decays like 1/step.
         "decay": (p[~correct] / before[~correct]).max(initial=0.0),
         "left": p[~correct].max(initial=0.0),
-        "parts": np.nan,
-        "general": np.nan,
+        "parts": parts.correlation if parts else np.nan,
+        "general": correlation(found.W, parts.W_svm) if parts else np.nan,
         "one": correlation(found.W, weights_of(solve_svm(data, scores.argmax(axis=1)))),
     }
-    if not correct.all():
-        parts = decompose(data, p, found.W, selected=correct)
-        result |= {"parts": parts.correlation, "general": correlation(found.W, parts.W_svm)}
-    return result
 
 
 def still(before, after):
@@ -81,39 +75,25 @@ def still(before, after):
 
 def claims(results):
     """What theory says of these numbers.  A run's several lambdas and queries are one number: their mean or median."""
-    rule, trained = results["rule"], results["trained"]
+    rule, trained, left = results["rule"], results["trained"], results["left"]
     several, wide = LAMBDAS >= 0.1, LAMBDAS >= 0.3
-    falling = np.where(results["left"] > 0, results["decay"], np.nan)[:, several]
-    parts = np.nanmedian(results["parts"], axis=1)
+    kept, right = trained.mean(axis=2), (trained == rule).mean(axis=(1, 2))
+    largest, parts = np.median(left[:, wide], axis=1), np.nanmedian(results["parts"], axis=1)
     gained = np.nanmedian((results["general"] - results["one"])[:, wide], axis=1)
+    undecided, falling = results["undecided"].mean(axis=(1, 2)), np.where(left > 0, results["decay"], np.nan)
     return {
         "How many tokens are kept": [
-            none("queries where the rule and the projection by sorting differ", (rule != results["projection"])),
-            median(
-                "part of a draw's queries that keep as many as the rule says",
-                (trained == rule).mean(axis=(1, 2)),
-                0.92,
-                1,
-            ),
-            median("tokens kept by training, lambda = 0.01", trained[:, 0].mean(axis=1), 1, 1.3),
-            median("tokens kept by training, lambda = 0.2", trained[:, 5].mean(axis=1), 2.1, 2.7),
-            median("tokens kept by training, lambda = 2", trained[:, -1].mean(axis=1), 5.8, 6),
+            none("queries where the rule and the projection by sorting differ", rule != results["projection"]),
+            median("part of a draw's queries that keep as many as the rule says", right, 0.92, 1),
+            median("tokens kept by training, lambda = 0.01", kept[:, 0], 1, 1.3),
+            median("tokens kept by training, lambda = 0.2", kept[:, 5], 2.1, 2.7),
+            median("tokens kept by training, lambda = 2", kept[:, -1], 5.8, 6),
             median("largest distance of attention to the projection", np.median(results["distance"], axis=1), 0, 0.01),
         ],
         "What is left out decays like 1 / step": [
-            median("its part left after twice the steps", np.nanmedian(falling, axis=1), 0.45, 0.6),
-            median(
-                "largest probability of a token left out, at the end",
-                np.median(results["left"][:, wide], axis=1),
-                1e-5,
-                1e-2,
-            ),
-            median(
-                "part of a draw's queries not decided at 1e-6 and 1e-3",
-                results["undecided"].mean(axis=(1, 2)),
-                0.6,
-                0.85,
-            ),
+            median("its part left after twice the steps", np.nanmedian(falling[:, several], axis=1), 0.45, 0.6),
+            median("largest probability of a token left out, at the end", largest, 1e-5, 1e-2),
+            median("part of a draw's queries not decided at 1e-6 and 1e-3", undecided, 0.6, 0.85),
         ],
         "Direction of W": [
             median("correlation with W_fin + R W_svm", parts, 0.97, 1),
@@ -126,14 +106,18 @@ def plot(results):
     """Tokens kept, and correlations, against lambda."""
     figure, (left, right) = panels((11, 4.8), 2)
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
-    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=COLORS["parts"], label="trained")
+    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
-    for key, label in LABELS.items():
+    for key, label, color in (
+        ("parts", "W_fin + R W_svm", BLUE),
+        ("general", "general SVM", GREEN),
+        ("one", "SVM of one token per sequence", ORANGE),
+    ):
         off = 1 - np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
         off[off < EXACT] = np.nan  # where every token is kept W is W_fin, and the rest rounding
-        right.plot(LAMBDAS, off, "o-", color=COLORS[key], label=label, markersize=4)
-    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
-    right.get_legend().set_loc("lower left")
+        right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
+    limits = {"xlim": (0.008, 2.5), "ylim": (0.002, 1)}
+    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", "lower left", **limits)
     left.set_xlim(0.008, 2.5)
     return described(
         figure,

@@ -10,24 +10,21 @@ ranks, which no exact solution has: near n where the solutions below, certified 
 five.
 """
 
-from collections.abc import Mapping
-from typing import Literal
-
 import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, none, share
-from ..panels import DASHED, described, error_bars, finish, panels
+from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels, shares
 from ..papers import SVM
 from ..problems import around, sphere_problem
-from ..textbook import certificate, tokens_of
+from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
-NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
+NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 ABSOLUTE = 1e-7  # the published rank tolerance
 HASTE = 3  # steps of projected gradient, which takes hundreds: the certificate must say that it is not done
-COLORS = ("#0072B2", "#D55E00", "#009E73")
+
 PAPER = f"{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
 CAPTION = (
     "Above: mean rank against the dimension, for more sequences (left) and longer ones "
@@ -38,67 +35,70 @@ SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the
 
 # By SciPy and Clarabel (reference_shares.py, d7d1777): of 1,000 draws the share with a solution, of these that whose
 # Frobenius solution has rank min(n, d), and of 400 draws the mean rank of the nuclear solution.
-FEASIBLE = {(5, 5): {2: 0.345, 3: 0.94}, (10, 5): {2: 0.02, 3: 0.18, 4: 0.89}, (15, 5): {3: 0.02, 4: 0.24, 5: 0.955}}
-FEASIBLE |= {(5, 10): {2: 0.295, 3: 0.71, 4: 0.99}, (5, 15): {2: 0.32, 3: 0.70, 4: 0.97}}
+FEASIBLE = {
+    (5, 5): {2: 0.345, 3: 0.94},
+    (10, 5): {2: 0.02, 3: 0.18, 4: 0.89},
+    (15, 5): {3: 0.02, 4: 0.24, 5: 0.955},
+    (5, 10): {2: 0.295, 3: 0.71, 4: 0.99},
+    (5, 15): {2: 0.32, 3: 0.70, 4: 0.97},
+}
 FULL = {
     (5, 5): {2: 0.97, 3: 0.98, 4: 0.98, 5: 0.895},
     (10, 5): {4: 1, 5: 1, 10: 0.955},
     (15, 5): {5: 1, 10: 1, 15: 0.945},
+    (5, 10): {3: 0.98, 4: 0.97, 5: 0.88},
+    (5, 15): {3: 0.98, 4: 0.97, 5: 0.89},
 }
-FULL |= {(5, 10): {3: 0.98, 4: 0.97, 5: 0.88}, (5, 15): {3: 0.98, 4: 0.97, 5: 0.89}}
-NUCLEAR = {(5, 5): {3: 2.39, 4: 2.55, 5: 2.58, 10: 2.64, 15: 2.645}, (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79}}
-NUCLEAR |= {(15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71}}
+NUCLEAR = {
+    (5, 5): {3: 2.39, 4: 2.55, 5: 2.58, 10: 2.64, 15: 2.645},
+    (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79},
+    (15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71},
+}
 # Read off the published figure, infeasible draws counted as 1.
-PUBLISHED_FROBENIUS: dict[int, tuple[float, ...]] = {
+PUBLISHED_FROBENIUS = {
     5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
     10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
+    15: (1, 1, 1, 1.45, 4.8, 10, 15, 15),
 }
-PUBLISHED_FROBENIUS |= {15: (1, 1, 1, 1.45, 4.8, 10, 15, 15)}
-PUBLISHED_NUCLEAR: dict[int, tuple[float, ...]] = {
+PUBLISHED_NUCLEAR = {
     5: (1, 1.3, 2.8, 3.9, 4.5, 4.9, 4.9, 5),
     10: (1, 1, 1.2, 3.6, 5, 9.1, 10, 10),
+    15: (1, 1, 1, 1.45, 4.8, 9.7, 13.9, 14.9),
 }
-PUBLISHED_NUCLEAR |= {15: (1, 1, 1, 1.45, 4.8, 9.7, 13.9, 14.9)}
-
-
-Table = Mapping[tuple[int, int], Mapping[int, float]]  # of (n, T) and of the dimension
 
 
 def experiment(rng):
     """Ranks (len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
-    found = {
-        key: np.full((len(SIZES), len(DIMENSIONS)), np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")
-    }
-    outside, differ, hasty = np.zeros((3, len(SIZES), len(DIMENSIONS)))
-    for at in np.ndindex(outside.shape):
-        (n, T), d = SIZES[at[0]], DIMENSIONS[at[1]]
-        problem = sphere_problem(rng, n, T, d)
+    shape = len(SIZES), len(DIMENSIONS)
+    found = {key: np.full(shape, np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")}
+    found |= {key: np.zeros(shape) for key in ("outside", "ranks that differ", "judged too soon")}
+    for at in np.ndindex(shape):
+        problem = sphere_problem(rng, *SIZES[at[0]], DIMENSIONS[at[1]])
         for norm in NORMS:
             solution = solve_svm(problem.data, problem.optimal, norm)
-            if solution.W is None:
+            W = solution.W
+            if W is None:
                 break  # no W in one norm is no W in the other
             found[norm][at] = solution.rank
-            found[_absolute(norm)][at] = np.linalg.matrix_rank(solution.W, tol=ABSOLUTE)
-            proof = certificate(*tokens_of(problem.data), problem.optimal, solution)
-            found["gap"][at] = np.fmax(found["gap"][at], proof["gap"])
+            found[_absolute(norm)][at] = np.linalg.matrix_rank(W, tol=ABSOLUTE)
+            proof = certificate(problem.data, problem.optimal, solution)
             stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
-            found["stated"][at] = np.fmax(found["stated"][at], np.abs(stated).max())
-            differ[at] += proof["rank"] != solution.rank
+            found["ranks that differ"][at] += proof["rank"] != solution.rank
             Q, _ = np.linalg.qr(problem.data.queries.T)
-            beyond = np.linalg.norm(solution.W - solution.W @ Q @ Q.T) / np.linalg.norm(solution.W)
-            outside[at] = np.maximum(outside[at], beyond)
-        if solution.W is not None:
-            hasty[at] = judged_too_soon(problem, n, T, d)
-    return {**found, "outside": outside, "ranks that differ": differ, "judged too soon": hasty}
+            worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
+            for key, number in worst.items():
+                found[key][at] = np.fmax(found[key][at], number)
+        if W is not None:
+            found["judged too soon"][at] = judged_too_soon(problem)
+    return found
 
 
-def judged_too_soon(problem, n, T, d):
+def judged_too_soon(problem):
     """Whether a solver stopped long before its end calls separable tokens inseparable, or its answer optimal."""
     stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
     if stopped.status != "optimal":
         return stopped.status == "infeasible"
-    X, Z = tokens_of(problem.data)
-    return not certificate(X, Z, problem.optimal, stopped)["gap"] <= 1e-8
+    return not certificate(problem.data, problem.optimal, stopped)["gap"] <= 1e-8
 
 
 def _absolute(norm):
@@ -130,11 +130,11 @@ def claims(results):
     feasible = np.isfinite(results["frobenius"])
     bound = np.array([[min(n, d) for d in DIMENSIONS] for n, _ in SIZES])
     enough = np.array([[d >= max(T - 1, n) for d in DIMENSIONS] for n, T in SIZES])
-    full = results["frobenius"] == bound
+    full, half = results["frobenius"] == bound, results["nuclear"] <= np.ceil(bound / 2)
     published = {(n, 5): dict(zip(DIMENSIONS, row, strict=True)) for n, row in PUBLISHED_FROBENIUS.items()}
     return {
         "Feasible, and how often": [
-            none("d >= max(T - 1, n): draws that are not feasible", (~feasible[:, enough])),
+            none("d >= max(T - 1, n): draws that are not feasible", ~feasible[:, enough]),
             *(
                 share(f"{text} ({value:g} of independent draws)", x, *around(value))
                 for text, x, _, value in cells(FEASIBLE, feasible)
@@ -152,11 +152,7 @@ def claims(results):
             ),
         ],
         "Rank of the nuclear solution": [
-            share(
-                "at most half of min(n, d), rounded up, where d >= 10",
-                (results["nuclear"] <= np.ceil(bound / 2))[:, :, 5:],
-                0.8,
-            ),
+            share("at most half of min(n, d), rounded up, where d >= 10", half[:, :, 5:], 0.8),
             *(
                 mean(
                     f"mean rank, {text} ({value:g} of independent draws)",
@@ -188,25 +184,17 @@ def claims(results):
 
 def plot(results):
     """Above: ranks against d, for n on the left and for T on the right.  Below: how many draws are feasible."""
-    runs = len(results["frobenius"])
     figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
-    feasible = np.isfinite(results["frobenius"]).mean(axis=0)
-    for column, (sizes, letter) in enumerate(((SIZES[:3], 0), ((SIZES[0], *SIZES[3:]), 1))):
-        above, below = axes[:, column]
-        for size, color in zip(sizes, COLORS, strict=True):
-            i = SIZES.index(size)
-            label = f"{'nT'[letter]} = {size[letter]}"
-            for norm, line in zip(NORMS, ("-", DASHED), strict=True):
-                look = {"color": color, "linestyle": line}
-                name = {"frobenius": "Frobenius", "nuclear": "nuclear"}[norm]
-                above.plot(
-                    DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", linewidth=2, **look
-                )
+    for letter, (above, below) in enumerate(axes.T):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
+            label = f"{'nT'[letter]} = {SIZES[i][letter]}"
+            for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
+                look, ranks = {"color": color, "linestyle": line}, _means(results[norm])[i]
+                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", linewidth=2, **look)
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
-                above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[size[0]], "x", color=color, markersize=5)
-            error = error_bars(feasible[i], runs)
-            below.errorbar(DIMENSIONS, feasible[i], error, color=color, marker=".", label=label)
+                above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)
+            shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color)
         above.plot([], [], color="0.3", linewidth=0.6, label="published counting")
         if letter == 0:
             above.plot([], [], "x", color="0.3", markersize=5, label="published nuclear")
@@ -221,6 +209,6 @@ def plot(results):
     return described(
         figure,
         "Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear",
-        f"{runs} draws a point.  Thin: the published counting of the same solutions (infeasible = rank 1, absolute "
-        "tolerance 1e-7).  Crosses: published nuclear ranks.",
+        f"{len(results['frobenius'])} draws a point.  Thin: the published counting of the same solutions (infeasible "
+        "= rank 1, absolute tolerance 1e-7).  Crosses: published nuclear ranks.",
     )

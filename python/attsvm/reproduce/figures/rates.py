@@ -6,28 +6,25 @@ is -1/2), Polyak with the better constant; plain descent has slope ``-1 / log k`
 attention of all but the best tokens falls exponentially with the norm.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ... import solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import finish, medians, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import RATES
 from ..problems import one_scored
-from ..textbook import certificate, loss_gradient, support_margins, tokens_of
-from ..types import Found
+from ..textbook import certificate, gradient_of, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
 STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
-RULES: dict[str, dict[str, Any]] = {
-    "normalised": {"lr": 0.1},
-    "Polyak": {"rule": "polyak", "lr": 1000.0},
-    "plain": {"rule": "constant", "lr": 1.0},
+RULES = {
+    "normalised": (BLUE, {"lr": 0.1}),
+    "Polyak": (GREEN, {"rule": "polyak", "lr": 1000.0}),
+    "plain": (ORANGE, {"rule": "constant", "lr": 1.0}),
 }
-COLORS = {"normalised": "#0072B2", "Polyak": "#009E73", "plain": "#D55E00"}  # Okabe and Ito's
 RECORD = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+LATE = RECORD >= FIT
 PAPER = f"{RATES}: rates of normalised descent and of the Polyak step; no code, settings not known"
 CAPTION = (
     "Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right: "
@@ -46,53 +43,47 @@ def experiment(rng):
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
-    found: Found = {"gap": certificate(X, Z, best, svm)["gap"]}
-    for name, how in RULES.items():
-        trained = train(problem, steps=STEPS, record=RECORD, **how)
-        cosine = np.clip(correlations(trained.weights[1:], svm.W), -1, 1)
-        # In logits, over all other tokens: minus the logarithm of how attention to them compares.
-        lead = [support_margins(X, Z, best, W).min() for W in trained.weights[1:]]
+    found = {"gap": certificate(problem.data, best, svm)["gap"]}
+    for name, (_, how) in RULES.items():
+        run = train(problem, steps=STEPS, record=RECORD, **how)
+        cosine = np.clip(correlations(run.weights[1:], svm.W), -1, 1)
         found[f"{name} error"] = np.sqrt(2 * (1 - cosine))
-        found[f"{name} norm"] = trained.norm[1:]
-        found[f"{name} lead"] = lead
-        found[f"{name} best"] = (trained.selected == best).all()
-    first = np.linalg.norm(loss_gradient(X, Z, problem.scores, np.zeros((D, D))))
+        found[f"{name} norm"] = run.norm[1:]
+        # In logits, over all other tokens: minus the logarithm of how attention to them compares.
+        found[f"{name} lead"] = [support_margins(X, Z, best, W).min() for W in run.weights[1:]]
+        found[f"{name} best"] = (run.selected == best).all()
+    first = np.linalg.norm(gradient_of(problem, np.zeros((D, D))))
     found["plain first"] = found["plain norm"][0] / first
     return found
 
 
-def slope(steps, curves):
+def slope(curves):
     """Least-squares slope of each log curve over log steps, from FIT on."""
-    late = steps >= FIT
-    x = np.log(steps[late])
-    return (np.log(curves[:, late]) @ (x - x.mean())) / ((x - x.mean()) ** 2).sum()
+    x = np.log(RECORD[LATE])
+    return (np.log(curves[:, LATE]) @ (x - x.mean())) / ((x - x.mean()) ** 2).sum()
 
 
 def claims(results):
     """What theory says of these slopes."""
-    slopes = {name: slope(RECORD, results[f"{name} error"]) for name in RULES}
-    norms = {name: slope(RECORD, results[f"{name} norm"]) for name in RULES}
-    late = RECORD >= FIT
-    logarithm = [np.corrcoef(np.log(RECORD[late]), norm[late])[0, 1] for norm in results["plain norm"]]
-    normalised, polyak, plain = (results[f"{name} error"][:, -1] for name in RULES)
-    constant = [
-        results[f"{name} error"][:, late] * results[f"{name} norm"][:, late] for name in ("normalised", "Polyak")
-    ]
+    errors, norms = ({name: results[f"{name} {what}"] for name in RULES} for what in ("error", "norm"))
+    logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in norms["plain"]]
+    normalised, polyak, plain = (error[:, -1] for error in errors.values())
+    constant = [(name, errors[name][:, LATE] * norms[name][:, LATE]) for name in ("normalised", "Polyak")]
     return {
         "Slope of the direction's error": [
-            median("normalised (proved: -1/2 or steeper)", slopes["normalised"], -1.1, -0.8),
-            median("Polyak (proved: -1/2 or steeper)", slopes["Polyak"], -1.1, -0.9),
-            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", slopes["plain"], -0.25, -0.05),
+            median("normalised (proved: -1/2 or steeper)", slope(errors["normalised"]), -1.1, -0.8),
+            median("Polyak (proved: -1/2 or steeper)", slope(errors["Polyak"]), -1.1, -0.9),
+            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", slope(errors["plain"]), -0.25, -0.05),
             share("errors: Polyak < normalised < plain", (polyak < normalised) & (normalised < plain), 0.9),
         ],
         "Growth of the norm": [
-            median("normalised: slope", norms["normalised"], 0.99, 1.01),
-            median("normalised: over steps", results["normalised norm"][:, -1] / STEPS, 0.097, 0.101),
+            median("normalised: slope", slope(norms["normalised"]), 0.99, 1.01),
+            median("normalised: over steps", norms["normalised"][:, -1] / STEPS, 0.097, 0.101),
             exactly("plain: first step over the gradient", results["plain first"], 1 - 1e-9, 1 + 1e-9),
-            median("Polyak: slope", norms["Polyak"], 0.99, 1.01),
+            median("Polyak: slope", slope(norms["Polyak"]), 0.99, 1.01),
             median("plain: correlation with log k", logarithm, 0.999),
-            *(median(f"{name}: error times norm, largest over smallest", (x.max(axis=1) / x.min(axis=1)), high=2)
-              for name, x in zip(("normalised", "Polyak"), constant, strict=True)),
+            *(median(f"{name}: error times norm, largest over smallest", x.max(axis=1) / x.min(axis=1), high=2)
+              for name, x in constant),
         ],
         "All queries on their best token": [
             *(share(name, results[f"{name} best"], 0.9) for name in RULES),
@@ -104,13 +95,11 @@ def claims(results):
 def plot(results):
     """Error and norm over the step, and attention on the other tokens."""
     figure, (error, norm, attention) = panels((12, 4), 3)
-    for name, color in COLORS.items():
-        for ax, what in ((error, "error"), (norm, "norm"), (attention, "lead")):
-            numbers = results[f"{name} {what}"]
-            if what == "lead":
-                numbers = np.maximum(numbers, 1e-2)
-            label = name if what != "error" else f"{name}: {np.median(slope(RECORD, numbers)):.2f}"
-            medians(RECORD, numbers, label, ax, color)
+    for name, (color, _) in RULES.items():
+        errors = results[f"{name} error"]
+        medians(RECORD, errors, f"{name}: {np.median(slope(errors)):.2f}", error, color)
+        medians(RECORD, results[f"{name} norm"], name, norm, color)
+        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention, color)
     for ax, label, title in (
         (error, "||W / ||W|| - SVM / ||SVM|| ||", "Error of the direction, and its slope"),
         (norm, "norm of W", "Growth of the norm"),

@@ -16,8 +16,6 @@ a little larger than the least.  *A soft cap* ``c tanh(l / c)`` and *QK-norm* bo
 softmax's exponential tail: a tail that ends stops training at margin 1, and bounded logits lead elsewhere.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -62,27 +60,24 @@ def together(runs, seed):
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
     weights = {name: descended(name, X, Z, scores) for name in IN_NUMPY}
-    found = {name: np.full((runs, 2), np.nan) for name in RECIPES}
-    norms = {name: np.array([np.linalg.norm(W) for W in weights[name][0]]) for name in IN_NUMPY}
-    margins, null = np.full(runs, np.nan), np.full(runs, np.nan)
+    found = {f"{name}: {part}": np.full(runs, np.nan) for name in RECIPES for part in ("own", "plain")}
+    found |= {"sparsemax: stopped": weights["sparsemax"][1]}
+    found |= {name: np.full(runs, np.nan) for name in ("sparsemax: margin", "null")}
     for r in range(runs):
-        data = cross_attention(X[r], Z[r])
-        problem = Problem(data, y[r], LinearHead(v[r]))
-        best = problem.optimal
+        problem = Problem(cross_attention(X[r], Z[r]), y[r], LinearHead(v[r]))
+        data, best = problem.data, problem.optimal
         plain = solve_svm(data, best)
-        null[r] = correlation(solve_svm(data, (best + 1) % T).W, plain.W)
-        for name, (W, svm, control) in trained(problem, plain, X[r], Z[r], y[r], v[r]).items():
-            found[name][r] = correlation(W, svm.W), correlation(W, control.W)
+        found["null"][r] = correlation(solve_svm(data, (best + 1) % T).W, plain.W)
+        weighed = trained(problem, plain, X[r], Z[r], y[r], v[r])
         for name, (stack, _) in weights.items():
-            W = stack[r]
-            own = sign_svm(X[r], Z[r], scores[r]) if name == "sigmoid" else solve_svm(data, data.select(W))
-            found[name][r] = np.nan if own.W is None else correlation(W, own.W), correlation(W, plain.W)
-        margins[r] = data._flat_margins(weights["sparsemax"][0][r], best)[
-            np.arange(N * T) % T != np.repeat(best, T)
-        ].min()
-    results = {f"{name}: {part}": found[name][:, k] for name in RECIPES for k, part in enumerate(("own", "plain"))}
-    results |= {f"norm, {name}": norm for name, norm in norms.items()}
-    return results | {"sparsemax: margin": margins, "sparsemax: stopped": weights["sparsemax"][1], "null": null}
+            own = sign_svm(X[r], Z[r], scores[r]) if name == "sigmoid" else solve_svm(data, data.select(stack[r]))
+            weighed[name] = stack[r], own, plain
+        for name, (W, own, control) in weighed.items():
+            found[f"{name}: own"][r] = np.nan if own.W is None else correlation(W, own.W)
+            found[f"{name}: plain"][r] = correlation(W, control.W)
+        margins = data._flat_margins(weights["sparsemax"][0][r], best)
+        found["sparsemax: margin"][r] = margins[np.arange(N * T) % T != np.repeat(best, T)].min()
+    return found
 
 
 def trained(problem, plain, X, Z, y, v):
@@ -94,19 +89,15 @@ def trained(problem, plain, X, Z, y, v):
     ranked = cross_attention([X[i][order[i, k:]] for i in range(N) for k in range(T - 1)], np.repeat(Z, T - 1, axis=0))
     found = {"token dropout": (run_of(dropout).W, solve_svm(ranked, np.zeros(N * (T - 1), dtype=int)), plain)}
     twice = X.copy()
-    head = np.eye(D)[0]  # reads the first coordinate, so that a score can be there twice, to the last bit
-    best = (y[:, None] * X[..., 0]).argmax(axis=1)
-    twice[np.arange(N), (best + 1) % T, 0] = X[np.arange(N), best, 0]
-    tied = Problem(cross_attention(twice, Z), y, LinearHead(head))
-    run = run_of(tied)
+    best, rows = (y[:, None] * X[..., 0]).argmax(axis=1), np.arange(N)
+    twice[rows, (best + 1) % T, 0] = X[rows, best, 0]
+    # The head reads the first coordinate, so that a score can be there twice, to the last bit.
+    run = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
-    other = np.where(run.selected == best, (best + 1) % T, best)
-    margins[np.arange(N), other] = -np.inf
-    found["ties"] = run.W, solve_svm(tied.data, run.selected, margins=margins), solve_svm(tied.data, run.selected)
-    sink = Problem(cross_attention(X, Z, sink=True), y, LinearHead(v))
-    run = run_of(sink)
-    found["sink"] = run.W, solve_svm(sink.data, run.selected), plain
-    return found
+    margins[rows, np.where(run.selected == best, (best + 1) % T, best)] = -np.inf
+    found["ties"] = run.W, solve_svm(run.data, run.selected, margins=margins), solve_svm(run.data, run.selected)
+    run = run_of(Problem(cross_attention(X, Z, sink=True), y, LinearHead(v)))
+    return found | {"sink": (run.W, solve_svm(run.data, run.selected), plain)}
 
 
 def run_of(problem):
@@ -122,7 +113,6 @@ def sign_svm(X, Z, scores):
 def descended(name, X, Z, scores):
     """W (runs, d, d) after training by the textbook gradient, and whether the gradient has become exactly zero."""
     W = np.zeros((len(X), D, D))
-    stopped = np.zeros(len(X), dtype=bool)
     for _ in range(STEPS):
         G = gradient(name, W, X, Z, scores)
         size = np.linalg.norm(G, axis=(-2, -1), keepdims=True)
@@ -140,14 +130,12 @@ def gradient(name, W, X, Z, g):
     if name == "sigmoid":
         a = 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
         pull = np.exp(-np.abs(np.clip(logits, -700, 700))) / (1 + np.exp(-np.abs(logits))) ** 2 * g  # a (1 - a) g
-        u = (a * g).sum(axis=-1)
     elif name == "sparsemax":
         a = projection(logits)
-        u, on = (a * g).sum(axis=-1), a > 0
+        on = a > 0
         pull = np.where(on, g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True), 0.0)
     elif name == "soft cap":
         a = softmax(CAP * np.tanh(logits / CAP))
-        u = (a * g).sum(axis=-1)
         pull = pairs(a, g) / np.cosh(np.clip(logits / CAP, -350, 350)) ** 2
     elif name == "QK-norm":
         size = np.linalg.norm(U, axis=-1, keepdims=True)
@@ -162,7 +150,8 @@ def gradient(name, W, X, Z, g):
         return dropped(logits, X, Z, g)
     else:
         a = softmax(logits)
-        u, pull = (a * g).sum(axis=-1), pairs(a, g)
+        pull = pairs(a, g)
+    u = (a * g).sum(axis=-1)
     slope = -1 / (1 + np.exp(u))
     if name == "smoothing":
         slope = (1 - SMOOTHING) * slope + SMOOTHING / (1 + np.exp(-u))
@@ -190,8 +179,7 @@ def dropped(logits, X, Z, g):
 
 def claims(results):
     """Each recipe is at its SVM and farther from the plain one; the others stop or stay away."""
-    own = {name: results[f"{name}: own"] for name in RECIPES}
-    plain = {name: results[f"{name}: plain"] for name in RECIPES}
+    own, plain = ({name: results[f"{name}: {part}"] for name in RECIPES} for part in ("own", "plain"))
     return {
         "Recipes with an SVM of their own": [
             *(median(f"{name}: correlation with its SVM", own[name], low, 1) for name, low in LEAST.items()),
@@ -226,8 +214,8 @@ LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # 
 def plot(results):
     """A row a recipe: its own SVM, and the plain one."""
     figure, ax = panels((9, 5), 1)
+    runs = len(results["null"])
     for k, name in enumerate(RECIPES):
-        runs = len(results["null"])
         ax.semilogx(1 - results[f"{name}: plain"], np.full(runs, k + 0.15), ".", color="#999999", alpha=0.7)
         if name in LEAST:
             ax.semilogx(1 - results[f"{name}: own"], np.full(runs, k - 0.15), ".", color=BLUE, alpha=0.7)
@@ -236,4 +224,4 @@ def plot(results):
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
     finish(ax, "By recipe", "1 - correlation with the trained weights", loc="center")
-    return described(figure, "Which SVM belongs to which recipe", f"{len(results['null'])} runs a recipe.")
+    return described(figure, "Which SVM belongs to which recipe", f"{runs} runs a recipe.")

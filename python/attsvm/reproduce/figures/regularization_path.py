@@ -11,20 +11,18 @@ import numpy as np
 
 from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
 from ...claims import exactly, median, share
-from ...common.types import Ball
-from ...plot.curves import COLORS, OWN_NORM, band, correlations
-from ..panels import DASHED, described, finish, panels
+from ...plot.curves import band, correlations
+from ..panels import BLUE, DASHED, ORANGE, described, finish, panels
 from ..papers import SVM
-from ..problems import sphere_problem
-from ..textbook import loss_gradient, norms, tokens_of, unit
-from ..types import Found
+from ..problems import draws, sphere_problem
+from ..textbook import gradient_of, norms, unit
 
 N, T, D = 6, 8, 10
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
 TOL = 1e-6
 CAUSAL = 3, 5  # sequences and tokens
-NORMS: dict[Ball, str] = {"frobenius": "Frobenius", "nuclear": "nuclear"}
-TRAINED = {norm: trained for trained, norm in OWN_NORM.items()}
+NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
+OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = f"{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
 RUNS, QUICK = 100, 24
@@ -39,9 +37,8 @@ def experiment(rng):
     """Of every radius: correlations with both SVMs, log-excess of the loss, gap."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
-    found: Found = {}
-    pairs: tuple[tuple[Ball, Ball], ...] = (("frobenius", "nuclear"), ("nuclear", "frobenius"))
-    for norm, other in pairs:
+    found = {}
+    for norm, other in OTHER.items():
         path = regularization_path(problem, MARGINS / solutions[norm].margin, norm, tol=TOL)
         found |= {
             f"{norm} own": correlations(path.weights, solutions[norm].W),
@@ -55,9 +52,8 @@ def experiment(rng):
 
 def causal(rng):
     """Correlations with the Frobenius SVM where every token of a sequence asks; drawn until it exists."""
-    while True:
-        tokens, v = rng.standard_normal((*CAUSAL, D)), rng.standard_normal(D)
-        tokens = unit(tokens)
+    for _ in draws():
+        tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
         solution = solve_svm(problem.data, problem.optimal)
         if solution.W is not None:
@@ -68,25 +64,23 @@ def causal(rng):
 def frank_wolfe(problem, path, point):
     """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` of a point by the textbook gradient: 0 where no W of the
     ball is better to first order; infinite outside of the ball."""
-    (X, Z), W = tokens_of(problem.data), path.weights[point]
-    G = loss_gradient(X, Z, problem.scores, W)
-    if norms(W, path.norm)[0] > path.radii[point] * (1 + 1e-9):
-        return np.inf
-    least = path.radii[point] * norms(G, path.norm)[1]
-    return (np.vdot(G, W) + least) / least
+    W, radius = path.weights[point], path.radii[point]
+    G = gradient_of(problem, W)
+    least = radius * norms(G, path.norm)[1]
+    return np.inf if norms(W, path.norm)[0] > radius * (1 + 1e-9) else (np.vdot(G, W) + least) / least
 
 
 def claims(results):
     """Directions converge like 1 / R^2; the loss falls at the rate of the margin."""
-    groups = {}
+    groups, late = {}, (MARGINS == 30).argmax()
     for norm, title in NORMS.items():
         off = 1 - results[f"{norm} own"]
-        at = {margin: off[:, MARGINS == margin].ravel() for margin in (10, 30, 100)}
         slope = np.diff(results[f"{norm} log excess"][:, [-3, -1]], axis=1) / (MARGINS[-1] - MARGINS[-3])
+        ratio = off[:, late] / off[:, -1]
         groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
-            median("1 - correlation with the SVM, at 30", at[30], 0, 0.01),
-            median("1 - correlation with the SVM, at 100", at[100], 0, 0.001),
-            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", at[30] / at[100], 7.5, 12),
+            median("1 - correlation with the SVM, at 30", off[:, late], 0, 0.01),
+            median("1 - correlation with the SVM, at 100", off[:, -1], 0, 0.001),
+            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", ratio, 7.5, 12),
             share(
                 "1 - correlation falls from each radius to the next, from 5 on",
                 (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1),
@@ -98,27 +92,24 @@ def claims(results):
             exactly("gradient in NumPy at margins up to 7: relative gap", results[f"{norm} by hand"], high=2e-6),
         ]
     off = 1 - results["causal own"]
-    at = {margin: off[:, MARGINS == margin].ravel() for margin in (30, 100)}
     groups["Causal attention, Frobenius ball"] = [
-        median("1 - correlation with the SVM, at 100", at[100], 0, 0.001),
-        median("1 - correlation at 30 over that at 100", at[30] / at[100], 5, 14),
+        median("1 - correlation with the SVM, at 100", off[:, -1], 0, 0.001),
+        median("1 - correlation at 30 over that at 100", off[:, late] / off[:, -1], 5, 14),
     ]
     return groups
 
 
 def plot(results):
     """Left: distance of the directions.  Right: loss above its infimum."""
-    runs = len(results["frobenius own"])
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1.3, 1))
-    for norm, title in NORMS.items():
-        color = COLORS[TRAINED[norm]]
-        for what, line in (("own", "-"), ("other", DASHED)):
-            of = title if what == "own" else NORMS["nuclear" if norm == "frobenius" else "frobenius"]
-            label = f"{title} ball and {of} SVM"
+    for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
+        for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
+            label = f"{title} ball and {NORMS[of]} SVM"
             band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line, linewidth=2)
         decades = results[f"{norm} log excess"] / np.log(10)
         band(MARGINS, decades, f"{title} ball", right, color=color, linewidth=2)
-    band(MARGINS, 1 - results["causal own"], "Frobenius, causal", left, color="0.4", linestyle=":", linewidth=2)
+    off = 1 - results["causal own"]
+    band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":", linewidth=2)
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     finish(
@@ -141,5 +132,5 @@ def plot(results):
     return described(
         figure,
         "Regularisation path: minimisers over growing balls",
-        f"Lines: mean of {runs} runs.  Bands: 10th to 90th percentile.",
+        f"Lines: mean of {len(off)} runs.  Bands: 10th to 90th percentile.",
     )

@@ -6,8 +6,6 @@ sequences, so W turns to the Frobenius SVM of the tokens that the queries select
 nuclear one.
 """
 
-from typing import Literal
-
 import numpy as np
 
 from ... import LinearHead, Problem, causal_attention, sample, self_attention, solve_svm, train
@@ -17,7 +15,6 @@ from ...theory import is_locally_optimal
 from ..panels import described, finish, medians, panels
 from ..papers import SVM
 from ..textbook import apart, loss_gradient
-from ..types import Found
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
@@ -30,76 +27,67 @@ SETTINGS = (
     f"gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
-NORMS: dict[str, Literal["frobenius", "nuclear"]] = {"W": "frobenius", "KQ": "nuclear"}
-OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
-NAMES = {"W": "W", "KQ": "(K, Q)"}
+NORMS = ("frobenius", "nuclear")
+# What is trained, its norm, the other one, and the least median of the correlation with its SVM.
+KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
 
 def experiment(rng):
     X, _, _, v = sample.unit_sphere(N, T, D, rng)
     y = np.where(rng.random((N, T)) < 0.5, -1.0, 1.0)
     W, K, Q = rng.uniform(-1, 1, (3, D, D)) / np.sqrt(D)
-    result: Found = {}
+    result = {}
     for mask in MASKS:
         data = causal_attention(X) if mask == "causal" else self_attention(X, query=None)
         problem = Problem(data, y, LinearHead(v))
-        how: Found = {"lr": LR, "steps": STEPS, "record": SHOWN}
-        for name, found in {"W": train(problem, W, **how), "KQ": train(problem, K=K, Q=Q, **how)}.items():
-            selected = found.selected
-            solutions = {norm: solve_svm(data, selected, norm) for norm in NORMS.values()}
-            own = solutions[NORMS[name]]
-            key = f"{mask} {name}"
-            softmax = np.stack([largest(data.probabilities(M)).mean() for M in found.weights])
-            result[f"{key} softmax"] = softmax
-            for norm, solution in solutions.items():
-                result[f"{key} {norm}"] = correlations(found.weights, solution.W)
-            result[f"{key} solved"] = own.status == "optimal"
-            result[f"{key} saturated"] = largest(found.probabilities).min() > 0.99
+        for name, start in (("W", {"W": W}), ("KQ", {"K": K, "Q": Q})):
+            run = train(problem, **start, lr=LR, steps=STEPS, record=SHOWN)
+            key, solutions = f"{mask} {name}", [solve_svm(data, run.selected, norm) for norm in NORMS]
+            result[f"{key} softmax"] = [largest(data.probabilities(M)).mean() for M in run.weights]
+            for norm, solution in zip(NORMS, solutions, strict=True):
+                result[f"{key} {norm}"] = correlations(run.weights, solution.W)
+            result[f"{key} saturated"] = largest(run.probabilities).min() > 0.99
             if name == "W":
-                optimal = own.status == "optimal" and is_locally_optimal(problem, own)
-                result[f"{key} locally optimal"] = float(optimal)
-                result |= {f"{mask} {what}": x for what, x in virtual(X, y, v, W, problem, selected, own).items()}
+                solved = result[f"{mask} solved"] = solutions[0].status == "optimal"
+                result[f"{mask} locally optimal"] = float(solved and is_locally_optimal(problem, solutions[0]))
+                found = virtual(X, y, v, W, problem, run.selected, solutions[0])
+                result |= {f"{mask} {what}": x for what, x in found.items()}
     return result
 
 
 def virtual(X, y, v, W, problem, selected, own):
     """Gradient and solution against the textbook formulas on n T sequences with one query each, in NumPy."""
-    causal, gradient, margin = problem.data._layout.causal, np.zeros((D, D)), np.inf
-    adjoint = np.zeros((D, D))
+    gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
     for n, k in np.ndindex(N, T):
-        tokens, z = X[n, : k + 1 if causal else T], X[n, k]
+        tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
         gradient += loss_gradient(tokens[None], z[None], y[n, k] * (tokens @ v)[None], W) / (N * T)
         if own.W is not None:
             rows = tokens[selected[n, k]] - tokens
-            others = np.arange(len(tokens)) != selected[n, k]
-            margin = min(margin, (rows @ own.W @ z)[others].min(initial=np.inf))
+            margin = min(margin, np.delete(rows @ own.W @ z, selected[n, k]).min(initial=np.inf))
             adjoint += np.outer(np.maximum(np.asarray(own.dual[n][k])[: len(tokens)], 0) @ rows, z)
-    total = np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum() if own.W is not None else np.nan
-    found = problem.loss_and_grad(W)[1]
-    gap = np.nan if own.W is None else 1 - margin / np.linalg.norm(own.W) / (np.linalg.norm(adjoint) / total)
-    return {"gradient": apart(found, gradient), "gap": gap}
+    found = {"gradient": apart(problem.loss_and_grad(W)[1], gradient), "gap": np.nan}
+    if own.W is not None:
+        total = np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum()
+        found["gap"] = 1 - margin / np.linalg.norm(own.W) / (np.linalg.norm(adjoint) / total)
+    return found
 
 
 def claims(results):
     """What theory says of these numbers."""
 
-    def last(key):
-        return results[key][:, -1]
-
     directions, ends, forms = [], [], []
     for mask, text in MASKS.items():
-        for name, norm in NORMS.items():
-            found, other = (last(f"{mask} {name} {one}") for one in (norm, OTHER[norm]))
+        for name, title, norm, other, least in KINDS:
+            own, less = (results[f"{mask} {name} {one}"][:, -1] for one in (norm, other))
             directions += [
-                median(f"{text}: {NAMES[name]} and its {norm} SVM", found, 0.997 if name == "W" else 0.97, 1),
-                median(f"{text}: {NAMES[name]}, that SVM over the other", found - other, 0.1, 0.3),
+                median(f"{text}: {title} and its {norm} SVM", own, least, 1),
+                median(f"{text}: {title}, that SVM over the other", own - less, 0.1, 0.3),
             ]
             done = results[f"{mask} {name} saturated"]
-            ends.append(share(f"{text}: {NAMES[name]}, every query on one token", done, 0.85))
-        unsolved = ~results[f"{mask} W solved"].astype(bool)
+            ends.append(share(f"{text}: {title}, every query on one token", done, 0.85))
         ends += [
-            none(f"{text}: selections that are not separable, d >= n T and T - 1", unsolved),
-            share(f"{text}: locally optimal", results[f"{mask} W locally optimal"], 0.85),
+            none(f"{text}: selections that are not separable, d >= n T and T - 1", ~results[f"{mask} solved"]),
+            share(f"{text}: locally optimal", results[f"{mask} locally optimal"], 0.85),
         ]
         forms += [
             exactly(f"{text}: gradient, relative difference", results[f"{mask} gradient"], high=1e-12),
@@ -116,25 +104,23 @@ def plot(results):
     """A row per mask: attention saturates; the weights turn to the SVM of their norm."""
     figure, axes = panels((11, 8), 2, 2)
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
-        for name, norm in NORMS.items():
-            trained = NAMES[name]
+        for name, trained, *norms, _ in KINDS:
             band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained), linewidth=2.2)
-            for one in (norm, *(other for other in NORMS.values() if other != norm)):
-                label = f"{trained} and its {'Frobenius' if one == 'frobenius' else one} SVM"
-                off = np.maximum(1 - results[f"{mask} {name} {one}"][:, 1:], 1e-6)
-                medians(SHOWN[1:], off, label, right, **style(trained, one))
+            for norm in norms:
+                label = f"{trained} and its {norm.replace('f', 'F')} SVM"
+                off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
+                medians(SHOWN[1:], off, label, right, **style(trained, norm))
         finish(
             left,
-            f"{text[0].upper()}{text[1:]}: attention of a query",
+            f"{text.capitalize()}: attention of a query",
             "training step",
             "largest softmax probability",
             xlim=(0, 600),
             ylim=(0, 1),
         )
         finish(right, "Directions", "training step", "1 - correlation of the weights", "xy", "lower left", fontsize=9)
-    runs = len(results["causal gap"])
     return described(
         figure,
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",
-        f"{runs} runs.  Left: mean, right: median.  Bands: 10th to 90th percentile.",
+        f"{len(results['causal gap'])} runs.  Left: mean, right: median.  Bands: 10th to 90th percentile.",
     )

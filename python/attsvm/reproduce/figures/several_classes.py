@@ -14,7 +14,7 @@ import numpy as np
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
-from ..panels import finish, panels
+from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
 from ..papers import NOWHERE
 from ..problems import draws, linear_layer
 from ..textbook import projection, softmax
@@ -25,7 +25,7 @@ MIXING = 250  # steps of the convex problem
 KEPT = 1e-2  # of attention, or of the mixture: a token that counts
 BAND = 3.0  # a mixture with a token between KEPT / BAND and KEPT * BAND does not say whether it is kept
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
-COLORS = {"both": "#0072B2", "svm": "#009E73", "one": "#D55E00"}  # Okabe and Ito's
+
 PAPER = f"{NOWHERE}: a head with several classes"
 CAPTION = (
     "Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the "
@@ -72,11 +72,10 @@ def is_clear(s):
 
 
 def experiment(rng):
-    drawn = 0
     for _ in draws():
         X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
         V, classes = rng.standard_normal((D, CLASSES)), rng.integers(CLASSES, size=N)
-        drawn += 1
+
         best = np.array(list(itertools.takewhile(is_clear, map(mixture, X @ V, classes))))
         kept = best >= KEPT
         if len(best) == N and (kept.sum(axis=1) > 1).any():
@@ -88,7 +87,6 @@ def experiment(rng):
     p = trained.probabilities
     floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
     found = {
-        "drawn": drawn,
         "predicted": kept.sum(axis=1),
         "attended": (p >= KEPT).sum(axis=1),
         "same": ((p >= KEPT) == kept).all(axis=1).mean(),
@@ -107,7 +105,6 @@ def experiment(rng):
 
 def claims(results):
     """The conjecture, against measurements."""
-    nearer = results["both"] > results["one"]
     return {
         "Which tokens (conjecture)": [
             median("share of a draw's queries that keep exactly the tokens of their mixture", results["same"], 0.9),
@@ -118,7 +115,7 @@ def claims(results):
         ],
         "Which direction (conjecture)": [
             median("correlation of W with W_fin + R W_svm", results["both"], 0.97),
-            share("nearer than the SVM of the largest tokens", nearer, 0.9),
+            share("nearer than the SVM of the largest tokens", results["both"] > results["one"], 0.9),
             median("correlation with the SVM of the largest tokens", results["one"], high=0.95),
         ],
     }
@@ -128,17 +125,16 @@ def plot(results):
     """Tokens kept, predicted against attended; and the three candidates for the direction."""
     figure, (tokens, direction) = panels((9, 4), 2)
     counts = np.zeros((T, T))
-    np.add.at(counts, (results["attended"].ravel().astype(int) - 1, results["predicted"].ravel().astype(int) - 1), 1)
+    np.add.at(counts, tuple(results[what].ravel() - 1 for what in ("attended", "predicted")), 1)
     tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))
     for (row, column), count in np.ndenumerate(counts):
         tokens.text(column + 1, row + 1, f"{count:g}", ha="center", va="center",
                     color="white" if count > counts.max() / 2 else "black")  # fmt: skip
-    tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", xticks=range(1, T + 1))
-    tokens.set_yticks(range(1, T + 1))
+    ticks = {"xticks": range(1, T + 1), "yticks": range(1, T + 1)}
+    tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", **ticks)
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
-    for kind, label in KINDS.items():
-        away, look = (np.sort(1 - results[kind][np.isfinite(results[kind])]), {"color": COLORS[kind], "linewidth": 2})
-        direction.step(away, np.arange(1, len(away) + 1) / len(away), where="post", label=label, **look)
+    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
+        cumulated(1 - results[kind], label, direction, color)
     finish(
         direction,
         "Three candidates for the direction",

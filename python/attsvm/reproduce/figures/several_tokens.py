@@ -18,10 +18,10 @@ from ... import MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
 from ...theory import decompose, selected_sets
-from ..panels import DASHED, described, finish, panels
+from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels
 from ..papers import SVM
 from ..problems import draws
-from ..textbook import loss, softmax, tokens_of
+from ..textbook import apart, logits_of, loss, softmax, tokens_of
 
 N, T, DIMENSIONS = 3, 4, (4, 6, 8, 10)
 LR, STEPS, EVERY = 0.1, 2000, 10
@@ -40,10 +40,13 @@ SETTINGS = (
     f"from the start of a PyTorch linear layer.  A token is kept above {HIGH:g} and left out below {LOW:g}."
 )
 
-KINDS = {"both": "W_fin + R W_svm", "svm": "general SVM", "one": "SVM of one token per sequence"}
-COLORS = {"both": "#0072B2", "svm": "#009E73", "one": "#D55E00"}  # Okabe and Ito's
+KINDS = {
+    "both": ("W_fin + R W_svm", BLUE),
+    "svm": ("general SVM", GREEN),
+    "one": ("SVM of one token per sequence", ORANGE),
+}
 # Published means and our own replication of the published code (62 to 68 runs each), step 2,000: a reader's yardstick.
-PUBLISHED = {4: (0.034, 0.071, 0.155), 6: (0.0165, 0.043, 0.145), 8: (0.011, 0.015, 0.135), 10: (0.0056, 0.0086, 0.12)}
+PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
 ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # of 400 each by SciPy alone (reference_shares.py, d7d1777)
 
@@ -54,31 +57,32 @@ def experiment(rng):
 
 
 def accepted(d, rng):
-    counts = dict.fromkeys(("drawn", "trained", *REASONS), 0)
+    counts = dict.fromkeys(("trained", *REASONS), 0)
     for _ in draws():
         X, Z, y, _ = sample.unit_sphere(N, T, d, rng)
         V = rng.standard_normal((d, d))
         W = rng.uniform(-1, 1, (d, d)) / np.sqrt(d)
-        counts["drawn"] += 1
         if (y > 0).all():
             continue
         counts["trained"] += 1
         data = cross_attention(X, Z)
-        head = MLPHead(V / np.linalg.norm(V))
-        found = train(Problem(data, y, head), W, lr=LR, steps=STEPS, record=EVERY)
-        last = end(found)
+        problem = Problem(data, y, MLPHead(V / np.linalg.norm(V)))
+        found = train(problem, W, lr=LR, steps=STEPS, record=EVERY)
+        # The first record at which the gradient has left double precision, or the last.
+        last = min(np.flatnonzero(found.log_grad_norm < END), default=len(found.steps) - 1)
         parts = judge(data, found.weights[last], counts)
         if parts is not None:
             break
-    assert parts is not None  # or draws() raised
     # Before the end the weights of the step, then those of the end.
-    weights = found.weights[np.minimum(np.arange(0, STEPS + 1, EVERY), last)]
-    result = measure(data, weights, parts)
+    shown = found.weights[np.minimum(SHOWN, last)]
     dead = ~(data.attended(found.weights[last]) @ V > 0).any(axis=1)
     beyond = judge(data, found.W, dict.fromkeys(counts, 0)) if found.status == "completed" else None
-    late = np.nan if beyond is None else 1 - beyond.correlation
-    slope = gradient_error(Problem(data, y, head), W, rng)
-    return counts | result | {"dead": dead.any(), "late": late, "end": min(EVERY * last, STEPS), "gradient": slope}
+    return counts | {
+        **measure(data, shown, parts),
+        "dead": dead.any(),
+        "late": np.nan if beyond is None else 1 - beyond.correlation,
+        "gradient": gradient_error(problem, W, rng),
+    }
 
 
 def gradient_error(problem, W, rng):
@@ -88,17 +92,11 @@ def gradient_error(problem, W, rng):
     aside = rng.standard_normal(W.shape)
 
     def at(W):
-        attended = np.einsum("nt,ntd->nd", softmax(np.einsum("ntd,nd->nt", X, Z @ W.T)), X)
+        attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
         return loss(problem.y * np.maximum(attended @ V, 0).sum(axis=1))
 
     difference = (at(W + 1e-6 * aside) - at(W - 1e-6 * aside)) / 2e-6
     return abs(np.vdot(problem.loss_and_grad(W)[1], aside) / difference - 1)
-
-
-def end(found):
-    """The first record at which the gradient has left double precision, or the last."""
-    gone = np.flatnonzero(found.log_grad_norm < END)
-    return int(gone[0]) if gone.size else len(found.steps) - 1
 
 
 def judge(data, W, counts):
@@ -116,9 +114,8 @@ def judge(data, W, counts):
     return None
 
 
-def measure(data, weights, parts):
+def measure(data, shown, parts):
     """Distances of the directions along a run, and the parts checked from the data."""
-    shown = weights[:: SHOWN[1] // EVERY]
     R = np.einsum("rij,ij->r", shown - parts.W_fin, parts.W_svm) / np.vdot(parts.W_svm, parts.W_svm)
     both = parts.W_fin + R[:, None, None] * parts.W_svm
     p, kept = data.probabilities(shown[-1]), parts.selected
@@ -131,7 +128,6 @@ def measure(data, weights, parts):
         "svm": 1 - correlations(shown, parts.W_svm),
         "one": 1 - correlations(shown, one.W),
         "masked": p[~kept].max(),
-        "kept": kept.sum(axis=1).mean(),
         "several": (kept.sum(axis=1) > 1).any(),
         "equality": inside,
         "margin": across,
@@ -146,7 +142,7 @@ def logit_gaps(X, Z, kept, W):
     """Largest difference of logits inside the sets, and least margin between them and the rest."""
     if W is None:
         return np.nan, np.nan
-    logits = np.einsum("ntd,nd->nt", X, Z @ W.T)
+    logits = logits_of(X, Z, W)
     first = np.take_along_axis(logits, kept.argmax(axis=1)[:, None], axis=1)
     return np.abs(logits - first)[kept].max(), (first - logits)[~kept].min()
 
@@ -161,8 +157,7 @@ def finite_part_error(X, Z, p, parts):
             logs.append(np.log(p[n, first] / p[n, t]))
     if not rows:
         return np.linalg.norm(parts.W_fin)
-    exact = np.linalg.lstsq(np.array(rows), np.array(logs))[0].reshape(parts.W_fin.shape)
-    return np.linalg.norm(parts.W_fin - exact) / np.linalg.norm(exact)
+    return apart(parts.W_fin, np.linalg.lstsq(rows, logs)[0].reshape(parts.W_fin.shape))
 
 
 def claims(results):
@@ -171,31 +166,29 @@ def claims(results):
     def all_of(key):
         return np.concatenate([results[f"{d} {key}"] for d in DIMENSIONS])
 
-    last = {kind: {d: results[f"{d} {kind}"][:, -1] for d in DIMENSIONS} for kind in KINDS}
     order, sizes, rates = [], [], []
-    for d in DIMENSIONS:
-        both, svm, one = (last[kind][d] for kind in KINDS)
-        published, several = PUBLISHED[d], results[f"{d} several"].astype(bool)
+    for d, (mean_both, mean_one) in PUBLISHED.items():
+        both, svm, one = (results[f"{d} {kind}"][:, -1] for kind in KINDS)
+        several, accepted = results[f"{d} several"].astype(bool), ACCEPTED[d]
         order += [
             median(f"d = {d}: general SVM minus W_fin + R W_svm", (svm - both)[several], 1e-4, 1e-2),
             median(f"d = {d}: SVM of one token minus general SVM", (one - svm)[several], 0.03, 0.25),
         ]
         sizes += [
-            median(f"d = {d}: W_fin + R W_svm (published mean {published[0]:g})", both, 1e-3, published[0]),
-            median(f"d = {d}: SVM of one token (published mean {published[2]:g})", one, 0.04, 0.22),
+            median(f"d = {d}: W_fin + R W_svm (published mean {mean_both:g})", both, 1e-3, mean_both),
+            median(f"d = {d}: SVM of one token (published mean {mean_one:g})", one, 0.04, 0.22),
         ]
-        trained = int(results[f"{d} trained"].sum())
         reasons = ", ".join(f"{results[f'{d} {why}'].sum():,} {why}" for why in REASONS)
-        rates.append(
-            share(
-                f"d = {d}: accepted of those trained (of 400 by other means: {ACCEPTED[d]:.1%}; {reasons})",
-                np.arange(trained) < len(both),
-                ACCEPTED[d] / 2,
-                1.7 * ACCEPTED[d],
-            )
-        )
+        text = f"d = {d}: accepted of those trained (of 400 by other means: {accepted:.1%}; {reasons})"
+        flags = np.arange(results[f"{d} trained"].sum()) < len(both)
+        rates.append(share(text, flags, accepted / 2, 1.7 * accepted))
     few, dead, late = all_of("masked") < 1e-14, all_of("dead").astype(bool), all_of("late")
-    both = np.concatenate(list(last["both"].values()))
+    both, inside, across = all_of("both")[:, -1], all_of("equality"), all_of("margin")
+    parts = []
+    for i, norm in enumerate(("Frobenius", "nuclear")):
+        text = f"general SVM, {norm}: largest difference of logits inside a set"
+        parts.append(exactly(text, inside[:, i], high=1e-8))
+        parts.append(exactly(f"general SVM, {norm}: least margin", across[:, i], 1 - 1e-8))
     return {
         "1 - correlation with W at the end, where a query keeps several tokens": order,
         "1 - correlation with W at the end": [
@@ -205,18 +198,7 @@ def claims(results):
         ],
         "Acceptance": rates,
         "The parts against NumPy": [
-            *(
-                claim
-                for i, norm in enumerate(("Frobenius", "nuclear"))
-                for claim in (
-                    exactly(
-                        f"general SVM, {norm}: largest difference of logits inside a set",
-                        all_of("equality")[:, i],
-                        high=1e-8,
-                    ),
-                    exactly(f"general SVM, {norm}: least margin", all_of("margin")[:, i], 1 - 1e-8),
-                )
-            ),
+            *parts,
             exactly("W_fin against the pseudo-inverse, relative difference", all_of("finite part"), high=1e-6),
             exactly("R against least squares, relative difference", all_of("length"), high=1e-9),
             exactly(
@@ -235,36 +217,28 @@ def claims(results):
 
 def plot(results):
     """A column per dimension: distances along training above, against what the other tokens keep below."""
-    runs = len(results[f"{DIMENSIONS[0]} masked"])
     figure, axes = panels((15, 7.6), len(DIMENSIONS), 2, sharey="row")
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
-        for kind, label in KINDS.items():
-            found, look = results[f"{d} {kind}"], {"color": COLORS[kind]}
-            above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2.2, label=label, **look)
-            above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, **look)
-        late = results[f"{d} late"]
-        end = {"color": "black", "markersize": 6, "clip_on": False, "linestyle": "none"}
-        above.plot(STEPS, np.nanmean(late), "D", label="W_fin + R W_svm by exact steps: mean", **end)
-        trained = results[f"{d} trained"].sum()
-        finish(
-            above,
-            f"d = {d}: {runs} of {trained:,} runs keep several",
-            "training step",
-            log="xy",
-            xlim=(20, STEPS),
-            ylim=(0.0002, 1.2),
+        for kind, (label, color) in KINDS.items():
+            found = results[f"{d} {kind}"]
+            above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2.2, label=label, color=color)
+            above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, color=color)
+        late, label = results[f"{d} late"], "W_fin + R W_svm by exact steps: mean"
+        above.plot(
+            STEPS, np.nanmean(late), "D", label=label, color="black", markersize=6, clip_on=False, linestyle="none"
         )
+        title = f"d = {d}: {len(late)} of {results[f'{d} trained'].sum():,} runs keep several"
+        finish(above, title, "training step", log="xy", xlim=(20, STEPS), ylim=(0.0002, 1.2))
         above.get_legend().remove()
         dead = results[f"{d} dead"].astype(bool)
         x, y = np.maximum(results[f"{d} masked"], 1e-20), results[f"{d} both"][:, -1]
-        for which, color, label in ((~dead, COLORS["both"], "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
+        for which, color, label in ((~dead, BLUE, "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
             below.scatter(x[which], y[which], s=30, color=color, alpha=0.6, linewidths=0, label=label)
         finish(below, "", "largest probability of a token left out", log="xy", xlim=(1e-20, 2e-06), ylim=(0.0001, 1))
-    axes[0, 0].set(ylabel="1 - correlation with W")
-    axes[1, 0].set(ylabel="1 - correlation of W_fin + R W_svm")
     axes[0, 0].plot([], [], color="0.3", linewidth=1, linestyle=DASHED, label="medians")
-    axes[0, 0].legend(loc="lower left", frameon=False, fontsize=8)
-    axes[1, 0].legend(loc="upper left", frameon=False, fontsize=8)
+    for ax, what, loc in zip(axes[:, 0], ("with W", "of W_fin + R W_svm"), ("lower left", "upper left"), strict=True):
+        ax.set_ylabel(f"1 - correlation {what}")
+        ax.legend(loc=loc, frameon=False, fontsize=8)
     return described(
         figure,
         "Several tokens: of three predictions W is nearest to W_fin + R W_svm",

@@ -12,10 +12,9 @@ import numpy as np
 from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
 from ...plot.curves import band, correlations
-from ..panels import described, finish, medians, panels
+from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, pairs, panels
 from ..papers import NOWHERE
 from ..textbook import softmax
-from ..types import Found
 
 N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
@@ -28,8 +27,11 @@ SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
     f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
 )
-KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
-COLORS = {"plain": "#0072B2", "entropy": "#009E73", "gumbel": "#D55E00"}
+KINDS = {
+    "plain": ("softmax", BLUE),
+    "entropy": ("entropy penalty", GREEN),
+    "gumbel": ("straight-through Gumbel", ORANGE),
+}
 
 
 def together(runs, seed):
@@ -41,12 +43,10 @@ def together(runs, seed):
         noise.append(rng)
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
-    results: Found = {}
+    results = {}
     for kind in KINDS:
         weights = descend(kind, X, Z, scores, W, noise)
         results |= {f"{kind} {key}": x for key, x in measure(X, Z, scores, weights).items()}
-    results["taken"] = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
-    for kind in KINDS:
         results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
     return results
 
@@ -59,9 +59,7 @@ def descend(kind, X, Z, scores, W, noise):
         if kind == "gumbel":
             logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in noise])
         s = softmax(logits)
-        through = s
-        if kind == "gumbel":
-            through = np.arange(T) == logits.argmax(axis=-1)[..., None]
+        through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
         u = (through * scores).sum(axis=-1, keepdims=True)
         towards = -scores / (1 + np.exp(u))
         if kind == "entropy":  # d entropy / d s = -log s - 1, and a constant makes no difference
@@ -80,12 +78,11 @@ def measure(X, Z, scores, weights):
     for i in range(len(X)):
         data, path = cross_attention(X[i], Z[i]), weights[:, i]
         selected = data.select(path[-1])
-        p = np.stack([np.max(data.probabilities(M), axis=1).mean() for M in path])
-        soft, hard = (np.asarray(data.attended(path[-1], hard=hard)) for hard in (False, True))
+        soft, hard = (data.attended(path[-1], hard=hard) for hard in (False, True))
         rows.append(
             {
                 "selected": selected,
-                "softmax": p,
+                "softmax": [data.probabilities(M).max(axis=1).mean() for M in path],
                 "correlation": correlations(path, solve_svm(data, selected).W),
                 "score": scores[i][np.arange(N), selected].mean(),
                 "best": (selected == scores[i].argmax(axis=1)).mean(),
@@ -100,6 +97,7 @@ def claims(results):
     """There is no theory for the two variants: these are observations, which another draw must repeat."""
     last = {kind: 1 - results[f"{kind} correlation"][:, -1] for kind in KINDS}
     gained = results["plain score"] - results["entropy score"]
+    taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
     return {
         "Does pushing select the same tokens?": [
             mean(
@@ -122,7 +120,7 @@ def claims(results):
         ],
         "Hard attention at inference": [
             median("softmax: largest difference of an attended vector", results["plain hard"], 0, 1e-6),
-            exactly("hard attention against the selected tokens themselves", results["taken"], high=0),
+            exactly("hard attention against the selected tokens themselves", taken, high=0),
         ],
     }
 
@@ -130,18 +128,18 @@ def claims(results):
 def plot(results):
     """How fast attention hardens, where the direction goes, and what is selected."""
     figure, (left, middle, right) = panels((14, 4.8), 3)
-    for kind, label in KINDS.items():
-        look: Found = {"color": COLORS[kind], "linewidth": 2}
-        band(SHOWN, results[f"{kind} softmax"], label, left, **look)
-        off = 1 - results[f"{kind} correlation"][:, 1:]
-        medians(SHOWN[1:], off, label, middle, **look)
+    for kind, (label, color) in KINDS.items():
+        band(SHOWN, results[f"{kind} softmax"], label, left, color=color, linewidth=2)
+        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y", "lower left")
-    at = np.arange(len(KINDS))
-    for shift, what, color in ((-0.2, "best", "0.35"), (0.2, "same", "#E69F00")):
-        label = "the best token" if what == "best" else "the token of plain training"
-        right.bar(at + shift, [results[f"{kind} {what}"].mean() for kind in KINDS], 0.38, color=color, label=label)
-    right.set_xticks(at, [label.replace(" ", "\n") for label in KINDS.values()])
+    best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
+    pairs(
+        right,
+        [label.replace(" ", "\n") for label, _ in KINDS.values()],
+        ("the best token", "0.35", best, None),
+        ("the token of plain training", "#E69F00", same, None),
+    )
     finish(
         right,
         "What is selected",
@@ -152,9 +150,8 @@ def plot(results):
         anchor=(0.5, -0.2),
         ylim=(0, 1),
     )
-    runs = len(results["plain best"])
     return described(
         figure,
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",
-        f"{runs} runs.  Left: mean, middle: median.  Bands: 10th to 90th percentile.",
+        f"{len(results['plain best'])} runs.  Left: mean, middle: median.  Bands: 10th to 90th percentile.",
     )

@@ -10,12 +10,11 @@ import numpy as np
 
 from ... import correlation, diagnose, feasible, solve_svm, train
 from ...claims import exactly, median, none, share
-from ...plot.curves import band, correlations, weights_of
-from ..panels import described, finish, medians, panels
+from ...plot.curves import correlations, weights_of
+from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
 from ..papers import NOWHERE
-from ..problems import sphere_problem
-from ..textbook import loss_gradient, support_margins, tokens_of
-from ..types import Found
+from ..problems import draws, sphere_problem
+from ..textbook import gradient_of, logits_of, support_margins, tokens_of
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
@@ -34,24 +33,25 @@ SETTINGS = (
 
 
 def experiment(rng):
-    drawn = 1
-    while (narrow := feasible((problem := sphere_problem(rng, N, T, NARROW)).data, problem.optimal)).W is not None:
-        drawn += 1
+    for _ in draws():
+        problem = sphere_problem(rng, N, T, NARROW)
+        narrow = feasible(problem.data, problem.optimal)
+        if narrow.W is None:
+            break
     wide = sphere_problem(rng, N, T, WIDE)
     hard = weights_of(solve_svm(wide.data, wide.optimal))
-    found: Found = {"drawn": drawn, "farkas": farkas(problem, narrow), **trained(problem)}
+    found = {"farkas": farkas(problem, narrow), **trained(problem)}
     for name, data in (("narrow", problem), ("wide", wide)):
-        softened = [solve_svm(data.data, data.optimal, C=cost) for cost in COSTS]
-        found[f"{name} short"] = np.array([shortfall(data, sol).max() for sol in softened])
-        found[f"{name} norm"] = np.array([np.linalg.norm(weights_of(sol)) for sol in softened])
-        found[f"{name} optimality"] = max(optimality(data, sol, C) for sol, C in zip(softened, COSTS, strict=True))
-        if name == "wide":
-            found["wide off"] = 1 - correlations(np.stack([weights_of(sol) for sol in softened]), hard)
+        softened = [weights_of(solve_svm(data.data, data.optimal, C=cost)) for cost in COSTS]
+        found[f"{name} short"] = [shortfall(data, W).max() for W in softened]
+        found[f"{name} optimality"] = max(optimality(data, W, C) for W, C in zip(softened, COSTS, strict=True))
+        found[f"{name} norm"] = [np.linalg.norm(W) for W in softened]
+    found["wide off"] = 1 - correlations(np.array(softened), hard)
     noise = rng.standard_normal((N, T))
-    asked = [solve_svm(wide.data, wide.optimal, margins=1 + width * noise) for width in ASKED]
-    found["asked norm"] = np.array([np.linalg.norm(weights_of(sol)) / np.linalg.norm(hard) for sol in asked])
-    pairs = zip(asked, ASKED, strict=True)
-    found["asked optimality"] = max(kkt(wide, sol, 1 + width * noise) for sol, width in pairs)
+    margins = [1 + width * noise for width in ASKED]
+    asked = [solve_svm(wide.data, wide.optimal, margins=each) for each in margins]
+    found["asked norm"] = [np.linalg.norm(weights_of(sol)) / np.linalg.norm(hard) for sol in asked]
+    found["asked optimality"] = max(kkt(wide, sol, each) for sol, each in zip(asked, margins, strict=True))
     return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
 
@@ -68,57 +68,56 @@ def farkas(problem, solution):
     return np.linalg.norm(_adjoint(problem, dual)) / dual.sum()
 
 
-def shortfall(problem, solution):
+def shortfall(problem, W):
     """By how much each row misses a margin of 1."""
-    X, Z = tokens_of(problem.data)
-    return np.maximum(1 - support_margins(X, Z, problem.optimal, weights_of(solution)), 0)
+    return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
 
 
-def optimality(problem, solution, C):
+def optimality(problem, W, C):
     """Of ``1/2 ||W||^2 + C sum short^2``: how far its gradient is from zero, relative to the parts it is a sum of."""
-    price = 2 * C * shortfall(problem, solution)
-    return np.linalg.norm(weights_of(solution) - _adjoint(problem, price)) / price.sum()
+    price = 2 * C * shortfall(problem, W)
+    return np.linalg.norm(W - _adjoint(problem, price)) / price.sum()
 
 
 def kkt(problem, solution, asked):
     """Of the least norm with margins of at least ``asked``: the largest violated condition."""
-    (X, Z), W = tokens_of(problem.data), weights_of(solution)
-    excess = support_margins(X, Z, problem.optimal, W) - asked
+    W = solution.W
+    excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
     rows, dual = np.isfinite(excess), np.asarray(solution.dual)
     largest = max(np.abs(dual).max(), 1e-300)
-    violated = (
+    return max(
         -excess[rows].min(),
         -dual.min() / largest,
         np.abs(excess[rows] * dual[rows]).max() / largest,
-        np.linalg.norm(W - _adjoint(problem, dual)) / max(float(np.linalg.norm(W)), 1e-300),
+        np.linalg.norm(W - _adjoint(problem, dual)) / max(np.linalg.norm(W), 1e-300),
     )
-    return max(violated)
+
+
+def first_gradient(problem):
+    """At zero, by the textbook; and its iota."""
+    G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
+    return G, support_margins(*tokens_of(problem.data), problem.optimal, -G).min()
 
 
 def first_step(problem):
     """iota by the textbook gradient at zero; and whether a first step that separates selects the optimal tokens."""
-    X, Z = tokens_of(problem.data)
-    G = loss_gradient(X, Z, problem.scores, np.zeros((WIDE, WIDE)))
-    iota = support_margins(X, Z, problem.optimal, -G).min()
-    told = diagnose(problem)
-    selects = (np.einsum("ntd,nd->nt", X, -Z @ G.T).argmax(axis=1) == problem.optimal).all()
-    return {"iota": abs(told.iota - iota), "separates": (told.iota > 0) == selects, "positive": told.iota > 0}
+    (X, Z), (G, iota), told = tokens_of(problem.data), first_gradient(problem), diagnose(problem).iota
+    selects = (logits_of(X, -Z, G).argmax(axis=1) == problem.optimal).all()
+    return {"iota": abs(told - iota), "separates": (told > 0) == selects}
 
 
 def from_first_step(problem):
     """Training from -R grad L(0), where that separates the optimal tokens: the theorem of a good first gradient."""
-    n, T, d = SMALL
-    X, Z = tokens_of(problem.data)
-    G = loss_gradient(X, Z, problem.scores, np.zeros((d, d)))
-    iota, size = support_margins(X, Z, problem.optimal, -G).min(), np.linalg.norm(G)
+    G, iota = first_gradient(problem)
+    size, tokens, best = np.linalg.norm(G), tokens_of(problem.data), problem.optimal
     if iota <= 0:
-        return {"end": np.nan, "cone": np.nan, "end correlation": np.nan}
+        return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
-    least = min(support_margins(X, Z, problem.optimal, W).min() / np.linalg.norm(W) for W in run.weights)
+    least = min(support_margins(*tokens, best, W).min() / np.linalg.norm(W) for W in run.weights)
     return {
-        "end": float(np.array_equal(run.selected, problem.optimal)),
+        "end": float(np.array_equal(run.selected, best)),
         "cone": least * size / iota,
-        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
+        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, best))),
     }
 
 
@@ -137,17 +136,13 @@ def claims(results):
     """Prices of the soft margin, margins of their own, and conditions of optimality from the tokens."""
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
+    hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
     return {
         "Soft margin": [
-            median(
-                "separable: 1 - correlation with the hard margin, C = 100",
-                off[:, np.isclose(COSTS, 100)].ravel(),
-                1e-7,
-                1e-2,
-            ),
+            median("separable: 1 - correlation with the hard margin, C = 100", hundred, 1e-7, 1e-2),
             median(
                 "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2",
-                np.log10(off[:, np.isclose(COSTS, 100)] / off[:, np.isclose(COSTS, 1e4)]),
+                np.log10(hundred / off[:, -1:]),
                 3.5,
                 4.2,
             ),
@@ -159,16 +154,16 @@ def claims(results):
         ],
         "First gradient step": [
             exactly("iota by diagnose() and by the textbook gradient: difference", results["iota"], high=1e-12),
-            none("draws where iota > 0 and the first step's selection disagree", (~results["separates"].astype(bool))),
+            none("draws where iota > 0 and the first step's selection disagree", ~results["separates"]),
         ],
         f"From the first gradient, where it separates the optimal tokens, n = T = {SMALL[0]}, d = {SMALL[2]}": [
-            share("it does", np.isfinite(results["end"]), 0.2),
-            none("runs that end on other tokens", (results["end"] == 0)),
+            share("it does", np.isfinite(end), 0.2),
+            none("runs that end on other tokens", end == 0),
             exactly("least margin on the way over that of the start", of_those(results["cone"]), 0.5),
             median("correlation with the SVM after 2,000 steps", of_those(results["end correlation"]), 0.995),
         ],
         "Training where no W separates the optimal tokens": [
-            none("ends on tokens that no W separates", (~results["ends on"].astype(bool))),
+            none("ends on tokens that no W separates", ~results["ends on"]),
             exactly("least loss above that of the optimal tokens", results["loss left"], 1e-3),
             share("every query has chosen after 8,000 steps", results["chosen"], 0.4),
         ],
@@ -188,19 +183,16 @@ def of_those(values):
 def plot(results):
     """Soft margins over C, given margins over their width."""
     figure, (left, right) = panels((11, 4.6), 2)
-    looks = (("narrow", "not separable", "#D55E00"), ("wide", "separable", "#0072B2"))
-    for name, label, color in looks:
+    for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
         shown = np.maximum(results[f"{name} short"], 1e-9)
         medians(COSTS, shown, f"{label}: worst row short of 1", left, color)
     off = np.maximum(results["wide off"], 1e-17)
-    look: Found = {"color": "#009E73", "linewidth": 2, "middle": "median"}
-    band(COSTS, off, "separable: 1 - correlation with the hard margin", left, **look)
+    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, GREEN)
     finish(left, "Soft margin", "C", "distance", "xy", "lower left", fontsize=9)
-    medians(ASKED, results["asked norm"], "d = 10", right, "#0072B2")
+    medians(ASKED, results["asked norm"], "d = 10", right, BLUE)
     finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")
-    runs = len(results["drawn"])
     return described(
         figure,
         f"Soft and given margins: {N} sequences of {T} tokens",
-        f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.",
+        f"Lines: median of {len(off)} runs.  Bands: 10th to 90th percentile.",
     )

@@ -7,8 +7,8 @@ W comes closer to the SVM of its own choices than a random head does, in directi
 not go on turning: the problem changes under it.
 """
 
-from collections.abc import Callable
-from typing import Any
+import collections
+import itertools
 
 import numpy as np
 import torch
@@ -17,9 +17,8 @@ from torch.nn import functional as F
 from ...claims import exactly, median
 from ...plot.curves import band
 from ...torch import Monitor
-from ..panels import described, finish, panels
+from ..panels import BLUE, ORANGE, described, finish, panels
 from ..papers import NOWHERE
-from ..types import Found
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
@@ -30,7 +29,7 @@ CAPTION = (
     "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
 )
 RUNS, QUICK = 6, 2
-OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+OPTIMIZERS = {
     "SGD": lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9),
     "AdamW": lambda weights: torch.optim.AdamW(weights, 3e-3, weight_decay=1.0),
 }
@@ -107,54 +106,48 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY, after=None):
 
 def together(runs, seed):
     """One run after the other: PyTorch's threads are its own."""
-    found = [learnt(seed + k) for k in range(runs)]
-    return {name: np.array([one[name] for one in found]) for name in found[0]}
-
-
-def learnt(seed):
-    result: Found = {}
-    for optimizer in OPTIMIZERS:
-        _, monitor, result[f"{optimizer} loss"] = learn(optimizer, seed)
-        for layer in (0, 1):
-            for column in SHOWN:
-                result[f"{optimizer} {layer} {column}"] = means(monitor, layer, column)
-    return result
+    found = collections.defaultdict(list)
+    for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
+        _, monitor, loss = learn(optimizer, seed + k)
+        found[f"{optimizer} loss"].append(loss)
+        for layer, column in itertools.product((0, 1), SHOWN):
+            found[f"{optimizer} {layer} {column}"].append(means(monitor, layer, column))
+    return {name: np.array(numbers) for name, numbers in found.items()}
 
 
 def means(monitor, layer, column):
     """Of a column over the heads of a layer, at every check; nan where no head has a number."""
-    found = []
-    for step in sorted({row["step"] for row in monitor.rows}):
-        values = [row[column] for row in monitor.rows if (row["step"], row["layer"]) == (step, layer)]
-        values = [value for value in values if np.isfinite(value)]
-        found.append(np.mean(values) if values else np.nan)
-    return np.array(found)
+    found = {row["step"]: [] for row in monitor.rows}
+    for row in monitor.rows:
+        if row["layer"] == layer and np.isfinite(row[column]):
+            found[row["step"]].append(row[column])
+    return np.array([np.mean(values) if values else np.nan for values in found.values()])
 
 
 def claims(results):
     """What is expected of a run trained as a whole."""
-    sgd = {(layer, column): results[f"SGD {layer} {column}"] for layer in (0, 1) for column in SHOWN}
-    adam = {(layer, column): results[f"AdamW {layer} {column}"] for layer in (0, 1) for column in SHOWN}
-    turned = sgd[1, "cosine"][:, -1] - _first(sgd[1, "cosine"])
+    first, second = ({column: results[f"SGD {layer} {column}"] for column in SHOWN} for layer in (0, 1))
+    turned = second["cosine"][:, -1] - _first(second["cosine"])
     return {
         "The task is learnt": [exactly(f"{name}: largest loss at the end", results[f"{name} loss"].max(), high=0.6)
                                for name in OPTIMIZERS],
         "Norm and sparsity grow together": [
             median("SGD, second layer: norm of W at the end over that at the start",
-                   sgd[1, "norm"][:, -1] / sgd[1, "norm"][:, 0], 2),
-            median("SGD, second layer: share of hard queries at the end", sgd[1, "hard"][:, -1], 0.1),
+                   second["norm"][:, -1] / second["norm"][:, 0], 2),
+            median("SGD, second layer: share of hard queries at the end", second["hard"][:, -1], 0.1),
             exactly("SGD: largest share of hard queries at the start",
-                    max(sgd[layer, "hard"][:, 0].max() for layer in (0, 1)), high=0.01),
+                    max(layer["hard"][:, 0].max() for layer in (first, second)), high=0.01),
         ],
         "Weight decay takes both back": [
-            median(f"AdamW, second layer: {text} at the end over its largest", _back(adam[1, column]), high=high)
-            for column, text, high in (("norm", "norm of W", 0.97), ("hard", "share of hard queries", 0.6))
+            median(f"AdamW, second layer: {text} at the end over its largest", x[:, -1] / x.max(axis=1), high=high)
+            for x, text, high in ((results["AdamW 1 norm"], "norm of W", 0.97),
+                                  (results["AdamW 1 hard"], "share of hard queries", 0.6))
         ],
         "The first layer turns towards its SVM": [
             median("SGD: cosine of W and its SVM, minus that of a random head",
-                   sgd[0, "cosine"][:, -1] - sgd[0, "null_cosine"][:, -1], 0.15),
+                   first["cosine"][:, -1] - first["null_cosine"][:, -1], 0.15),
             median("SGD: margin of W, over that of a random head",
-                   sgd[0, "own"][:, -1] / sgd[0, "null_own"][:, -1], 1.5),
+                   first["own"][:, -1] / first["null_own"][:, -1], 1.5),
         ],
         "The second does not go on turning": [
             median("SGD: change of the cosine since the first check with hard queries", turned, -0.1, 0.05)
@@ -168,13 +161,11 @@ def _first(curves):
     return curves[np.arange(len(curves)), at]
 
 
-def _back(curves):
-    return curves[:, -1] / curves.max(axis=1)
-
-
 PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
           ("own", "margin of W / best margin"))  # fmt: skip
-COLORS = ("#0072B2", "#D55E00")
+
+
+LAYERS = ((0, BLUE), (1, ORANGE))
 
 
 def plot(results):
@@ -182,25 +173,24 @@ def plot(results):
     figure, axes = panels((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
-        for row, (name, label) in enumerate(PANELS):
-            ax = axes[row, column]
-            for layer in (0, 1):
-                for key, style in ((name, "-"), (f"null_{name}", ":")):
-                    if f"{optimizer} {layer} {key}" not in results:
-                        continue
-                    values = results[f"{optimizer} {layer} {key}"]
-                    seen = np.isfinite(values).all(axis=0)
-                    text = f"layer {layer}" + (", random head" if style == ":" else "")
-                    if seen.any():
-                        look: Found = {"color": COLORS[layer], "linestyle": style, "marker": "o", "markersize": 3}
-                        band(steps[seen], values[:, seen], text, ax, **look)
+        for (name, label), ax in zip(PANELS, axes[:, column], strict=True):
+            curves = [(f"{layer} {name}", f"layer {layer}", "-", color) for layer, color in LAYERS]
+            for layer, color in LAYERS if f"null_{name}" in SHOWN else ():
+                curves.append((f"{layer} null_{name}", f"layer {layer}, random head", ":", color))
+            for key, text, line, color in curves:
+                values = results[f"{optimizer} {key}"]
+                seen = np.isfinite(values).all(axis=0)
+                if seen.any():
+                    look = {"color": color, "linestyle": line, "marker": "o", "markersize": 3}
+                    band(steps[seen], values[:, seen], text, ax, **look)
             ax.set_ylim(bottom=0)
-            finish(ax, TITLES[optimizer] if row == 0 else "", "training step" if row == len(PANELS) - 1 else "", label)
-            if row > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
+            finish(ax, "", ylabel=label)
+            if "null" in curves[-1][0] and all(len(line.get_xdata()) < 2 for line in ax.lines):
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
-    runs = len(results["SGD loss"])
+        axes[0, column].set_title(TITLES[optimizer], loc="left", fontsize=11)
+        axes[-1, column].set_xlabel("training step")
     return described(
         figure,
         "Attention heads of a small GPT while it trains",
-        f"Mean of {runs} runs over the heads of a layer.  Dotted: a random head.",
+        f"Mean of {len(results['SGD loss'])} runs over the heads of a layer.  Dotted: a random head.",
     )
