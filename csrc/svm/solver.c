@@ -93,10 +93,8 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
 {
     if (stopped < 0)
         return stopped;
-    int status = options->soft > 0
-                     ? certificate_check_soft(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena)
-                     : certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
-                                         arena);
+    int status = certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
+                                   options->soft, arena);
     return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
 }
 
