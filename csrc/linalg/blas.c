@@ -148,17 +148,18 @@ int blas_cholesky_inverse(ptrdiff_t n, double *L)
 int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena *arena)
 {
     const char *job = vectors ? "V" : "N";
-    int info, size = (int)n, lwork = -1, liwork = -1, iwork_size;
-    double work_size;
-    INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, &work_size, &lwork, &iwork_size, &liwork, &info, 1, 1));
-    lwork = (int)work_size;
-    liwork = iwork_size;
+    int info, size = (int)n, iwork_size, *iwork = &iwork_size, lwork = -1, liwork = -1;
+    double work_size, *work = &work_size;
     struct arena_mark mark = arena_mark(arena);
-    double *work = arena_doubles(arena, lwork, 1);
-    int *iwork = arena_take(arena, liwork, sizeof(int));
+    for (int asks = 1; asks >= 0 && !arena->failed; --asks) { /* how much work it wants, then the work itself */
+        INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1));
+        lwork = (int)work_size;
+        liwork = iwork_size;
+        work = asks ? arena_doubles(arena, lwork, 1) : work;
+        iwork = asks ? arena_take(arena, liwork, sizeof(int)) : iwork;
+    }
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1));
     arena_release(arena, mark);
     return info == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
@@ -167,24 +168,20 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
 {
     const char *job = U != NULL ? "S" : "N";
     int info, rows = (int)n, columns = (int)m, lwork = -1; /* of A^T, as LAPACK sees it */
-    int least = rows < columns ? rows : columns;
-    double work_size, none;
+    int least = rows < columns ? rows : columns, right_stride = U != NULL ? least : 1;
+    double work_size, *work = &work_size, none, *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
     struct arena_mark mark = arena_mark(arena);
     double *copy = arena_doubles(arena, m, n); /* LAPACK destroys it */
     int *iwork = arena_take(arena, 8 * (ptrdiff_t)least, sizeof(int));
+    for (int asks = 1; asks >= 0 && !arena->failed; --asks) {
+        vector_copy(copy, A, m * n);
+        INSIDE(BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, work, &lwork,
+                             iwork, &info, 1));
+        lwork = (int)work_size;
+        work = asks ? arena_doubles(arena, lwork, 1) : work;
+    }
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    vector_copy(copy, A, m * n);
-    double *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
-    int right_stride = U != NULL ? least : 1;
-    INSIDE(BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork,
-                         iwork, &info, 1));
-    lwork = (int)work_size;
-    double *work = arena_doubles(arena, lwork, 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    INSIDE(BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork,
-                         &info, 1));
     arena_release(arena, mark);
     return info == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }

@@ -175,58 +175,37 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
     return 0;
 }
 
-/* The bounds of a W that meets the rows s times over and of lambda, and both scaled.  margin [m] is scratch. */
-static void of_both(struct bounds *bound, double *W, double *lambda, double *margin, const struct rows *rows, double s,
-                    double of_w, double of_m, enum svm_norm norm, struct arena *arena)
+/* The bounds of W with margins [m] and of lambda with M = A^*(lambda), and both scaled. */
+static int of_both(struct bounds *bound, double *W, double *lambda, double *margin, const double *M,
+                   const struct rows *rows, enum svm_norm norm, double p, struct arena *arena)
 {
+    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
+    double size = vector_norm(W, dk * dz), of_w, of_m;
+    double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
+    int status = certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena);
+    if (status == STATUS_DONE)
+        status = certificate_norm(&of_m, M, dk, dz, norm, p, 1, arena);
+    if (status != STATUS_DONE)
+        return status;
     struct doubt doubt = rounding_of(lambda, rows);
     double product = vector_dot(rows->rhs, lambda, rows->count) - doubt.product;
     if (s > 0) {
-        vector_scale(W, s, rows_unknowns(rows));
-        s *= enforce(W, margin, rows, vector_norm(W, rows_unknowns(rows)), arena);
+        vector_scale(W, s, dk * dz);
+        s *= enforce(W, margin, rows, vector_norm(W, dk * dz), arena);
     }
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? (of_m > 0 ? of_m + doubt.combination : 0) / product : INFINITY;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
     if (s > 0 && norm == NORM_FROBENIUS)
         vector_scale(lambda, s, rows->count);
-}
-
-int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
-                      double p, struct arena *arena)
-{
-    struct arena_mark mark = arena_mark(arena);
-    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
-    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, dk, dz);
-    double *U = rows_scratch(rows, arena);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    certificate_clean(lambda, rows);
-    double size = vector_norm(W, dk * dz), of_w, of_m;
-    rows_apply(margin, rows, W, U);
-    double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
-    rows_adjoint(M, rows, lambda, U);
-    int status = certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena);
-    if (status == STATUS_DONE)
-        status = certificate_norm(&of_m, M, dk, dz, norm, p, 1, arena);
-    if (status != STATUS_DONE)
-        return status;
-    of_both(bound, W, lambda, margin, rows, s, of_w, of_m, norm, arena);
-    arena_release(arena, mark);
     return STATUS_DONE;
 }
 
-int certificate_check_soft(struct bounds *bound, const double *W, double *lambda, const struct rows *rows, double C,
-                           struct arena *arena)
+/* The same of the soft margin's objective. */
+static void of_soft(struct bounds *bound, const double *W, const double *lambda, const double *margin, const double *M,
+                    const struct rows *rows, double C)
 {
-    struct arena_mark mark = arena_mark(arena);
     ptrdiff_t D = rows_unknowns(rows);
-    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, D, 1);
-    double *U = rows_scratch(rows, arena);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    certificate_clean(lambda, rows);
-    rows_apply(margin, rows, W, U);
     double slack = 0, price = 0, size = vector_norm(W, D);
     int met = 1;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
@@ -240,13 +219,29 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
         slack += missing > 0 ? of_entry * of_entry : 0;
         price += dual * (dual / (4 * C)); /* the square may underflow where C is tiny */
     }
-    rows_adjoint(M, rows, lambda, U);
-    double of_w = vector_dot(W, W, D), of_m = vector_dot(M, M, D);
-    bound->upper = met ? of_w / 2 + C * slack : INFINITY;
-    bound->lower = vector_dot(rows->rhs, lambda, rows->count) - of_m / 2 - price;
+    bound->upper = met ? vector_dot(W, W, D) / 2 + C * slack : INFINITY;
+    bound->lower = vector_dot(rows->rhs, lambda, rows->count) - vector_dot(M, M, D) / 2 - price;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
+}
+
+int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
+                      double p, double C, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, rows_unknowns(rows), 1);
+    double *U = rows_scratch(rows, arena);
+    int status = STATUS_DONE;
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    certificate_clean(lambda, rows);
+    rows_apply(margin, rows, W, U);
+    rows_adjoint(M, rows, lambda, U);
+    if (C > 0)
+        of_soft(bound, W, lambda, margin, M, rows, C);
+    else
+        status = of_both(bound, W, lambda, margin, M, rows, norm, p, arena);
     arena_release(arena, mark);
-    return STATUS_DONE;
+    return status;
 }
 
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena)

@@ -46,19 +46,19 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
 
 /* Bounds of the largest margin.  W [dk,dz] is scaled by s(W) in place when the lower bound is positive, and with the
  * Frobenius norm lambda [m] too, so that W = A^*(lambda) stays; lambda is cleaned of negative multipliers on margin
- * rows.  p: of the entrywise norm. STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+ * rows.  p: of the entrywise norm.
+ *
+ * Where C is not 0, bounds of the soft margin's objective in the Frobenius norm,
+ * 1/2 ||W||_F^2 + C sum_k length_k^2 (b_k - A(W)_k)_+^2  over the margin rows: its value at W above (infinite unless W
+ * meets the equality rows), below that of its dual  b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2
+ * at lambda, which is cleaned; ridge_k = 1 / (2 C length_k^2).  W stays as it is.
+ *
+ * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
-                      double p, struct arena *arena);
+                      double p, double C, struct arena *arena);
 
 /* lambda without negative multipliers on margin rows. */
 void certificate_clean(double *lambda, const struct rows *rows);
-
-/* Bounds of the soft margin's objective in the Frobenius norm,
- * 1/2 ||W||_F^2 + C sum_k length_k^2 (b_k - A(W)_k)_+^2  over the margin rows: its value at W above (infinite unless W
- * meets the equality rows), below that of its dual  b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2
- * at lambda, which is cleaned; ridge_k = 1 / (2 C length_k^2). */
-int certificate_check_soft(struct bounds *bound, const double *W, double *lambda, const struct rows *rows, double C,
-                           struct arena *arena);
 
 /* Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, infinite unless b . lambda is positive: the
  * margin is below this part of the (lambda-weighted) row lengths.  0 where both are zero, as on an impossible row.

@@ -33,22 +33,14 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
     return STATUS_DONE;
 }
 
-ptrdiff_t coordinates_count(const struct coordinates *g, const unsigned char *chosen)
-{
-    ptrdiff_t count = 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        count += chosen[k] && !g->equalities.implied[k];
-    return count;
-}
-
 int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
-                     int gram, struct arena *arena)
+                     struct arena *arena)
 {
     struct rows_part part;
     unsigned char *own = arena_take(arena, g->m, 1);
-    ptrdiff_t m = coordinates_count(g, chosen), p = g->p, q = g->q;
+    ptrdiff_t m = 0, p = g->p, q = g->q;
     for (ptrdiff_t k = 0; k < g->m && !arena->failed; ++k)
-        own[k] = chosen[k] && !g->equalities.implied[k];
+        m += own[k] = chosen[k] && !g->equalities.implied[k];
     if (arena->failed || rows_build_part(&part, g->rows, own, m, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t n = part.w.n_queries;
@@ -58,8 +50,8 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
     packed->equal = part.rows.equal;
     packed->delta = arena_doubles(arena, m, p);
     packed->z = arena_doubles(arena, n, q);
-    packed->b = arena_doubles(arena, m, 1);
-    packed->gram = gram ? arena_doubles(arena, m, m) : NULL;
+    packed->U = arena_doubles(arena, n, p);
+    ARENA_DOUBLES(arena, m, 1, &packed->b, &packed->multiplier);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < n; ++i) { /* both of length one */
@@ -72,8 +64,6 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
             packed->b[k] = g->b[part.row[k]];
         }
     }
-    if (gram)
-        matrix_syrk(m, p, 1.0, packed->delta, p, 0.0, packed->gram, m, NULL);
     return STATUS_DONE;
 }
 
@@ -110,22 +100,29 @@ ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, 
     return size;
 }
 
-void coordinates_adjoint(double *M, const struct coordinates_packed *s, const double *lambda, double *U)
+void coordinates_adjoint(double *M, const struct coordinates_packed *s, const double *lambda)
 {
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
-        matrix_transposed_times_vector(U + i * s->p, s->delta + from * s->p, lambda + from, s->first[i + 1] - from,
+        matrix_transposed_times_vector(s->U + i * s->p, s->delta + from * s->p, lambda + from, s->first[i + 1] - from,
                                        s->p);
     }
-    matrix_columns_times_columns(M, U, s->z, s->p, s->q, s->n);
+    matrix_columns_times_columns(M, s->U, s->z, s->p, s->q, s->n);
 }
 
-void coordinates_apply(double *a, const struct coordinates_packed *s, const double *W, ptrdiff_t ldw, double *V)
+void coordinates_adjoint_of_all(double *M, const struct coordinates_packed *s, const double *lambda)
 {
-    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, s->n, s->p, s->q, 1.0, s->z, s->q, W, ldw, 0.0, V, s->p);
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->multiplier[k] = lambda[s->row[k]];
+    coordinates_adjoint(M, s, s->multiplier);
+}
+
+void coordinates_apply(double *a, const struct coordinates_packed *s, const double *W)
+{
+    matrix_rows_times_rows(s->U, s->z, W, s->n, s->p, s->q);
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
-        matrix_times_vector(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p);
+        matrix_times_vector(a + from, s->delta + from * s->p, s->U + i * s->p, s->first[i + 1] - from, s->p);
     }
 }
 

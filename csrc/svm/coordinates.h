@@ -26,29 +26,28 @@ struct coordinates_packed {
     ptrdiff_t *row, *first; /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
     unsigned char *equal;   /* (m) */
     struct monitor *monitor;
-    double *delta, *z, *b; /* (m,p), (n,q), (m) */
-    double *gram;          /* (m,m) delta delta^T, lower triangle; or NULL */
+    double *delta, *z, *b;  /* (m,p), (n,q), (m) */
+    double *multiplier, *U; /* (m), (n,p) scratch of what follows */
 };
 
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena);
 
-/* The rows with chosen [m] set, those that others imply excepted: their number; and the rows, their Gram matrix too
- * when `gram`.  STATUS_DONE, STATUS_NO_MEMORY. */
-ptrdiff_t coordinates_count(const struct coordinates *g, const unsigned char *chosen);
+/* The rows with chosen [m] set, those that others imply excepted.  STATUS_DONE, STATUS_NO_MEMORY. */
 int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
-                     int gram, struct arena *arena);
+                     struct arena *arena);
 
 /* The first working set, chosen [m], from the Frobenius answer: equality rows, its support and the rows of least
  * margin. Returns their number; a [m] and U [n,dk] are scratch. */
 ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, const struct svm_answer *answer,
                             double *a, double *U);
 
-/* M [p,q] = A^*(lambda) of the packed rows; U [packed n,p] is scratch. */
-void coordinates_adjoint(double *M, const struct coordinates_packed *packed, const double *lambda, double *U);
+/* M [p,q] = A^*(lambda) of the packed rows; and of lambda [all m]. */
+void coordinates_adjoint(double *M, const struct coordinates_packed *packed, const double *lambda);
+void coordinates_adjoint_of_all(double *M, const struct coordinates_packed *packed, const double *lambda);
 
-/* a [packed m] = A(W), W [p, ldw >= q]; V [packed n,p] is scratch. */
-void coordinates_apply(double *a, const struct coordinates_packed *packed, const double *W, ptrdiff_t ldw, double *V);
+/* a [packed m] = A(W), W [p,q]. */
+void coordinates_apply(double *a, const struct coordinates_packed *packed, const double *W);
 
 /* Relative gap of a W with margins a [m] and ||W|| <= size against lambda [m] with ||M|| = top; infinite where
  * W misses a row or b . lambda is not positive. */

@@ -115,9 +115,9 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = rotates ? span_of_queries(&r->queries, rows, few_of(w->dz, rows, norm), arena) : STATUS_DONE;
+    int status = rotates ? span_find(&r->queries, rows, 1, few_of(w->dz, rows, norm), arena) : STATUS_DONE;
     if (status == STATUS_DONE && rotates)
-        status = span_of_differences(&r->keys, rows, few_of(w->dk, rows, norm), arena);
+        status = span_find(&r->keys, rows, 0, few_of(w->dk, rows, norm), arena);
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t copies = 0;

@@ -196,14 +196,15 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
         delta[i] = scale * (matrix_number(a, i, single) - matrix_number(x, i, single));
 }
 
-int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
-              ptrdiff_t size, const double *ridge, struct arena *arena)
+int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+              const double *ridge, struct arena *arena)
 {
     /* A Hadamard product of the Gram matrices of differences and of queries. */
     const struct windows *w = rows->w;
-    ptrdiff_t queries = 0;
-    if (size == 0)
-        return STATUS_DONE;
+    ptrdiff_t queries = 0, *z = parts->query = arena_indices(arena, size);
+    double *D = parts->D = arena_doubles(arena, size, w->dk), *Z = parts->Z = arena_doubles(arena, size, w->dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < size; ++i) {
         ptrdiff_t q = rows->query[member[i]];
         if (i == 0 || q != rows->query[member[i - 1]])

@@ -68,12 +68,17 @@ void rows_adjoint(double *W, const struct rows *rows, const double *lambda, doub
 /* delta [dk] of row k over length_k: the row is this times z_q^T. */
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 
+/* What a set of rows is made of: their rows_delta, their different queries, and which of these each row has. */
+struct rows_parts {
+    double *D, *Z; /* (size, dk), (at most size, dz) */
+    ptrdiff_t *query;
+};
+
 /* G [size,size], its lower triangle: products of the rows member [size], ascending, and on the diagonal 1 + ridge [m],
- * with what keeps nearly dependent rows factorable.  D
- * [size,dk] their rows_delta, Z [at most size,dz] their different queries, z [size] which of these each row has.
- */
-int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
-              ptrdiff_t size, const double *ridge, struct arena *arena);
+ * with what keeps nearly dependent rows factorable; and their parts, in memory of the arena.  STATUS_DONE,
+ * STATUS_NO_MEMORY, or STATUS_FACTORIZATION when the monitor stops it. */
+int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+              const double *ridge, struct arena *arena);
 
 /* G [size,size], both triangles, for rows of one query, `size` > 0: its products, and on the diagonal 1 + ridge [m].
  * D [size,dk] their rows_delta. */

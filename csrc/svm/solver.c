@@ -93,10 +93,8 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
 {
     if (stopped < 0)
         return stopped;
-    int status = options->soft > 0
-                     ? certificate_check_soft(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena)
-                     : certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
-                                         arena);
+    int status = certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
+                                   options->soft, arena);
     return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
 }
 
@@ -137,8 +135,7 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
     vector_copy(own.lambda, from->lambda, rows->count);
 }
 
-/* best <- answer, in memory of its own.  STATUS_DONE or STATUS_NO_MEMORY. */
-static int keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
+int solver_keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
 {
     if (best->W == NULL) {
         best->W = arena_doubles(arena, rows_unknowns(rows), 1);
@@ -167,7 +164,7 @@ int solver_from_start(svm_method *method, struct svm_answer *answer, const struc
     if (!is_open(status) || limited || rows->monitor->stopped || (options->start == NULL && options->start_W == NULL))
         return status;
     arena_release(arena, mark);
-    if (keep(&warm, answer, rows, arena) != STATUS_DONE)
+    if (solver_keep(&warm, answer, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     int again = method(answer, rows, &cold, arena);
     if ((!is_open(again) && again != STATUS_INTERRUPTED) || !(warm.bound.gap < answer->bound.gap))
@@ -205,7 +202,7 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         if (better && (!open || i == n - 1))
             return status;
         if (better) {
-            if (keep(&best, answer, rows, arena) != STATUS_DONE)
+            if (solver_keep(&best, answer, rows, arena) != STATUS_DONE)
                 return STATUS_NO_MEMORY;
             best_status = status;
         }

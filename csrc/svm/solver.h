@@ -41,6 +41,9 @@ typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const
 /* answer <- from, in answer's own memory. */
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows);
 
+/* The same in memory of the arena, where best->W is NULL.  STATUS_DONE or STATUS_NO_MEMORY. */
+int solver_keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena);
+
 /* Iterations without a better gap that say so: stagnation at rounding level. */
 #define SOLVER_STAGNANT 20
 

@@ -1,6 +1,5 @@
 #include "svm/span.h"
 
-
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
@@ -61,49 +60,29 @@ static void add(struct growing *g)
         extend(g);
 }
 
-static int begin(struct growing *g, ptrdiff_t d, ptrdiff_t most, struct arena *arena)
+int span_find(struct span *span, const struct rows *rows, int of_queries, ptrdiff_t most, struct arena *arena)
 {
-    ptrdiff_t at_once = most < MATRIX_PANEL ? most + 1 : MATRIX_PANEL;
-    *g = (struct growing){.d = d, .most = most, .at_once = at_once, .basis = arena_doubles(arena, most + 1, d)};
-    g->V = arena_doubles(arena, at_once, d);
-    g->along = arena_doubles(arena, at_once + 2, d);
-    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-}
-
-static void end(struct span *span, struct growing *g)
-{
-    if (g->waiting > 0)
-        extend(g);
-    *span = g->rank > g->most ? (struct span){g->d, NULL} : (struct span){g->rank, g->basis};
-}
-
-int span_of_differences(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena)
-{
-    struct growing g;
-    if (begin(&g, rows->w->dk, most, arena) != STATUS_DONE)
+    const struct windows *w = rows->w;
+    ptrdiff_t d = of_queries ? w->dz : w->dk, at_once = most < MATRIX_PANEL ? most + 1 : MATRIX_PANEL;
+    struct growing g = {.d = d, .most = most, .at_once = at_once, .basis = arena_doubles(arena, most + 1, d)};
+    g.V = arena_doubles(arena, at_once, d);
+    g.along = arena_doubles(arena, at_once + 2, d);
+    if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < rows->count && g.rank <= g.most; ++k) {
-        rows_delta(next(&g), rows, k);
+    for (ptrdiff_t k = 0; k < rows->count && g.rank <= most; ++k) {
+        ptrdiff_t q = rows->query[k];
+        if (of_queries && k > rows->first[q])
+            continue;
+        if (of_queries)
+            vector_copy(next(&g), w->queries + q * d, d);
+        else
+            rows_delta(next(&g), rows, k);
         add(&g);
         if (g.waiting == 0 && monitor_stops(rows->monitor))
             return STATUS_INTERRUPTED;
     }
-    end(span, &g);
-    return STATUS_DONE;
-}
-
-int span_of_queries(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena)
-{
-    const struct windows *w = rows->w;
-    struct growing g;
-    if (begin(&g, w->dz, most, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    for (ptrdiff_t q = 0; q < w->n_queries && g.rank <= g.most; ++q) {
-        if (rows->first[q] == rows->first[q + 1])
-            continue;
-        vector_copy(next(&g), w->queries + q * w->dz, w->dz);
-        add(&g);
-    }
-    end(span, &g);
+    if (g.waiting > 0)
+        extend(&g);
+    *span = g.rank > most ? (struct span){d, NULL} : (struct span){g.rank, g.basis};
     return STATUS_DONE;
 }

@@ -10,9 +10,9 @@ struct span {
     double *basis; /* (rank, d) orthonormal rows; NULL: the whole space, rank = d, as it is */
 };
 
-/* The whole space where the rank is more than `most`, which is sooner found out.  Rank at rounding level: queries or
- * tokens that differ by 1e-13 are different directions.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
-int span_of_differences(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena);
-int span_of_queries(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena);
+/* Of the queries, or of the differences: the whole space where the rank is more than `most`, which is sooner found out.
+ * Rank at rounding level: queries or tokens that differ by 1e-13 are different directions.  STATUS_DONE,
+ * STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
+int span_find(struct span *span, const struct rows *rows, int of_queries, ptrdiff_t most, struct arena *arena);
 
 #endif

@@ -26,18 +26,11 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
     return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
-SIMD_DISPATCH
-static void move(double *restrict W, const double *restrict D, double step, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        W[i] -= step * D[i];
-}
-
 /* W -= length * D / by, lr / ||D|| of order one; a factor whose gradient is exactly zero stays where it is. */
 static void move_by(double *W, const double *D, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {
-        move(W, D, length / by, n);
+        vector_add(W, -length / by, D, n);
     } else if (by != 0) { /* length / by may leave the range of double precision where the step does not */
         for (ptrdiff_t i = 0; i < n; ++i)
             W[i] -= length * (D[i] / by);
@@ -291,7 +284,7 @@ int update_move(const struct update_part *part, const struct update *update, dou
     case UPDATE_CONSTANT:
     case UPDATE_ADAGRAD:
     case UPDATE_SHAMPOO:
-        move(part->W, D, length * exp(part->step.scale), part->n);
+        vector_add(part->W, -length * exp(part->step.scale), D, part->n);
         break;
     case UPDATE_NORMALIZED:
         move_by(part->W, D, part->n, length, part->step.norm);

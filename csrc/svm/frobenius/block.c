@@ -39,17 +39,21 @@
 
 /* Initial guess: solve each row in isolation (lambda = b).  Rows whose resulting margins fall far below the
  * query's mean are likely support rows. */
-static void guess(struct primal_dual_active_set *s)
+static int guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
+    struct svm_options own = *s->options;
+    double *start = s->trial;
+    own.start = start;
+    own.soft = 0; /* the scale of the hard margin */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->lambda[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
-    rows_adjoint(s->W, rows, s->lambda, s->U);
+        start[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
+    rows_adjoint(s->W, rows, start, s->U);
     rows_apply(s->margin, rows, s->W, s->U);
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         double count = 0, sum = 0, squares = 0;
         for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            if (s->lambda[k] > 0) {
+            if (start[k] > 0) {
                 double ratio = s->margin[k] / rows->rhs[k];
                 count += 1;
                 sum += ratio;
@@ -57,15 +61,10 @@ static void guess(struct primal_dual_active_set *s)
             }
         double mean = sum / count, level = mean - LOW * sqrt(fmax(squares / count - mean * mean, 0));
         for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            if (s->lambda[k] > 0)
-                s->lambda[k] *= fmax(level - s->margin[k] / rows->rhs[k], 0);
+            if (start[k] > 0)
+                start[k] *= fmax(level - s->margin[k] / rows->rhs[k], 0);
     }
-    rows_adjoint(s->W, rows, s->lambda, s->U);
-    double square = vector_dot(s->W, s->W, rows_unknowns(rows));
-    double scale = vector_dot(rows->rhs, s->lambda, rows->count)
-                   / square; /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->lambda[k] = square > 0 ? s->lambda[k] * scale : 0;
+    return solver_start(s->lambda, rows, &own, s->arena);
 }
 
 enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
@@ -128,8 +127,8 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     }
     if (warm < 0 || primal_dual_active_set_close_enough(s))
         return warm < 0 ? warm : STATUS_DONE;
-    if (!warm)
-        guess(s);
+    if (!warm && guess(s) < 0)
+        return STATUS_NO_MEMORY;
     int status = block_ascent_init(&blocks, s->rows, s->options->soft, s->arena);
     schur_update_init(&s->schur, s->rows, s->ridge, s->arena);
     if (s->arena->failed)

@@ -29,24 +29,6 @@ int interior_point_factor(struct interior_point *s)
     return status;
 }
 
-/* Factor the system of the rows inside; answer->lambda, answer->W and its margins, s->correction, become 0. */
-static int factor_support(struct interior_point *s)
-{
-    struct svm_answer *answer = s->answer;
-    double firm = INFINITY;
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        if (s->inside[k] && !s->rows->equal[k])
-            firm = fmin(firm, FIRM * s->ridge[k]);
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->newton.inverse[k] = !s->inside[k]                         ? NEWTON_SYSTEM_ABSENT
-                               : s->rows->equal[k] && isfinite(firm) ? firm
-                                                                     : s->ridge[k];
-    vector_zero(s->correction, s->m);
-    vector_zero(answer->lambda, s->m);
-    vector_zero(answer->W, s->D);
-    return newton_system_factor(&s->newton);
-}
-
 /* So many passes of iterative refinement, of answer->lambda, answer->W and its margins, s->correction.  W is corrected
  * by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
 static void refine(struct interior_point *s, int passes, int corrections)
@@ -68,22 +50,44 @@ static void refine(struct interior_point *s, int passes, int corrections)
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
 }
 
-int interior_point_exchange(struct interior_point *s)
+/* The rows inside held exactly, as one of the iterations: answer->lambda, answer->W and its margins, s->correction.
+ * STATUS_ITERATION_LIMIT: rounding forbids, or the monitor stops it, which the caller polls before it continues. */
+static int solve_on_support(struct interior_point *s, int passes, int corrections)
 {
-    ptrdiff_t before = PTRDIFF_MAX;
-    for (int i = 0; i < GUESSES && s->answer->iterations < s->options->max_iter; ++i) {
-        ++s->answer->iterations;
-        ptrdiff_t size = 0;
+    struct svm_answer *answer = s->answer;
+    double firm = INFINITY;
+    ++answer->iterations;
+    if (monitor_stops(s->rows->monitor))
+        return STATUS_ITERATION_LIMIT;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        if (s->inside[k] && !s->rows->equal[k])
+            firm = fmin(firm, FIRM * s->ridge[k]);
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->newton.inverse[k] = !s->inside[k]                         ? NEWTON_SYSTEM_ABSENT
+                               : s->rows->equal[k] && isfinite(firm) ? firm
+                                                                     : s->ridge[k];
+    vector_zero(s->correction, s->m);
+    vector_zero(answer->lambda, s->m);
+    vector_zero(answer->W, s->D);
+    int status = newton_system_factor(&s->newton);
+    if (status == STATUS_DONE)
+        refine(s, passes, corrections);
+    return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
+}
+
+int interior_point_finish(struct interior_point *s)
+{
+    ptrdiff_t before = PTRDIFF_MAX, size = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->inside[k] = !s->equalities.implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
+    for (int i = 0; i < GUESSES && s->answer->iterations < s->options->max_iter; ++i, size = 0) {
         for (ptrdiff_t k = 0; k < s->m; ++k)
             size += s->inside[k];
         if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(s->rows->monitor))
-            return STATUS_ITERATION_LIMIT; /* the caller polls the monitor before it continues */
-        int status = factor_support(s);
+        int status = solve_on_support(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
         if (status != STATUS_DONE)
-            return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
-        refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
+            return status;
         double norm = vector_norm(s->answer->W, s->D);
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
@@ -140,16 +144,12 @@ int interior_point_newton(struct interior_point *s)
         rows_apply(s->margin, rows, s->W, s->newton.U);
     }
     for (int step = 0; step < NEWTON_STEPS && answer->iterations < s->options->max_iter; ++step) {
-        ++answer->iterations;
-        if (monitor_stops(s->rows->monitor))
-            return STATUS_ITERATION_LIMIT; /* the caller polls the monitor too */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->inside[k] = rows->equal[k] ? !s->equalities.implied[k] : rows->rhs[k] > s->margin[k];
         /* Newton point */
-        int status = factor_support(s);
+        int status = solve_on_support(s, 1, 0);
         if (status != STATUS_DONE)
-            return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
-        refine(s, 1, 0);
+            return status;
         if (is_met(s)) {
             refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
             return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
@@ -162,13 +162,6 @@ int interior_point_newton(struct interior_point *s)
         vector_add(s->margin, t, along, s->m);
     }
     return STATUS_ITERATION_LIMIT;
-}
-
-int interior_point_finish(struct interior_point *s)
-{
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->inside[k] = !s->equalities.implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
-    return interior_point_exchange(s);
 }
 
 int interior_point_equalities(struct interior_point *s)

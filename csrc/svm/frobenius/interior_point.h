@@ -30,9 +30,8 @@ struct interior_point {
  * again, with the larger s->proximal. */
 int interior_point_factor(struct interior_point *s);
 
-/* From a guess of the support, s->inside (interior_point_finish: from x and s), exchange the rows with the wrong sign
- * while they get fewer.  STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not found. */
-int interior_point_exchange(struct interior_point *s);
+/* From the guess of the support that x and s are, exchange the rows with the wrong sign while they get fewer.
+ * STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not found. */
 int interior_point_finish(struct interior_point *s);
 
 /* A soft margin: Newton's method on ||W||^2 / 2 + sum_k (b_k - A(W)_k)_+^2 / (2 ridge_k), the squared hinge, from s->W

@@ -96,14 +96,6 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     s->rows->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-static int any_negative(const struct rows *rows, const double *lambda)
-{
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        if (!rows->equal[k] && lambda[k] < 0)
-            return 1;
-    return 0;
-}
-
 /* S from s->inside, ascending. */
 static void collect(struct primal_dual_active_set *s)
 {
@@ -159,7 +151,9 @@ static double evaluate(struct primal_dual_active_set *s, int corrected, int *neg
         vector_add(s->w, 1, s->step, m);
         vector_copy(s->corrected, s->W, D);
     }
-    *negative = any_negative(s->rows, s->w);
+    *negative = 0;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        *negative |= !s->rows->equal[k] && s->w[k] < 0;
     double value = primal_dual_active_set_price(s, s->w, !*negative);
     if (corrected) {
         rows_adjoint(s->W, s->rows, s->step, s->U);
@@ -210,14 +204,6 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     if (status == STATUS_DONE)
         *value = evaluate(s, 0, negative);
     return status;
-}
-
-static int solve_on_support(struct primal_dual_active_set *s, double eta, double *value, int *negative)
-{
-    if (is_dense(s))
-        return solve_dense(s, fmax(ROUGHLY * eta, s->rows->homogeneous ? ACTIVE_SET_MET : DBL_EPSILON), value,
-                           negative);
-    return solve_iteratively(s, eta, value, negative);
 }
 
 /* Of the rows that are to enter S, only the one furthest below b of each query does: most others are met once it is,
@@ -296,7 +282,9 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         /* the system on S */
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
-        int status = solve_on_support(s, eta, &value, &negative);
+        double closely = fmax(ROUGHLY * eta, rows->homogeneous ? ACTIVE_SET_MET : DBL_EPSILON);
+        int status = is_dense(s) ? solve_dense(s, closely, &value, &negative)
+                                 : solve_iteratively(s, eta, &value, &negative);
         if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
             s->dense = 1;
             if (status == STATUS_FACTORIZATION)

@@ -126,22 +126,16 @@ void working_set_ratio_test(struct working_set *s)
     }
 }
 
-/* Rounding to expect in the margin of a unit row when W is summed from the rows. */
-static double noise(const struct working_set *s)
+double working_set_margins(struct working_set *s)
 {
     double weight = 0;
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
         weight += fabs(s->x[s->factor.member[i]]);
-    return NOISE * DBL_EPSILON * weight;
-}
-
-double working_set_margins(struct working_set *s)
-{
     if (s->gram.K != NULL)
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     else
         margins_of(s, s->x);
-    return noise(s);
+    return NOISE * DBL_EPSILON * weight;
 }
 
 /* With a margin gamma the

@@ -227,15 +227,7 @@ static void scale_multipliers(struct svm_answer *answer, const struct rows *rows
         vector_scale(answer->lambda, power / product, rows->count);
 }
 
-const struct ball_norm entrywise_ball = {.scale_multipliers = scale_multipliers,
-                                         .make = entrywise_make,
-                                         .pack = entrywise_pack,
-                                         .start = entrywise_start,
-                                         .scale = entrywise_scale,
-                                         .solve = entrywise_solve,
-                                         .fill = entrywise_fill,
-                                         .target = entrywise_target,
-                                         .direct = entrywise_direct,
-                                         .lengths = entrywise_lengths,
-                                         .products = entrywise_products,
-                                         .move = entrywise_move};
+const struct ball_norm entrywise_ball = {entrywise_make,    entrywise_pack,     entrywise_start,  entrywise_scale,
+                                         entrywise_solve,   entrywise_fill,     entrywise_target, entrywise_direct,
+                                         entrywise_lengths, entrywise_products, entrywise_move,   NULL,
+                                         scale_multipliers};

@@ -43,13 +43,12 @@ static int pack(struct loop *s, const unsigned char *chosen)
 {
     struct arena *inside = s->inside;
     arena_free(inside);
-    if (coordinates_pack(&s->set, s->g, chosen, 0, inside) != STATUS_DONE)
+    if (coordinates_pack(&s->set, s->g, chosen, inside) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m;
     ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
                 &s->rest, &s->best.lambda, &s->best.s);
     s->K = arena_doubles(inside, m, m);
-    s->V = arena_doubles(inside, s->set.n, s->g->p);
     s->best.gap = s->best.size = s->best.top = INFINITY;
     s->ball->norm->pack(s->ball, &s->set, inside);
     return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
@@ -84,10 +83,10 @@ static void measure(struct loop *s, struct arena *arena)
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
     ptrdiff_t D = ball->p * ball->q;
-    coordinates_apply(s->a, set, ball->W, ball->q, s->V);
+    coordinates_apply(s->a, set, ball->W);
     for (ptrdiff_t k = 0; k < set->m; ++k)
         s->missing[k] = set->b[k] + s->s[k] - s->a[k];
-    coordinates_adjoint(s->adjoint, set, s->lambda, s->V);
+    coordinates_adjoint(s->adjoint, set, s->lambda);
     vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
@@ -108,7 +107,7 @@ int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < ball->p * ball->q; ++i)
         ball->W[i] = (inside ? 2 : 1) * W[i];
-    coordinates_apply(s->a, set, ball->W, ball->q, s->V);
+    coordinates_apply(s->a, set, ball->W);
     for (ptrdiff_t k = 0; k < set->m; ++k) {
         s->s[k] = set->equal[k] ? 0 : s->a[k] - set->b[k];
         mean += fmax(s->s[k], 0) / (double)set->m;
@@ -118,7 +117,7 @@ int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int
             s->s[k] = fmax(s->s[k], mean > NONE ? SLACK * mean : SLACK);
             s->lambda[k] = 1 / s->s[k];
         }
-    coordinates_adjoint(ball->M, set, s->lambda, s->V);
+    coordinates_adjoint(ball->M, set, s->lambda);
     double part = ball->norm->start(ball, arena);
     if (isnan(part))
         return arena->failed ? STATUS_NO_MEMORY : STATUS_ITERATION_LIMIT;
@@ -150,7 +149,7 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
     }
     if (pack(s, chosen) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    coordinates_apply(s->a, set, s->ball->W, s->ball->q, s->V);
+    coordinates_apply(s->a, set, s->ball->W);
     for (ptrdiff_t k = 0; k < set->m; ++k) {
         s->s[k] = s->all.s[set->row[k]];
         s->lambda[k] = s->all.lambda[set->row[k]];
@@ -184,7 +183,7 @@ static int factor(struct loop *s)
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
-    coordinates_adjoint(s->dM, &s->set, s->dlambda, s->V);
+    coordinates_adjoint(s->dM, &s->set, s->dlambda);
     vector_copy(s->dV, s->dM, ball->p * ball->q);
     ball->norm->solve(ball, s->dV);
     vector_add(s->dV, 1, s->force, ball->p * ball->q);
@@ -210,7 +209,7 @@ static void direction(struct loop *s, double mu, int corrected)
     vector_copy(s->dV, s->force, D);
     double dh = rho / ball->kappa;
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
-        coordinates_apply(s->ds, set, s->dV, ball->q, s->V);
+        coordinates_apply(s->ds, set, s->dV);
         for (ptrdiff_t k = 0; k < m; ++k) {
             double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
             s->rest[k] = s->right[k] - s->ds[k] - dh * s->u[k] - diagonal * s->dlambda[k];
@@ -221,7 +220,7 @@ static void direction(struct loop *s, double mu, int corrected)
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
             break;
     }
-    coordinates_apply(s->ds, set, s->dV, ball->q, s->V);
+    coordinates_apply(s->ds, set, s->dV);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];
     vector_add(s->dM, 1, s->adjoint, D);
@@ -249,7 +248,7 @@ static int predict_and_correct(struct loop *s, struct arena *arena)
     /* scaling and Schur matrix */
     if (ball->norm->scale(ball, arena) != 0)
         return STATUS_ITERATION_LIMIT;
-    coordinates_apply(s->u, &s->set, ball->w, ball->q, s->V);
+    coordinates_apply(s->u, &s->set, ball->w);
     int status = factor(s);
     if (status != STATUS_DONE)
         return status;

@@ -16,7 +16,6 @@ struct loop {
     double *right, *rest;              /* (m) scratch */
     double *K;                         /* (m,m) */
     double *adjoint, *force, *dV, *dM; /* (p,q) A^*(lambda) - M; the part of dV known before dlambda; dV; of M */
-    double *V;                         /* (n,p) scratch */
     struct {
         double gap;          /* of the packed rows alone */
         double size, *W, *s; /* ||W||, W (p,q), slacks (m) */

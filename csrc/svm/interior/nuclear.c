@@ -169,15 +169,6 @@ static void nuclear_move(struct ball *ball, double primal, double dual)
     ball->h = psd_image(ball->W, &s->psd);
 }
 
-const struct ball_norm nuclear_ball = {.polish = fixed_rank_finish,
-                                       .make = nuclear_make,
-                                       .pack = nuclear_pack,
-                                       .start = nuclear_start,
-                                       .scale = nuclear_scale,
-                                       .solve = nuclear_solve,
-                                       .fill = nuclear_fill,
-                                       .target = nuclear_target,
-                                       .direct = nuclear_direct,
-                                       .lengths = nuclear_lengths,
-                                       .products = nuclear_products,
-                                       .move = nuclear_move};
+const struct ball_norm nuclear_ball = {
+    nuclear_make,   nuclear_pack,    nuclear_start,    nuclear_scale, nuclear_solve,     nuclear_fill, nuclear_target,
+    nuclear_direct, nuclear_lengths, nuclear_products, nuclear_move,  fixed_rank_finish, NULL};

@@ -227,15 +227,16 @@ static void spectral_move(struct ball *ball, double primal, double dual)
     ball->trace = psd_image(ball->M, &s->psd);
 }
 
-const struct ball_norm spectral_ball = {.polish = semismooth_polish,
-                                        .make = spectral_make,
-                                        .pack = spectral_pack,
-                                        .start = spectral_start,
-                                        .scale = spectral_scale,
-                                        .solve = spectral_solve,
-                                        .fill = spectral_fill,
-                                        .target = spectral_target,
-                                        .direct = spectral_direct,
-                                        .lengths = spectral_lengths,
-                                        .products = spectral_products,
-                                        .move = spectral_move};
+const struct ball_norm spectral_ball = {spectral_make,
+                                        spectral_pack,
+                                        spectral_start,
+                                        spectral_scale,
+                                        spectral_solve,
+                                        spectral_fill,
+                                        spectral_target,
+                                        spectral_direct,
+                                        spectral_lengths,
+                                        spectral_products,
+                                        spectral_move,
+                                        semismooth_polish,
+                                        NULL};

@@ -31,7 +31,6 @@ struct capped {
     ptrdiff_t r;
     double *Y, *step;    /* (p+q,r) */
     double *M;           /* (p,q) */
-    double *V;           /* (n,p) scratch */
     unsigned char *held; /* (m) */
 };
 
@@ -40,7 +39,6 @@ static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t 
     *s = (struct capped){.g = g, .r = r};
     ARENA_DOUBLES(arena, g->p + g->q, r, &s->Y, &s->step);
     s->M = arena_zeros(arena, g->p, g->q);
-    s->V = arena_doubles(arena, g->n, g->p);
     s->held = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
@@ -54,14 +52,12 @@ static double restore(struct capped *s, const double *lambda, struct arena *aren
     struct arena_mark mark = arena_mark(arena);
     struct coordinates_packed rows;
     struct schur schur;
-    if (!schur_fits(g, s->held, s->r) || coordinates_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
+    if (coordinates_pack(&rows, g, s->held, arena) != STATUS_DONE || rows.m > 2 * size)
         return INFINITY;
     schur_init(&schur, &rows, arena);
     if (arena->failed || schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
         return INFINITY;
-    for (ptrdiff_t i = 0; i < rows.m; ++i)
-        schur.right[i] = lambda[rows.row[i]];
-    coordinates_adjoint(s->M, &rows, schur.right, s->V);
+    coordinates_adjoint_of_all(s->M, &rows, lambda);
     vector_copy(s->step, s->Y, size);
     schur_swap(s->step, -1, s->M, s->Y, 1, g->p, g->q, s->r);
     arena_release(arena, mark);

@@ -14,11 +14,6 @@
 #define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
 #define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
 
-int schur_fits(const struct coordinates *g, const unsigned char *active, ptrdiff_t r)
-{
-    return coordinates_count(g, active) <= 2 * (g->p + g->q) * r;
-}
-
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     slack->p = p;
@@ -37,7 +32,6 @@ void schur_init(struct schur *s, const struct coordinates_packed *g, struct aren
     s->PZ = arena_doubles(arena, n, q);
     ARENA_DOUBLES(arena, n, m, &s->XDZ, &s->PDZ);
     ARENA_DOUBLES(arena, n, n, &s->XZZ, &s->PZZ);
-    s->right = arena_doubles(arena, m, 1);
 }
 
 int schur_slack(struct schur_slack *slack, const double *M, double c)
@@ -130,25 +124,24 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
     struct arena_mark mark = arena_mark(arena);
     struct schur_slack identity;
     schur_init_slack(&identity, p, q, arena);
-    double *M = arena_zeros(arena, p, q), *U = arena_doubles(arena, g->n, p);
-    double *step = arena_doubles(arena, size, 1);
+    double *M = arena_zeros(arena, p, q), *step = arena_doubles(arena, size, 1), *right = arena_doubles(arena, g->m, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     schur_slack(&identity, M, 1);
     double before = INFINITY;
     for (int i = 0; g->m > 0 && i < STEPS; ++i) {
         matrix_rows_times_rows(M, Y, Y + p * r, p, q, r);
-        coordinates_apply(s->right, g, M, q, U);
+        coordinates_apply(right, g, M);
         for (ptrdiff_t k = 0; k < g->m; ++k)
-            s->right[k] = g->b[k] - s->right[k];
-        double miss = vector_largest(s->right, g->m);
+            right[k] = g->b[k] - right[k];
+        double miss = vector_largest(right, g->m);
         if (miss <= HELD * vector_largest(g->b, g->m) || !(miss < before))
             break;
         before = miss;
         if (schur_factor(s, g, Y, r, &identity, HELD) != 0)
             break;
-        cholesky_solve(g->m, s->G, s->right);
-        coordinates_adjoint(M, g, s->right, U);
+        cholesky_solve(g->m, s->G, right);
+        coordinates_adjoint(M, g, right);
         schur_swap(step, 1, M, Y, 0, p, q, r);
         vector_add(Y, 1, step, size);
     }

@@ -24,12 +24,7 @@ struct schur {
     double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots applied to z */
     double *XDZ, *PDZ; /* (n,m) scratch: delta^T X z, delta^T P z */
     double *XZZ, *PZZ; /* (n,n) scratch: z^T X z, z^T P z */
-    double *right;     /* (m) scratch */
 };
-
-/* Whether the rows can be the active ones of a W of rank r, which has less than (p + q) r degrees of freedom: more than
- * twice as many cannot, and their matrix would be the largest of the whole solve. */
-int schur_fits(const struct coordinates *g, const unsigned char *active, ptrdiff_t r);
 
 /* G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, on and below the diagonal
  * [m,m]: the matrix above from H = delta^T P delta and G = delta^T X delta; with X = P, H may be G. */

@@ -107,7 +107,6 @@ static int assemble(struct newton_system *n)
 
 int newton_system_factor(struct newton_system *n)
 {
-    const struct windows *w = n->rows->w;
     n->size = 0;
     for (ptrdiff_t k = 0; k < n->m; ++k)
         if (n->inverse[k] != NEWTON_SYSTEM_ABSENT)
@@ -116,10 +115,8 @@ int newton_system_factor(struct newton_system *n)
     if (n->size > n->D) {
         status = assemble(n);
     } else {
-        double *D = arena_doubles(n->arena, n->size, w->dk), *Z = arena_doubles(n->arena, n->size, w->dz);
-        ptrdiff_t *z = arena_indices(n->arena, n->size);
-        status = n->arena->failed ? STATUS_NO_MEMORY
-                                  : rows_gram(n->L, D, Z, z, n->rows, n->member, n->size, n->inverse, n->arena);
+        struct rows_parts parts;
+        status = rows_gram(n->L, &parts, n->rows, n->member, n->size, n->inverse, n->arena);
         arena_free(n->arena);
     }
     if (status == STATUS_DONE && n->size > 0)

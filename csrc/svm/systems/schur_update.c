@@ -27,23 +27,19 @@ void schur_update_init(struct schur_update *e, const struct rows *rows, const do
 static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
     arena_free(e->arena);
     memset(e->place, -1, (size_t)rows->count * sizeof(ptrdiff_t));
     memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
     e->size = e->n_columns = 0;
     e->room = 16 + (ptrdiff_t)(1.5 * EXCHANGED * (double)size);
     e->member = arena_indices(e->arena, size);
-    e->query = arena_indices(e->arena, size);
     e->L = arena_doubles(e->arena, size, size);
-    e->D = arena_doubles(e->arena, size, dk);
-    e->Z = arena_doubles(e->arena, size, dz);
     e->Y = arena_doubles(e->arena, e->room, size);
     e->products = arena_doubles(e->arena, e->room, e->room);
     if (e->arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(e->member, member, (size_t)size * sizeof(ptrdiff_t));
-    int status = rows_gram(e->L, e->D, e->Z, e->query, rows, member, size, e->ridge, e->arena);
+    int status = rows_gram(e->L, &e->parts, rows, member, size, e->ridge, e->arena);
     if (status != STATUS_DONE)
         return status;
     for (ptrdiff_t i = 0; i < size; ++i)
@@ -101,10 +97,10 @@ static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff
             continue;
         }
         rows_delta(delta, rows, k);
-        matrix_times_vector(column, e->D, delta, n, dk);
-        matrix_times_vector(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz);
+        matrix_times_vector(column, e->parts.D, delta, n, dk);
+        matrix_times_vector(k_z, e->parts.Z, rows->w->queries + rows->query[k] * dz, e->parts.query[n - 1] + 1, dz);
         for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] *= k_z[e->query[i]];
+            column[i] *= k_z[e->parts.query[i]];
     }
     ptrdiff_t added = e->n_columns - from;
     if (added == 0)
@@ -133,10 +129,8 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     ptrdiff_t n = e->size;
     double *N = arena_doubles(e->arena, n_left, n_left), *S = arena_doubles(e->arena, n_came, n_came);
     double *T = arena_doubles(e->arena, n_left, n_came), *came_u = u + n_left;
-    double *D = arena_doubles(e->arena, n_came, rows->w->dk), *Z = arena_doubles(e->arena, n_came, rows->w->dz);
-    ptrdiff_t *query = arena_indices(e->arena, n_came);
-    int status = e->arena->failed ? STATUS_NO_MEMORY
-                                  : rows_gram(S, D, Z, query, rows, came, n_came, e->ridge, e->arena);
+    struct rows_parts parts;
+    int status = rows_gram(S, &parts, rows, came, n_came, e->ridge, e->arena);
     if (status != STATUS_DONE)
         return status;
     for (ptrdiff_t r = 0; r < n_left; ++r) {

@@ -21,17 +21,16 @@ struct arena;
 
 struct schur_update {
     const struct rows *rows;
-    const double *ridge; /* (m) the same as long as this lives */
-    struct arena *arena; /* for the current factor, its columns and solve scratch */
-    ptrdiff_t size;      /* |B|, 0 before the first */
-    ptrdiff_t *member;   /* (|B|) ascending */
-    ptrdiff_t *place;    /* (m) of a row in `member`, or -1 */
-    ptrdiff_t *slot;     /* (m) the column of a row, or -1 */
-    double *L;           /* (|B|, |B|) */
-    double *D, *Z;       /* (|B|, dk) unit differences, (queries of B, dz) their queries */
-    ptrdiff_t *query;    /* (|B|) row of Z */
-    double *Y;           /* (room, |B|) Y^T: a column of Y is a row */
-    double *products;    /* (room, room) Y^T Y, its lower triangle */
+    const double *ridge;     /* (m) the same as long as this lives */
+    struct arena *arena;     /* for the current factor, its columns and solve scratch */
+    ptrdiff_t size;          /* |B|, 0 before the first */
+    ptrdiff_t *member;       /* (|B|) ascending */
+    ptrdiff_t *place;        /* (m) of a row in `member`, or -1 */
+    ptrdiff_t *slot;         /* (m) the column of a row, or -1 */
+    double *L;               /* (|B|, |B|) */
+    struct rows_parts parts; /* of B */
+    double *Y;               /* (room, |B|) Y^T: a column of Y is a row */
+    double *products;        /* (room, room) Y^T Y, its lower triangle */
     ptrdiff_t room, n_columns;
 };
 
