@@ -15,13 +15,7 @@ project = "attsvm"
 author = "the attsvm developers"
 version = release = attsvm.__version__
 
-extensions = [
-    "myst_nb",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
-    "numpydoc",
-    "sphinx_design",
-]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_design"]
 exclude_patterns = ["_*", "**/.ipynb_checkpoints"]
 
 nb_execution_mode = "off"

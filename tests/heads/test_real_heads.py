@@ -21,7 +21,7 @@ def cells(table):
 
 @pytest.fixture(scope="module")
 def printed():
-    """Cells of the tables of notebooks/models_found.md by head and column: the page has two, of half the columns each."""
+    """Cells of the tables of notebooks/models_found.md by head and column: the page has two, of half the columns."""
     if not PAGE.is_file():
         pytest.skip("the pages are not here")
     found = {}

