@@ -10,7 +10,7 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.theory import limit_local
-from attsvm.theory.limit_best import BestTokens, diameter, lengths_of_rows, longest_sure_step
+from attsvm.theory.limit_best import BestTokens, descends, diameter, lengths_of_rows
 from attsvm.theory.limit_local import LocalTokens
 
 ROUNDED = 1e-12  # of the logarithm of an excess, after steps so short that they change it by less
@@ -70,8 +70,9 @@ def certified(x):
         return None
     longest = lengths_of_rows(data, best.best)
     drift = best.region(found.total, longest).drift
-    step = longest_sure_step(solution.margin, float(longest.max()), diameter(data, best.best, longest), drift)
-    return problem, W, step
+    bounds = solution.margin, float(longest.max()), diameter(data, best.best, longest), drift
+    steps = np.geomspace(1e-4, 200 * bounds[0] / bounds[2] ** 2, 400)
+    return problem, W, max((step for step in steps if descends(step, *bounds)), default=0.0)
 
 
 def rise(x):
@@ -90,9 +91,9 @@ def rise(x):
 
 def test_certified_steps_never_raise_the_loss(monkeypatch):
     assert climb(rise, 22, 20, 120) < ROUNDED
-    real = longest_sure_step
-    fault = lambda rho, longest, apart, drift: real(rho, longest, apart / 5, drift / 20)  # noqa: E731
-    monkeypatch.setitem(globals(), "longest_sure_step", fault)
+    real = descends
+    fault = lambda step, rho, longest, apart, drift: real(step, rho, longest, apart / 5, drift / 20)  # noqa: E731
+    monkeypatch.setitem(globals(), "descends", fault)
     assert climb(rise, 22, 20, 120) > 1e-3
 
 

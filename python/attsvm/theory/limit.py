@@ -16,7 +16,7 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.run import Run
 from .limit_best import LOSSES, SPARE, BestTokens, Excess, curvature, descends, diameter, lengths_of_rows
-from .limit_local import CERTIFIED, LocalTokens, State
+from .limit_local import LocalTokens, State, certified_margin
 
 __all__ = ["Judge", "Limit"]
 
@@ -108,7 +108,7 @@ class Judge:
     @property
     def margin(self) -> float:
         """rho: the certified lower end of the largest margin; 0 where none is certified."""
-        return self.solution.margin * (1 - SPARE) if self.solution.status in CERTIFIED else 0.0
+        return certified_margin(self.solution)
 
     @functools.cached_property
     def never_raises(self) -> bool:
@@ -131,11 +131,8 @@ class Judge:
         """Theorem B: the selection that these weights prove to be final; None where they prove none."""
         if not self.provable or not np.isfinite(W).all():
             return None
-        logits, begin = _core.logits(self.data._handle, np.ascontiguousarray(W)), self.best.begin
-        chosen = _core.top(self.data._handle, logits)
-        first = logits[begin + chosen]
-        logits[begin + chosen] = -np.inf
-        lead = float((first - np.maximum.reduceat(logits, begin)).min())
+        chosen = _core.top(self.data._handle, _core.logits(self.data._handle, np.ascontiguousarray(W)))
+        lead = float(self.data._flat_margins(W, chosen).min())
         largest = float(np.linalg.norm(W) * self.longest.max())
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
@@ -212,9 +209,8 @@ class Judge:
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if last.in_cone and self.margin <= 0:
             return f"open: the SVM of the best tokens is {self.solution.status}, so no margin is certified"
-        attention = self.data._layout.flatten_entries(
-            "p", self.data.probabilities(_first(run.weights[-1])), hidden=True
-        )
+        W = run.weights[-1].reshape(-1, self.data.dk, self.data.dz)[0]  # of several attention heads the first
+        attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
         own, rival = int(best.best[q]), int(row.argmax())
@@ -222,11 +218,6 @@ class Judge:
         text += f" and to token {rival} by {row[rival]:.2g}" if rival != own else ""
         above, below = np.exp([last.total, (best.wholes if self.along else best.halves).min()]) / len(best.top)
         return f"{text}; the loss is {above:.3g} above its infimum, proofs for best tokens begin below {below:.3g}"
-
-
-def _first(W: np.ndarray) -> np.ndarray:
-    """The weights, or those of the first attention head."""
-    return W if W.ndim == 2 else W[0]
 
 
 def find_limit(run: Run) -> Limit:

@@ -18,11 +18,12 @@ import numpy as np
 from .. import _core
 from ..training.problem import Problem
 
-__all__ = ["LOSSES", "BestTokens", "Excess", "Region", "curvature", "descends", "diameter", "longest_sure_step"]
+__all__ = ["LOSSES", "BestTokens", "Excess", "curvature", "descends", "diameter", "lengths_of_rows", "longest_step"]
 
 UNIT = 2.0**-53  # of one rounding
 EVALUATED = 64  # roundings of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
 CHUNK = 2**16  # numbers of token differences at once, which stay in cache
+LARGEST = 700  # exponents: those of larger ones leave the range of double precision
 SPARE = 1e-9  # relative, of what is compared once its rounding is relative: rho, R, the diameter, the step
 EXACT_ROWS = 512  # at most so many rows are compared pair by pair; of more, the queries are
 EXACT_QUERIES = 2048  # and of more queries than these nothing
@@ -33,25 +34,24 @@ class LossForm(NamedTuple):
 
     ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.
     ``reach(top, log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from
-    ``top - v`` to ``top``.  ``bounds(least)``: bounds of ``|l''|`` and ``|l'|`` from ``least`` on.
+    ``top - v`` to ``top``.
     """
 
     log_slope: Callable[[Any], Any]
     log_excess: Callable[[Any, Any], Any]
     reach: Callable[[Any, Any], Any]
     ratio: Callable[[Any, Any], Any]
-    bounds: Callable[[Any], tuple[Any, Any]]
 
 
-def log_expm1(v: Any, log_v: Any) -> Any:
-    """log(e^v - 1), by the logarithm of v where v is small."""
-    middle = np.log(np.expm1(np.clip(v, 1e-12, 30)))
-    return np.where(log_v < -27, log_v, np.where(v > 30, v + np.log1p(-np.exp(-np.maximum(v, 1.0))), middle))
+def log_expm1(log_v: Any) -> Any:
+    """log(e^v - 1); where v is small, that of v."""
+    v = np.exp(log_v)
+    return np.where(log_v < -37, log_v, v + np.log(-np.expm1(-v)))
 
 
 def log_log1p_exp(z: Any) -> Any:
     """log(log(1 + e^z))."""
-    return np.where(z < -37, z, np.log(np.logaddexp(0.0, np.maximum(z, -37.0))))
+    return np.where(z < -37, z, np.log(np.logaddexp(0.0, z)))
 
 
 def _log_slope(top: Any) -> Any:
@@ -68,31 +68,24 @@ def _log_of_log_loss(top: Any, log_v: Any) -> Any:
 LOSSES = {
     "logistic": LossForm(
         _log_slope,
-        lambda top, log_v: log_log1p_exp(_log_slope(top) + log_expm1(np.exp(log_v), log_v)),
-        lambda top, log_e: np.logaddexp(0.0, log_expm1(np.exp(log_e), log_e) - _log_slope(top)),
+        lambda top, log_v: log_log1p_exp(_log_slope(top) + log_expm1(log_v)),
+        lambda top, log_e: np.logaddexp(0.0, log_expm1(log_e) - _log_slope(top)),
         lambda top, v: np.exp(_log_slope(-top)),  # 1 - |l'| at the top
-        lambda least: (np.full_like(least, 0.25), np.exp(_log_slope(least))),
     ),
     "exponential": LossForm(
-        lambda u: -u,
-        lambda top, log_v: log_expm1(np.exp(log_v), log_v) - top,
+        np.negative,
+        lambda top, log_v: log_expm1(log_v) - top,
         lambda top, log_e: np.logaddexp(0.0, log_e + top),
         lambda top, v: np.ones_like(top),
-        lambda least: (np.exp(-least), np.exp(-least)),
     ),
     "linear": LossForm(
-        lambda u: np.zeros_like(u),
-        lambda top, log_v: log_v,
-        lambda top, log_e: np.exp(log_e),
-        lambda top, v: np.zeros_like(top),
-        lambda least: (np.zeros_like(least), np.ones_like(least)),
+        np.zeros_like, lambda top, log_v: log_v, lambda top, log_e: np.exp(log_e), lambda top, v: np.zeros_like(top)
     ),
     "log": LossForm(
         lambda u: -np.log(u),
         _log_of_log_loss,
         lambda top, log_e: -top * np.expm1(-np.exp(log_e)),
         lambda top, v: 1 / (top - v),
-        lambda least: (1 / least**2, 1 / least),
     ),
 }
 
@@ -135,14 +128,13 @@ class BestTokens:
         self.top = score * self.heads
         with np.errstate(divide="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
-        self.unique = self.gap > 0
         # |x^T W z| summed without signs is at most this times ||W||.
         self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.sqrt((data.queries**2).sum(axis=1))
 
     @property
     def tied(self) -> np.ndarray:
         """The queries with several tokens of the best score."""
-        return np.flatnonzero(self.several & ~self.unique)
+        return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
         """log phi_i(v_i), rounded up (side 1) or down (side -1)."""
@@ -171,17 +163,16 @@ class BestTokens:
         return float(np.exp(self.wholes.min())) / len(self.top)
 
     def _barriers(self, share: float) -> np.ndarray:
-        """Lower ends of log phi_i(share (g_i1 - g_i2)): infinite for a query that sees one token."""
+        """Lower ends of log phi_i(share (g_i1 - g_i2)): -inf on a tie, infinite for a query that sees one token."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED * UNIT, -1)
-        return np.where(self.several, np.where(self.unique, found, -np.inf), np.inf)
+        return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
         """The excess at weights ([H,] dk, dz) after so many steps; each number of W is off by a rounding a step."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
-            each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), -np.inf)  # -inf: the scores are all alike
-            each[np.isnan(log_v)] = np.nan
+            each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)  # -inf: the scores are all alike
             largest = each.max()
             count = math.log1p((len(each) + EVALUATED) * UNIT)
             # A number that is none stays one, and meets no inequality.
@@ -213,7 +204,7 @@ class BestTokens:
             off = 2 * self.rounding(W, step)  # the leads of numerator and denominator
             off += UNIT * (2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak)))
             parts.append(most + sums - peak - total + off)
-        return np.logaddexp.reduce(parts, axis=0) if len(parts) > 1 else np.asarray(parts[0])
+        return np.asarray(np.logaddexp.reduce(parts, axis=0))
 
     def region(self, total: float, longest: np.ndarray) -> Region:
         """E of the level set, for rows of query i at most ``longest`` (M,); infinite where A.2 fails."""
@@ -228,21 +219,21 @@ class BestTokens:
             return Region(float((longest * E).max()), float(np.exp(K * V).max()), math.exp(total) / len(self.top))
 
 
-def lengths_of_rows(data: Any, best: np.ndarray) -> np.ndarray:
-    """(M,) the longest row ``(x_a - x_t) z^T`` of each query, in Frobenius norm."""
-    return _farthest(data, lambda queries: data.keys[(data.start + best)[queries]].astype(np.float64))
-
-
-def _farthest(data: Any, centre: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """(M,) the largest ``||x_t - c|| ||z||`` of each query's tokens, from centres (queries, dk) of some at once."""
-    found, indptr = np.empty(len(data.queries)), data.indptr
+def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
+    """(M,) the longest row ``(x_a - x_t) z^T`` of each query, in Frobenius norm; None: from the mean of its tokens."""
+    found, of_entry = np.empty(len(data.queries)), data._token_of()
     chunk = max(1, CHUNK // (data.dk * data._longest))
     for first in range(0, len(found), chunk):
         part = slice(first, first + chunk)
-        entries = slice(indptr[first], indptr[min(first + chunk, len(found))])
-        lengths = data.lengths[part]
-        apart = data.keys[data._token_of()[entries]] - np.repeat(centre(part), lengths, axis=0)
-        squares = np.maximum.reduceat(np.einsum("ij,ij->i", apart, apart), indptr[:-1][part] - indptr[first])
+        lengths, begin = data.lengths[part], data.indptr[:-1][part]
+        tokens = data.keys[of_entry[begin[0] :][: lengths.sum()]].astype(np.float64)
+        begin = begin - begin[0]
+        if best is None:
+            centre = np.add.reduceat(tokens, begin, axis=0) / lengths[:, None]
+        else:
+            centre = data.keys[(data.start + best)[part]]
+        tokens -= np.repeat(centre, lengths, axis=0)
+        squares = np.maximum.reduceat(np.einsum("ij,ij->i", tokens, tokens), begin)
         found[part] = np.sqrt(squares) * np.linalg.norm(data.queries[part], axis=1)
     return found
 
@@ -254,10 +245,9 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
     mean; two of queries i and j at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, squared.
     """
     if data._rows <= EXACT_ROWS:
-        q, token = data._query_of(), data._token_of()
-        others = token != (data.start + best)[q]
-        q, token = q[others], token[others]
-        difference = data.keys[(data.start + best)[q]].astype(np.float64) - data.keys[token]
+        q, chosen, token = data._rows_of(best)
+        q, chosen, token = (part[chosen != token] for part in (q, chosen, token))
+        difference = data.keys[chosen].astype(np.float64) - data.keys[token]
         gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
         squares = np.diag(gram)
         largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))
@@ -267,29 +257,21 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
     size = np.linalg.norm(data.queries, axis=1)
     unit = data.queries / np.where(size > 0, size, 1.0)[:, None]
     between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
-    within = _farthest(data, lambda queries: _means(data, queries))
-    np.fill_diagonal(between, 4 * np.minimum(within, longest) ** 2)
+    np.fill_diagonal(between, 4 * np.minimum(lengths_of_rows(data, None), longest) ** 2)
     return float(np.sqrt(between.max()) * (1 + SPARE))
-
-
-def _means(data: Any, queries: slice) -> np.ndarray:
-    """(queries, dk) the mean token of each window."""
-    begin = data.indptr[:-1][queries]
-    stop = data.indptr[begin.size + queries.start]
-    tokens = data.keys[data._token_of()[begin[0] : stop]].astype(np.float64)
-    return np.asarray(np.add.reduceat(tokens, begin - begin[0], axis=0) / data.lengths[queries][:, None])
 
 
 def curvature(best: BestTokens, longest: np.ndarray) -> float:
     """A Lipschitz constant of dF/dW: the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
 
     d bounds the distance of two logits of the query along a unit direction, s is the range of its scores, M0 and M1
-    bound ``|l''|`` and ``|l'|`` over them.
+    bound ``|l''|`` and ``|l'|``, which is largest at the least, over them.
     """
-    least = np.minimum.reduceat(best.scores, best.begin)
+    loss, least = best.problem._loss_name, np.minimum.reduceat(best.scores, best.begin)
     spread = best.scores[best.begin + best.best] - least
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        M0, M1 = LOSSES[best.problem._loss_name].bounds(least)
+        M0 = np.array([_core.loss_bounds(_core.LOSS[loss], score)[0] for score in least])
+        M1 = np.exp(LOSSES[loss].log_slope(least))
         terms = longest**2 * spread * (M0 * spread / 4 + M1)  # d <= 2 longest
     return float(np.where(spread > 0, terms, 0.0).mean() * (1 + SPARE))
 
@@ -302,17 +284,11 @@ def descends(step: float, rho: float, longest: float, apart: float, drift: float
     """
     step *= 1 + SPARE
     fall = rho * step - (apart * step) ** 2 / 8
-    if not fall > SPARE * rho * step or step * max(drift, longest) > 700:
+    if not fall > SPARE * rho * step or step * max(drift, longest) > LARGEST:
         return False
     return -math.expm1(-fall) > (1 + SPARE) * math.expm1(step * drift) * math.expm1(step * longest)
 
 
-def longest_sure_step(rho: float, longest: float, apart: float, drift: float = 0.0) -> float:
-    """The largest step of which :func:`descends` is true, to a part in a thousand; ``8 rho / Delta^2`` at the end."""
-    low, high = 0.0, 8 * rho / apart**2 if apart > 0 else math.inf
-    if not math.isfinite(high) or descends(high, rho, longest, apart, drift):
-        return high
-    while high - low > 1e-3 * high and high > 0:
-        middle = (low + high) / 2
-        low, high = (middle, high) if descends(middle, rho, longest, apart, drift) else (low, middle)
-    return low
+def longest_step(rho: float, longest: float, apart: float) -> float:
+    """A step of which :func:`descends` is true where nothing drifts: a part in 1,024 below ``8 rho / Delta^2``."""
+    return (1 - 2.0**-10) * min(8 * rho / apart**2, LARGEST / longest) if apart > 0 else math.inf

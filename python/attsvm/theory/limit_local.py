@@ -19,21 +19,26 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from .limit_best import EVALUATED, LOSSES, SPARE, UNIT, BestTokens, diameter, lengths_of_rows
 
-__all__ = ["CERTIFIED", "LocalTokens", "State", "stays"]
+__all__ = ["LocalTokens", "State", "certified_margin", "stays"]
 
 CERTIFIED = ("optimal", "iteration limit")  # statuses of an answer whose margin is certified
 TINY = 1e-300  # in the place of a step that underflows
 TRIES = 52  # of the bound P^2 on ||M||^2: from 1e-9 rho^2 to rho^2 above it, each 1.5 times as far as the last
 
 
+def certified_margin(solution: Separation) -> float:
+    """rho: the certified lower end of the largest margin; 0 where none is certified."""
+    return max(solution.margin * (1 - SPARE), 0.0) if solution.status in CERTIFIED else 0.0
+
+
 class State(NamedTuple):
     """What one record says of a selection, each number rounded to the safe side."""
 
-    holds: bool  # every query: attention above 1/2, output above all scores of P
-    drift: float  # R E: bound of |d log mu / ds + <r, D>| on P
-    threats: float  # tau: bound of the threats' sum of |mu|, over S
-    pull: float  # ||M||
-    size: float  # bound of sum |mu|: ||dF|| <= R size
+    holds: bool = False  # every query: attention above 1/2, output above all scores of P
+    drift: float = math.inf  # R E: bound of |d log mu / ds + <r, D>| on P
+    threats: float = math.inf  # tau: bound of the threats' sum of |mu|, over S
+    pull: float = math.inf  # ||M||
+    size: float = math.inf  # bound of sum |mu|: ||dF|| <= R size
 
 
 class LocalTokens:
@@ -43,14 +48,11 @@ class LocalTokens:
         data = best.problem.data
         self.best, self.data, self.problem, self.chosen = best, data, best.problem, chosen
         self.selection = Selection(data, data._layout.shape_queries(chosen))
-        begin, q = best.begin, best.of_query
-        self.score = best.scores[begin + chosen]
-        self.drop = self.score[q] - best.scores
-        self.others = np.ones(len(self.drop), bool)
-        self.others[begin + chosen] = False
-        self.threat = self.others & (self.drop <= 0)
-        self.plain = self.others & (self.drop > 0)
-        self.gap = np.minimum.reduceat(np.where(self.plain, self.drop, np.inf), begin)
+        self.score = best.scores[best.begin + chosen]
+        self.drop = self.score[best.of_query] - best.scores  # positive on P; of the selected tokens themselves 0
+        self.threat = self.drop <= 0
+        self.threat[best.begin + chosen] = False
+        self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
         self.lengths = lengths_of_rows(data, chosen)
         self.longest = float(self.lengths.max()) * (1 + SPARE)
 
@@ -65,53 +67,47 @@ class LocalTokens:
     @functools.cached_property
     def margins(self) -> tuple[float, float]:
         """rho, and the least margin of a threat, under the direction of the solution; zeros where none is certified."""
-        found = self.solution
-        if found.status not in CERTIFIED or not found.margin > 0:
+        rho, W = certified_margin(self.solution), self.solution.W
+        if not rho > 0 or W is None:
             return 0.0, 0.0
-        under = self.data._flat_margins(found.W, self.chosen) / np.linalg.norm(found.W)
-        rounding = float(self.best.rounding(found.W, 0).max() / np.linalg.norm(found.W))
-        return found.margin * (1 - SPARE), float(under[self.threat].min(initial=np.inf)) * (1 - SPARE) - rounding
+        unit = W / np.linalg.norm(W)
+        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
+        return rho, under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
 
     def at(self, W: np.ndarray, step: int) -> State:
         """The numbers of theorem B at weights (dk, dz)."""
         begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
-        none = State(False, math.inf, math.inf, math.inf, math.inf)
         off = 2 * self.best.rounding(W, step) + UNIT * EVALUATED
-        lead = self.data._flat_margins(W, self.chosen)
-        lead[begin + self.chosen] = np.inf  # adds nothing below
+        lead = self.data._flat_margins(W, self.chosen)  # infinite of the selected tokens, which add nothing below
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
-            return none
+            return State()
         up = np.exp(off) * (1 + self.data.lengths * UNIT)
         w = np.exp(-lead)
-        sigma = np.add.reduceat(w, begin) * up  # >= 1 - p_ia
+        mass, plain = np.add.reduceat(w, begin), self.drop > 0
+        sigma = mass * up  # >= 1 - p_ia
         A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # >= |u - g_ia|
-        V = np.add.reduceat(np.where(self.plain, w * self.drop, 0.0), begin) * up  # >= g_ia - u
+        V = np.add.reduceat(w * self.drop * plain, begin) * up  # >= g_ia - u
         if not ((sigma < 1).all() and (V < self.gap).all()):  # p_ia > 1 / (1 + 1)
-            return none
+            return State()
         K = form.ratio(self.score + A, V + A)
-        inverse = np.where(np.isfinite(self.gap), 1 / (self.gap - V), 0.0)
-        E = sigma + A * (1 + sigma) * (K + inverse)
-        v = np.add.reduceat(w * np.where(self.others, self.drop, 0.0), begin) / (1 + np.add.reduceat(w, begin))
-        slope = form.log_slope(self.score - v)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_mu = (slope - np.log1p(np.add.reduceat(w, begin)))[q] - lead + np.log((self.drop - v[q]) * self.plain)
-        log_mu[~self.plain] = -np.inf
-        peak = float(log_mu.max())
-        if not np.isfinite(peak):  # no row but threats
-            return none
-        mu = np.exp(log_mu - peak)
-        # Relative error of mu: that of p, of the slope (K times that of u) and of u - g_it (relative to the gap).
-        wrong = float((off[:, None] * (1 + A * (K + inverse))[:, None]).max()) * 4 + EVALUATED * UNIT * (1 + abs(peak))
-        S = float(mu.sum()) * (1 - wrong)
-        with np.errstate(divide="ignore"):
+        steep = A * (K + 1 / (self.gap - V))
+        v = np.add.reduceat(w * self.drop, begin) / (1 + mass)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            slope = form.log_slope(self.score - v) - np.log1p(mass)
+            log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
+            peak = float(log_mu.max())
+            if not np.isfinite(peak):  # no row but threats
+                return State()
+            mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-        with np.errstate(over="ignore"):  # of threats that outweigh the rest
-            nu = np.where(self.others, np.exp(bound - peak), 0.0) * (1 + SPARE)
+            nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)  # threats may outweigh the rest
+        # Relative error of mu: that of p, of the slope (K times that of u) and of u - g_it (relative to the gap).
+        wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * UNIT * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
-        size = float(np.exp(bound[self.others]).sum()) / len(self.score) * (1 + SPARE)
-        drift = float((self.lengths * E).max()) * (1 + SPARE)
-        return State(wrong < 0.1, drift, float(nu[self.threat].sum()) / S, pull, size)
+        size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
+        drift = float((self.lengths * (sigma + steep * (1 + sigma))).max()) * (1 + SPARE)
+        return State(wrong < 0.1, drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size)
 
     def keeps(self, state: State, step: float) -> bool:
         """Whether steps of at most this length keep the selection for ever and turn W to its SVM.
