@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -138,10 +138,9 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
     by_last = np.argsort(np.repeat(last, lengths), kind="stable")
-    ends = np.cumsum(np.bincount(last, lengths, len(embeddings)).astype(np.intp))
+    known, entries = np.unique(np.repeat(last, lengths), return_counts=True)
     kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
-    for k in np.unique(last).tolist():
-        of = by_last[ends[k - 1] if k else 0 : ends[k]]
+    for k, of in zip(known.tolist(), np.split(by_last, np.cumsum(entries)), strict=False):
         others = of[tokens[of] != label[of]]
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))
@@ -250,8 +249,7 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
 
     Notes
     -----
-    Source: "Depth-First Search and Linear Graph Algorithms" (Tarjan, 1972), with a stack instead of recursion: one
-    visit per node and edge.
+    Kosaraju's algorithm (Sharir, 1981), with a stack instead of recursion: two visits per node and edge.
 
     Examples
     --------
@@ -260,36 +258,26 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
     array([0, 1, 2, 1])
     """
     component = np.arange(nodes)
-    successors: dict[int, list[int]] = {}
-    for node, following in edges.tolist():
-        successors.setdefault(node, []).append(following)
-    found: dict[int, int] = {}  # when a node was reached first
-    lowest: dict[int, int] = {}  # the earliest open node that it, or what was reached from it, leads to
-    opened: list[int] = []  # reached, and not yet in a component
-    is_open: set[int] = set()
-    for root in successors:
-        path = [] if root in found else [(root, iter(successors[root]))]
-        while path:
-            node, following = path[-1]
-            if node not in found:
-                found[node] = lowest[node] = len(found)
-                opened.append(node)
-                is_open.add(node)
-            for other in following:
-                if other not in found:
-                    path.append((other, iter(successors.get(other, ()))))
-                    break
-                if other in is_open:
-                    lowest[node] = min(lowest[node], found[other])
-            else:
-                path.pop()
-                if path:
-                    parent = path[-1][0]
-                    lowest[parent] = min(lowest[parent], lowest[node])
-                if lowest[node] == found[node]:  # nothing reached since leads further back: these are a component
-                    members = [opened.pop()]
-                    while members[-1] != node:
-                        members.append(opened.pop())
-                    is_open.difference_update(members)
-                    component[members] = min(members)
+    finished = [node for part in _reached(edges, np.unique(edges).tolist()) for node in part]
+    for members in _reached(edges[:, ::-1], finished[::-1]):
+        component[members] = min(members)
     return component
+
+
+def _reached(edges: np.ndarray, roots: list[int]) -> Iterator[list[int]]:
+    """Of each root the nodes that it leads to and no root before it does, as a search in depth leaves them."""
+    following: dict[int, list[int]] = {root: [] for root in roots}
+    for node, other in edges.tolist():
+        following[node].append(other)
+    seen = set()
+    for root in roots:
+        found, path = [], [(root, False)]
+        while path:
+            node, done = path.pop()
+            if done:
+                found.append(node)
+            elif node not in seen:
+                seen.add(node)
+                path += [(node, True), *((other, False) for other in following[node])]
+        if found:
+            yield found
