@@ -9,9 +9,8 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-from attsvm.theory import limit_local
-from attsvm.theory.limit_best import BestTokens, descends, diameter, lengths_of_rows
-from attsvm.theory.limit_local import LocalTokens
+from attsvm.theory import limit_proofs
+from attsvm.theory.limit_proofs import BestTokens, LocalTokens, descends, diameter, lengths_of_rows
 
 ROUNDED = 1e-12  # of the logarithm of an excess, after steps so short that they change it by less
 pytestmark = pytest.mark.slow
@@ -120,7 +119,7 @@ def threats_gain(x):
 
 def test_threats_never_gain_on_a_certified_selection(monkeypatch):
     assert climb(threats_gain, 22, 20, 100) < 0
-    real = limit_local.stays
+    real = limit_proofs.stays
     fault = lambda step, at, rho, threat, longest, apart: real(step, at, rho, np.inf, longest / 2, apart)  # noqa: E731
-    monkeypatch.setattr(limit_local, "stays", fault)
+    monkeypatch.setattr(limit_proofs, "stays", fault)
     assert climb(threats_gain, 22, 20, 100) > 0

@@ -9,8 +9,8 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm import _core
-from attsvm.theory import limit_best
-from attsvm.theory.limit_best import LOSSES, BestTokens, descends, diameter, lengths_of_rows
+from attsvm.theory import limit_proofs
+from attsvm.theory.limit_proofs import LOSSES, BestTokens, descends, diameter, lengths_of_rows
 from builders import BUILDERS, build_case
 
 getcontext().prec = 150
@@ -212,12 +212,12 @@ def test_rows_and_their_distances(name, monkeypatch):
     rows = rows[others]
     apart = max(np.linalg.norm(rows - row, axis=1).max() for row in rows)
     assert apart == pytest.approx(diameter(case.data, best.best, longest), rel=1e-7)
-    monkeypatch.setattr(limit_best, "EXACT_ROWS", 0)
-    monkeypatch.setattr(limit_best, "CHUNK", 200)
+    monkeypatch.setattr(limit_proofs, "EXACT_ROWS", 0)
+    monkeypatch.setattr(limit_proofs, "CHUNK", 200)
     np.testing.assert_allclose(lengths_of_rows(case.data, best.best), twin, rtol=1e-12)
     bound = diameter(case.data, best.best, longest)
     assert apart <= bound <= 2.01 * longest.max()
-    monkeypatch.setattr(limit_best, "EXACT_QUERIES", 0)
+    monkeypatch.setattr(limit_proofs, "EXACT_QUERIES", 0)
     assert diameter(case.data, best.best, longest) == pytest.approx(2 * longest.max())
 
 
@@ -227,7 +227,7 @@ def test_curvature_bounds_the_gradient(loss):
         case = build_case("cross", positive=loss == "log", seed=seed)
         problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
         best = BestTokens(problem)
-        L = limit_best.curvature(best, lengths_of_rows(case.data, best.best))
+        L = limit_proofs.curvature(best, lengths_of_rows(case.data, best.best))
         scores, data = problem._flat_scores, case.data
         twin = 0.0
         for q in range(len(data)):
@@ -303,7 +303,7 @@ def test_descends_is_the_inequality_of_the_page():
         both.add(expected)
         if expected:
             assert descends(step / 3, rho, R, apart, drift)  # and every shorter step
-        certain = limit_best.longest_step(rho, R, apart)
+        certain = limit_proofs.longest_step(rho, R, apart)
         assert descends(certain, rho, R, apart, 0.0) and not descends(1.002 * certain, rho, R, apart, 0.0)
     assert both == {True, False}
     assert not descends(1.0, 0.0, 1.0, 1.0, 0.0) and not descends(0.1, 0.3, 1.0, 1.0, math.inf)

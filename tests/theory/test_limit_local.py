@@ -7,8 +7,7 @@ import math
 import attsvm
 import numpy as np
 import pytest
-from attsvm.theory.limit_best import LOSSES, BestTokens, diameter
-from attsvm.theory.limit_local import LocalTokens, State, stays
+from attsvm.theory.limit_proofs import LOSSES, BestTokens, LocalTokens, State, diameter, stays
 from builders import build_case
 
 

@@ -13,7 +13,7 @@ from .. import _core
 from ..common.check import as_numeric, check_finite, check_type
 from ..svm.separation import Separation
 from ..training.problem import Problem
-from .limit_best import lengths_of_rows
+from .limit_proofs import lengths_of_rows
 
 __all__ = ["correlation", "is_locally_optimal"]
 

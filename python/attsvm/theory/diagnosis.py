@@ -21,8 +21,7 @@ from ..svm.solve import solve_svm
 from ..training.problem import Problem
 from ..training.run import Run
 from . import conditions
-from .limit_best import BestTokens, diameter, lengths_of_rows, longest_step
-from .limit_local import certified_margin
+from .limit_proofs import BestTokens, certified_margin, diameter, lengths_of_rows, longest_step
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -125,21 +124,23 @@ class Diagnosis(Solved):
 
     _least_width = 20
 
-    def _queries(self, name: str) -> np.ndarray:
+    def _queries(self, name: str) -> Any:
         """One for each query, flat."""
-        found: np.ndarray = self.data._layout.flatten_queries(name, getattr(self, name))
-        return found
+        return self.data._layout.flatten_queries(name, getattr(self, name))
+
+    def _scores_of(self, name: str) -> Any:
+        """Of the token that each query selects, or that is optimal."""
+        return self._entries("scores")[self.data.indptr[:-1] + self._queries(name)]
 
     def _entries(self, name: str) -> np.ndarray:
         return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     def columns(self) -> dict[str, Any]:
-        chosen, best, at = self._queries("selected"), self._queries("optimal"), self.data.indptr[:-1]
-        scores = self._entries("scores")
-        columns = {"query": np.arange(len(chosen)), "selected": chosen, "score": scores[at + chosen]}
-        columns |= {"optimal": best, "optimal_score": scores[at + best]}
+        columns = {"query": np.arange(len(self.data.queries))}
+        for name, score in (("selected", "score"), ("optimal", "optimal_score")):
+            columns |= {name: self._queries(name), score: self._scores_of(name)}
         if self.tight is not None:
-            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), at, dtype=np.intp)
+            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data.indptr[:-1], dtype=np.intp)
             columns["beaten_by"] = self._queries("beaten_by")
         return columns
 
@@ -167,13 +168,11 @@ class Diagnosis(Solved):
         return [*lines, ("limit", self._limit())]
 
     def _selected(self) -> str:
-        best = self._queries("optimal")
         if self.globally_optimal:
             tie = "" if self.unique_optimum else " (some queries have several of the same score)"
             return "globally optimal: the best token of every query" + tie
-        scores, at = self._entries("scores"), self.data.indptr[:-1]
-        same = int((scores[at + self._queries("selected")] >= scores[at + best]).sum())
-        return f"not globally optimal: the best token of {same} of {len(best)} queries"
+        same = self._scores_of("selected") >= self._scores_of("optimal")
+        return f"not globally optimal: the best token of {same.sum()} of {len(same)} queries"
 
     def _separable(self) -> str:
         solution = self.solution
@@ -222,8 +221,8 @@ class Diagnosis(Solved):
             return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
             return f"none, the other tokens of a query score the same: {DIVERGES}"
-        scores, at = self._entries("scores"), self.data.indptr[:-1]
-        if (np.maximum.reduceat(scores, at) == np.minimum.reduceat(scores, at)).all():
+        least = np.minimum.reduceat(self._entries("scores"), self.data.indptr[:-1])
+        if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
         if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
             return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"

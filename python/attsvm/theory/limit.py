@@ -15,8 +15,19 @@ from ..common.norms import Metric
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.run import Run
-from .limit_best import LOSSES, SPARE, BestTokens, Excess, curvature, descends, diameter, lengths_of_rows
-from .limit_local import LocalTokens, State, certified_margin
+from .limit_proofs import (
+    LOSSES,
+    SPARE,
+    BestTokens,
+    Excess,
+    LocalTokens,
+    State,
+    certified_margin,
+    curvature,
+    descends,
+    diameter,
+    lengths_of_rows,
+)  # fmt: skip
 
 __all__ = ["Judge", "Limit"]
 
