@@ -12,6 +12,7 @@ from ..common.check import as_floats, as_number
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
+from .stack import of_layers
 
 __all__ = ["hierarchy"]
 
@@ -92,10 +93,7 @@ def hierarchy(
         raise TypeError(f"attention must be a list of arrays, lowest layer first, got {type(attention).__name__}")
     inner = [as_floats(f"attention[{k}]", p, "n, T, T", (n, T, T)) for k, p in enumerate(attention[:-1])]
     last = as_floats(f"attention[{len(inner)}]", attention[-1], "n, T", (n, T))
-    given = V if isinstance(V, (list, tuple)) else [V] * len(inner)
-    values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(given)]
-    if len(values) != len(inner):
-        raise ValueError(f"V must be one matrix or one for each of the {len(inner)} inner layers, got {len(values)}")
+    values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(of_layers(V, len(inner)))]
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)

@@ -175,9 +175,9 @@ class Judge:
         enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
         return bool(enough and self.margin > 0)
 
-    def verdict(self, run: Run) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
+    def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """status, step, message, final (M,), solution.  Goes back from the last record, as long as they agree."""
-        steps = [int(step) for step in run.steps]
+        run, steps = self.run, [int(step) for step in self.run.steps]
         if not steps:
             return "open", None, "open: the run has no record yet", ~self.best.several, None
         records = range(len(steps) - 1, -1, -1)
@@ -189,7 +189,7 @@ class Judge:
             first, proof = steps[k], found
         if proof is not None:
             final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
-            return "proved", first, self._says(run, first, proof[0]), final, proof[1]
+            return "proved", first, self._says(first, proof[0]), final, proof[1]
         highest = -np.inf
         for k in records:  # the loss never rose above that of an earlier record
             here = self.best.at(run.weights[k], steps[k])
@@ -198,29 +198,29 @@ class Judge:
                 break
             first = steps[k]
         if first is None:
-            return "open", None, self._missing(run, last), last.final, None
+            return "open", None, self._missing(last), last.final, None
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
         covered = "proofs are of plain or normalised descent on W at one rate, with a loss of the table"
         why = "the steps are longer than proofs allow" if self.provable else covered
         return "conditional", first, f"{tokens}: {why}", last.final, self.solution
 
-    def _says(self, run: Run, step: int | None, chosen: np.ndarray) -> str:
-        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", run.selected))
+    def _says(self, step: int | None, chosen: np.ndarray) -> str:
+        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", self.run.selected))
         tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
-    def _missing(self, run: Run, last: Excess) -> str:
+    def _missing(self, last: Excess) -> str:
         """What the last record lacks, and of which query."""
-        best = self.best
+        best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"
-        if not np.isfinite(run.weights[-1]).all():
+        if not np.isfinite(weights).all():
             return "open: the last weights left the range of double precision"
         if len(best.tied):
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if last.in_cone and self.margin <= 0:
             return f"open: the SVM of the best tokens is {self.solution.status}, so no margin is certified"
-        W = run.weights[-1].reshape(-1, self.data.dk, self.data.dz)[0]  # of several attention heads the first
+        W = weights.reshape(-1, self.data.dk, self.data.dz)[0]  # of several attention heads the first
         attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
@@ -231,10 +231,14 @@ class Judge:
         return f"{text}; the loss is {above:.3g} above its infimum, proofs for best tokens begin below {below:.3g}"
 
 
+def _judges(run: Run) -> list[Judge]:
+    return [Judge(run[r]) for r in range(len(run.W))] if run.stacked else [Judge(run)]
+
+
 def find_limit(run: Run) -> Limit:
     """:meth:`attsvm.Run.limit`."""
-    parts = [run[r] for r in range(len(run.W))] if run.stacked else [run]
-    status, step, message, final, solution = map(list, zip(*(Judge(one).verdict(one) for one in parts), strict=True))
+    found = (judge.verdict() for judge in _judges(run))
+    status, step, message, final, solution = map(list, zip(*found, strict=True))
     shaped = [run.data._layout.shape_queries(flags) for flags in final]
     if not run.stacked:
         return Limit(status[0], step[0], message[0], shaped[0], solution[0])
@@ -244,7 +248,7 @@ def find_limit(run: Run) -> Limit:
 
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
     """Whether a record (weights, step, loss) of a run like this one proves the limit; of several runs, of all."""
-    judges = [Judge(run[r]) for r in range(len(run.W))] if run.stacked else [Judge(run)]
+    judges = _judges(run)
     known = [False] * len(judges)
 
     def proves(weights: np.ndarray, step: int, loss: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.layout import Layout
-from ..common.check import as_count, as_floats, as_numeric, check_parts, check_shape
+from ..common.check import as_count, as_floats, as_numeric, as_parts, check_parts, check_shape
 from ..common.result import Result
 from ..common.storage import storable
 from ..training.output_head import LinearHead, LogarithmHead
@@ -160,7 +160,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         for rows in (embeddings[tokens], (tokens == label).astype(np.float64)[:, None])
     )
     data = cross_attention(X, embeddings[last], values)
-    acyclic = not any(next(_several(component), None) for component in components.values())
+    acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
     return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
 
@@ -216,8 +216,7 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     """
     K = as_count("K", K, 1)
     tokens, lengths = _read_sequences(sequences, K)
-    first = np.cumsum(lengths) - lengths
-    last = tokens[first + lengths - 1]
+    last = tokens[np.cumsum(lengths) - 1]
     met = np.zeros((K, K), dtype=bool)
     met[np.repeat(last, lengths), tokens] = True
     components = np.where(met, met.argmax(axis=1)[:, None], np.arange(K))
@@ -233,11 +232,9 @@ def _several(component: np.ndarray) -> Any:
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Token numbers of all sequences one after the other, and the length of each sequence."""
     ragged = isinstance(sequences, (list, tuple)) and len({np.shape(part) for part in sequences}) > 1
-    if ragged:
-        parts: Sequence[np.ndarray] = [_tokens(f"sequences[{i}]", part, K) for i, part in enumerate(sequences)]
-        return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
-    array = _tokens("sequences", sequences, K, "n, T")
-    return array.reshape(-1), np.full(len(array), array.shape[1], dtype=np.intp)
+    letters = "n" if ragged else "n, T"
+    parts = as_parts("sequences", sequences, ragged, lambda name, part: _tokens(name, part, K, letters))
+    return np.concatenate(parts), np.array(list(map(len, parts)), dtype=np.intp)
 
 
 def _tokens(name: str, value: Any, K: int, letters: str = "n") -> np.ndarray:
@@ -335,16 +332,13 @@ class SoftLabels(Result):
             f"{several} with several next tokens"
         )
 
-    def _lines(self) -> list[tuple[str, str]]:
-        return []
-
     def columns(self) -> dict[str, Any]:
         """A row for each token that follows a context."""
         context, token = self.selected.nonzero()
         return {"context": context, "token": token, "count": self.counts[context, token]}
 
     def _values(self) -> dict[str, Any]:
-        return {"contexts": self.data.queries, "counts": self.counts, "selected": self.selected}
+        return self._state() | {"selected": self.selected}
 
     def _state(self) -> dict[str, Any]:
         return {"contexts": self.data.queries, "counts": self.counts}

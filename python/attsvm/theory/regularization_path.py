@@ -320,10 +320,10 @@ def stationary_point(
 def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[float, float]:
     loss, gradient = problem.loss_and_grad(W, scaled=True)
     G = gradient.W
-    dual = float(np.linalg.norm(G, 2 if norm == "nuclear" else None))
+    dual = float(size(G, norm, dual=True))
     if dual == 0:
         return -math.inf, 0.0
     gap = float(np.vdot(G, W)) + radius * dual
-    if np.linalg.norm(W, "nuc" if norm == "nuclear" else None) < INSIDE * radius:
+    if size(W, norm) < INSIDE * radius:
         return math.log(dual) + gradient.log_scale, gap * math.exp(min(gradient.log_scale, 700)) / abs(loss)
     return math.log(dual) + gradient.log_scale, gap / (radius * dual)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count, as_number, as_numeric, check_shape
 
-__all__ = ["Stack", "train_stack"]
+__all__ = ["Stack", "of_layers", "train_stack"]
 
 
 class Stack(NamedTuple):
@@ -95,9 +95,7 @@ def train_stack(
     for part in weights:
         check_shape("W", _product(part)[(0,) * len(batch)], "d, d", (d, d))
     inner = len(weights) - 1
-    values = [np.asarray(a, dtype=np.float64) for a in (V if isinstance(V, list) else [V] * inner)]
-    if len(values) != inner:
-        raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
+    values = [np.asarray(a, dtype=np.float64) for a in of_layers(V, inner)]
     records = []
     for step in range(steps + 1):
         matrices = [_product(part) for part in weights]
@@ -111,6 +109,14 @@ def train_stack(
     attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
     factors = [part if len(part) == 2 else None for part in weights]
     return Stack(matrices, factors, attention, hidden, unit, _loss(u), records)
+
+
+def of_layers(V: Any, inner: int) -> Any:
+    """The values of each inner layer."""
+    values = V if isinstance(V, (list, tuple)) else [V] * inner
+    if len(values) != inner:
+        raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
+    return values
 
 
 def _of_runs(batch: tuple[int, ...], name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
