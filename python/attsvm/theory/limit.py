@@ -130,13 +130,10 @@ class Judge:
         """Theorem A: the gradient in the cone of the best tokens' rows, a margin, steps that never raise the loss."""
         if not (self.provable and found.in_cone and self.margin > 0):
             return False
-        longest, region = float(self.longest.max()), self.best.region(found.total, self.longest)
-        step = self.rate
-        if self.run.rule == "constant":
-            if self.never_raises:
-                return True
-            step *= longest * region.growth * region.excess  # ||dF|| <= R sum mu
-        return bool(descends(step, self.margin, longest, self.apart, region.drift))
+        longest, (drift, mass) = float(self.longest.max()), self.best.region(found.total, self.longest)
+        plain = self.run.rule == "constant"
+        step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
+        return plain and self.never_raises or descends(step, self.margin, longest, self.apart, drift)
 
     def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
         """Theorem B: the selection that these weights prove to be final; None where they prove none."""

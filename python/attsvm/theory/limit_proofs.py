@@ -33,12 +33,12 @@ __all__ = [
 ]  # fmt: skip
 
 UNIT = 2.0**-53  # of one rounding
-EVALUATED = 64  # roundings of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
+EVALUATED = 64 * UNIT  # of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
 CHUNK = 2**16  # numbers of token differences at once, which stay in cache
 LARGEST = 700  # exponents: those of larger ones leave the range of double precision
 SPARE = 1e-9  # relative, of what is compared once its rounding is relative: rho, R, the diameter, the step
 CERTIFIED = ("optimal", "iteration limit")  # statuses of an answer whose margin is certified
-TINY = 1e-300  # in the place of a step that underflows
+TINY = 1e-300  # in the place of what underflows
 TRIES = 52  # of the bound P^2 on ||M||^2: from 1e-9 rho^2 to rho^2 above it, each 1.5 times as far as the last
 EXACT_ROWS = 512  # at most so many rows are compared pair by pair; of more, the queries are
 EXACT_QUERIES = 2048  # and of more queries than these nothing
@@ -52,10 +52,10 @@ class LossForm(NamedTuple):
     ``top - v`` to ``top``.
     """
 
-    log_slope: Callable[[Any], Any]
-    log_excess: Callable[[Any, Any], Any]
-    reach: Callable[[Any, Any], Any]
-    ratio: Callable[[Any, Any], Any]
+    log_slope: Callable[..., Any]
+    log_excess: Callable[..., Any]
+    reach: Callable[..., Any]
+    ratio: Callable[..., Any]
 
 
 def log_expm1(log_v: Any) -> Any:
@@ -114,14 +114,6 @@ class Excess(NamedTuple):
     in_cone: bool  # inequality A.2
 
 
-class Region(NamedTuple):
-    """Bounds on the level set ``F <= F(W_k)``, where the negative gradient lies in the cone of the rows."""
-
-    drift: float  # R E: bound of |d log mu / ds + <r, D>| along a unit direction D
-    growth: float  # bound of sum mu over (F - F*): e^(K V)
-    excess: float  # F - F* at most
-
-
 class BestTokens:
     """The constants of a problem, and the excess at weights.
 
@@ -141,10 +133,11 @@ class BestTokens:
         self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
         self.gap = score - self.second  # g_i1 - g_i2; 0 on a tie, and of a query that sees one token
         self.top = score * self.heads
-        with np.errstate(divide="ignore"):
+        with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
         # |x^T W z| summed without signs is at most this times ||W||.
-        self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.sqrt((data.queries**2).sum(axis=1))
+        self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
+        self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)  # right sides of A.1 and A.2
 
     @property
     def tied(self) -> np.ndarray:
@@ -156,21 +149,11 @@ class BestTokens:
         own = self.problem._own_loss
         if own is not None:  # by differences of its values, each to some units in the last place
             at, top = own.value(self.top - np.exp(log_v)), own.value(self.top)
-            allowed = EVALUATED * UNIT * (np.abs(at) + np.abs(top))
+            allowed = EVALUATED * (np.abs(at) + np.abs(top))
             return np.log(np.maximum(at - top + side * allowed, 0.0))
         found = LOSSES[self.problem._loss_name].log_excess(self.top, log_v)
         sizes = 1 + np.abs(self.top) + np.exp(np.minimum(log_v, 700)) + np.abs(log_v) + np.abs(found)
-        return found + side * EVALUATED * UNIT * sizes
-
-    @functools.cached_property
-    def halves(self) -> np.ndarray:
-        """Right sides of A.1."""
-        return self._barriers(0.5)
-
-    @functools.cached_property
-    def wholes(self) -> np.ndarray:
-        """Right sides of A.2."""
-        return self._barriers(1.0)
+        return found + side * EVALUATED * sizes
 
     @property
     def barrier(self) -> float:
@@ -179,17 +162,17 @@ class BestTokens:
 
     def _barriers(self, share: float) -> np.ndarray:
         """Lower ends of log phi_i(share (g_i1 - g_i2)): -inf on a tie, infinite for a query that sees one token."""
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found = self.log_excess(np.log(share * self.gap) - EVALUATED * UNIT, -1)
+        with np.errstate(all="ignore"):
+            found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
         """The excess at weights ([H,] dk, dz) after so many steps; each number of W is off by a rounding a step."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        with np.errstate(all="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
             each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)  # -inf: the scores are all alike
             largest = each.max()
-            count = math.log1p((len(each) + EVALUATED) * UNIT)
+            count = math.log1p(len(each) * UNIT + EVALUATED)
             # A number that is none stays one, and meets no inequality.
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
@@ -210,28 +193,34 @@ class BestTokens:
         for W in stack:
             lead = data._flat_margins(W, self.best)
             lead[self.begin + self.best] = 0.0
-            peak = np.maximum.reduceat(-lead, self.begin)
-            total = np.log(np.add.reduceat(np.exp(-lead - peak[self.of_query]), self.begin))
-            pulls = self.log_drop - lead
-            most = np.maximum.reduceat(pulls, self.begin)
-            most[most == -np.inf] = 0.0  # of tokens that all score the same
-            sums = np.log(np.add.reduceat(np.exp(pulls - most[self.of_query]), self.begin))
+            (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
             off = 2 * self.rounding(W, step)  # the leads of numerator and denominator
-            off += UNIT * (2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak)))
-            parts.append(most + sums - peak - total + off)
+            off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
+            parts.append(above - below + off)
         return np.asarray(np.logaddexp.reduce(parts, axis=0))
 
-    def region(self, total: float, longest: np.ndarray) -> Region:
-        """E of the level set, for rows of query i at most ``longest`` (M,); infinite where A.2 fails."""
+    def _log_sums(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log sum_t e^term of each query, and its largest term."""
+        most = np.maximum.reduceat(terms, self.begin)
+        most[most == -np.inf] = 0.0  # of tokens that all score the same
+        return most + np.log(np.add.reduceat(np.exp(terms - most[self.of_query]), self.begin)), most
+
+    def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
+        """Bounds on the level set ``F <= F(W_k)``, where the negative gradient lies in the cone of the rows, for rows
+        of query i at most ``longest`` (M,); infinite where A.2 fails.
+
+        The drift ``R E``, a bound of ``|d log mu / ds + <r, D>|`` along a unit direction D, and a bound of sum mu:
+        ``e^(K V) (F - F*)``.
+        """
         form, there = LOSSES[self.problem._loss_name], self.several
         top, gap, longest = self.top[there], self.gap[there], longest[there]
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with np.errstate(all="ignore"):
             V = form.reach(top, np.float64(total)) * (1 + SPARE)
             K = form.ratio(top, V)
             E = V / gap + V * (K + 1 / (gap - V))
             if not (V < gap).all():
-                return Region(math.inf, math.inf, math.inf)
-            return Region(float((longest * E).max()), float(np.exp(K * V).max()), math.exp(total) / len(self.top))
+                return math.inf, math.inf
+            return float((longest * E).max()), float(np.exp(K * V).max()) * math.exp(total) / len(self.top)
 
 
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
@@ -269,8 +258,7 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
         return math.sqrt(largest + SPARE * float(squares.max(initial=0.0)))
     if len(longest) > EXACT_QUERIES:
         return float(2 * longest.max() * (1 + SPARE))
-    size = np.linalg.norm(data.queries, axis=1)
-    unit = data.queries / np.where(size > 0, size, 1.0)[:, None]
+    unit = data.queries / np.maximum(np.linalg.norm(data.queries, axis=1, keepdims=True), TINY)
     between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
     np.fill_diagonal(between, 4 * np.minimum(lengths_of_rows(data, None), longest) ** 2)
     return float(np.sqrt(between.max()) * (1 + SPARE))
@@ -279,12 +267,12 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
 def curvature(best: BestTokens, longest: np.ndarray) -> float:
     """A Lipschitz constant of dF/dW: the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
 
-    d bounds the distance of two logits of the query along a unit direction, s is the range of its scores, M0 and M1
-    bound ``|l''|`` and ``|l'|``, which is largest at the least, over them.
+    Of one attention head.  d bounds the distance of two logits of the query along a unit direction, s is the range of
+    its scores, M0 and M1 bound ``|l''|`` and ``|l'|``, which is largest at the least, over them.
     """
     loss, least = best.problem._loss_name, np.minimum.reduceat(best.scores, best.begin)
-    spread = best.scores[best.begin + best.best] - least
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+    spread = best.top - least
+    with np.errstate(all="ignore"):
         M0 = np.array([_core.loss_bounds(_core.LOSS[loss], score)[0] for score in least])
         M1 = np.exp(LOSSES[loss].log_slope(least))
         terms = longest**2 * spread * (M0 * spread / 4 + M1)  # d <= 2 longest
@@ -360,7 +348,7 @@ class LocalTokens:
     def at(self, W: np.ndarray, step: int) -> State:
         """The numbers of theorem B at weights (dk, dz)."""
         begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
-        off = 2 * self.best.rounding(W, step) + UNIT * EVALUATED
+        off = 2 * self.best.rounding(W, step) + EVALUATED
         lead = self.data._flat_margins(W, self.chosen)  # infinite of the selected tokens, which add nothing below
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
             return State()
@@ -375,7 +363,7 @@ class LocalTokens:
         K = form.ratio(self.score + A, V + A)
         steep = A * (K + 1 / (self.gap - V))
         v = np.add.reduceat(w * self.drop, begin) / (1 + mass)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        with np.errstate(all="ignore"):
             slope = form.log_slope(self.score - v) - np.log1p(mass)
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
             peak = float(log_mu.max())
@@ -385,7 +373,7 @@ class LocalTokens:
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
             nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)  # threats may outweigh the rest
         # Relative error of mu: that of p, of the slope (K times that of u) and of u - g_it (relative to the gap).
-        wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * UNIT * (1 + abs(peak))
+        wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
         size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
