@@ -21,7 +21,7 @@ from ..svm.solve import solve_svm
 from ..training.problem import Problem
 from ..training.run import Run
 from . import conditions
-from .limit_proofs import BestTokens, certified_margin, diameter, lengths_of_rows, longest_step
+from .limit_proofs import BestTokens, Rows, longest_step
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -356,11 +356,11 @@ def _check_scale(problem: Problem) -> None:
 
 def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
     """What a run must meet for its limit on the optimal tokens to be proved."""
-    rho, data = certified_margin(ideal), best.problem.data
-    if len(best.tied) or not rho > 0:
+    rows = Rows(best.problem.data, best.best)
+    rows.solution = ideal
+    if len(best.tied) or not rows.margin > 0:
         return {}
-    lengths = lengths_of_rows(data, best.best)
-    step = longest_step(rho, float(lengths.max()), diameter(data, best.best, lengths))
+    step = longest_step(rows.margin, float(rows.lengths.max()), rows.apart)
     return {"barrier": best.barrier, "longest_step": step}
 
 

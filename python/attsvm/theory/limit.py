@@ -11,23 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import _core
-from ..common.norms import Metric
 from ..svm.separation import Separation
-from ..svm.solve import solve_svm
 from ..training.run import Run
-from .limit_proofs import (
-    LOSSES,
-    SPARE,
-    BestTokens,
-    Excess,
-    LocalTokens,
-    State,
-    certified_margin,
-    curvature,
-    descends,
-    diameter,
-    lengths_of_rows,
-)  # fmt: skip
+from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
 
 __all__ = ["Judge", "Limit"]
 
@@ -94,6 +80,7 @@ class Judge:
                 f"got {problem!r}"
             )
         self.run, self.data, self.best = run, run.data, BestTokens(problem)
+        self.rows = Rows(run.data, self.best.best, run.own_norm)
         one = problem.heads is None and run.K is None and run.metric is None
         self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
         self.along = self.rate > 0
@@ -101,39 +88,18 @@ class Judge:
         self._local: dict[bytes, LocalTokens] = {}
 
     @functools.cached_property
-    def longest(self) -> np.ndarray:
-        return lengths_of_rows(self.data, self.best.best)
-
-    @functools.cached_property
-    def apart(self) -> float:
-        return diameter(self.data, self.best.best, self.longest)
-
-    @functools.cached_property
-    def solution(self) -> Separation:
-        """The SVM of the best tokens, in the norm that the rule goes with."""
-        norm, best = self.run.own_norm, self.data._layout.shape_queries(self.best.best)
-        if isinstance(norm, Metric):
-            return solve_svm(self.data, best, metric=norm.value)
-        return solve_svm(self.data, best, norm)
-
-    @property
-    def margin(self) -> float:
-        """rho: the certified lower end of the largest margin; 0 where none is certified."""
-        return certified_margin(self.solution)
-
-    @functools.cached_property
     def never_raises(self) -> bool:
         """Whether plain descent at this rate lowers the loss from any weights: ``lr < 2 / L``."""
-        return self.rate * curvature(self.best, self.longest) * (1 + SPARE) < 2
+        return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
 
     def proves(self, found: Excess) -> bool:
         """Theorem A: the gradient in the cone of the best tokens' rows, a margin, steps that never raise the loss."""
-        if not (self.provable and found.in_cone and self.margin > 0):
+        if not (self.provable and found.in_cone and self.rows.margin > 0):
             return False
-        longest, (drift, mass) = float(self.longest.max()), self.best.region(found.total, self.longest)
+        longest, (drift, mass) = float(self.rows.lengths.max()), self.best.region(found.total, self.rows.lengths)
         plain = self.run.rule == "constant"
         step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
-        return plain and self.never_raises or descends(step, self.margin, longest, self.apart, drift)
+        return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
 
     def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
         """Theorem B: the selection that these weights prove to be final; None where they prove none."""
@@ -141,7 +107,7 @@ class Judge:
             return None
         chosen = _core.top(self.data._handle, _core.logits(self.data._handle, np.ascontiguousarray(W)))
         lead = float(self.data._flat_margins(W, chosen).min())
-        largest = float(np.linalg.norm(W) * self.longest.max())
+        largest = float(np.linalg.norm(W) * self.rows.lengths.max())
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
         key = chosen.tobytes()
@@ -159,7 +125,7 @@ class Judge:
         """What these weights, of this recorded loss, prove by either theorem."""
         if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
-                return self.best.best, self.solution
+                return self.best.best, self.rows.solution
         local = self.keeps(W, step)
         return None if local is None else (local.chosen, local.solution)
 
@@ -170,7 +136,7 @@ class Judge:
     def suggests(self, found: Excess) -> bool:
         """Whether this record shows the limit, as long as no later step raises the loss."""
         enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
-        return bool(enough and self.margin > 0)
+        return bool(enough and self.rows.margin > 0)
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """status, step, message, final (M,), solution.  Goes back from the last record, as long as they agree."""
@@ -199,7 +165,7 @@ class Judge:
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
         covered = "proofs are of plain or normalised descent on W at one rate, with a loss of the table"
         why = "the steps are longer than proofs allow" if self.provable else covered
-        return "conditional", first, f"{tokens}: {why}", last.final, self.solution
+        return "conditional", first, f"{tokens}: {why}", last.final, self.rows.solution
 
     def _says(self, step: int | None, chosen: np.ndarray) -> str:
         same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", self.run.selected))
@@ -215,8 +181,8 @@ class Judge:
             return "open: the last weights left the range of double precision"
         if len(best.tied):
             return f"open: query {best.tied[0]} has several tokens of the best score"
-        if last.in_cone and self.margin <= 0:
-            return f"open: the SVM of the best tokens is {self.solution.status}, so no margin is certified"
+        if last.in_cone and self.rows.margin <= 0:
+            return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
         W = weights.reshape(-1, self.data.dk, self.data.dz)[0]  # of several attention heads the first
         attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))

@@ -23,14 +23,24 @@ import numpy as np
 from .. import _core
 from ..attention.intervals import intervals
 from ..attention.selection import Selection
+from ..common.norms import Metric
+from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
 __all__ = [
-    "LOSSES", "BestTokens", "Excess", "LocalTokens", "State", "certified_margin", "curvature", "descends", "diameter",
-    "lengths_of_rows", "longest_step", "stays",
-]  # fmt: skip
+    "LOSSES",
+    "BestTokens",
+    "Excess",
+    "LocalTokens",
+    "Rows",
+    "State",
+    "curvature",
+    "descends",
+    "longest_step",
+    "stays",
+]
 
 UNIT = 2.0**-53  # of one rounding
 EVALUATED = 64 * UNIT  # of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
@@ -297,11 +307,6 @@ def longest_step(rho: float, longest: float, apart: float) -> float:
     return (1 - 2.0**-10) * min(8 * rho / apart**2, LARGEST / longest) if apart > 0 else math.inf
 
 
-def certified_margin(solution: Separation) -> float:
-    """rho: the certified lower end of the largest margin; 0 where none is certified."""
-    return max(solution.margin * (1 - SPARE), 0.0) if solution.status in CERTIFIED else 0.0
-
-
 class State(NamedTuple):
     """What one record says of a selection, each number rounded to the safe side."""
 
@@ -312,20 +317,15 @@ class State(NamedTuple):
     size: float = math.inf  # bound of sum |mu|: ||dF|| <= R size
 
 
-class LocalTokens:
-    """A selection of a problem; its SVM is solved when the rest of inequality B may hold."""
+class Rows:
+    """The rows of a selection and their SVM, each number when it is asked for."""
 
-    def __init__(self, best: BestTokens, chosen: np.ndarray):
-        data = best.problem.data
-        self.best, self.data, self.problem, self.chosen = best, data, best.problem, chosen
-        self.selection = Selection(data, data._layout.shape_queries(chosen))
-        self.score = best.scores[best.begin + chosen]
-        self.drop = self.score[best.of_query] - best.scores  # positive on P; of the selected tokens themselves 0
-        self.threat = self.drop <= 0
-        self.threat[best.begin + chosen] = False
-        self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
-        self.lengths = lengths_of_rows(data, chosen)
-        self.longest = float(self.lengths.max()) * (1 + SPARE)
+    def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
+        self.data, self.chosen, self.norm = data, chosen, norm
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        return lengths_of_rows(self.data, self.chosen)
 
     @functools.cached_property
     def apart(self) -> float:
@@ -333,12 +333,36 @@ class LocalTokens:
 
     @functools.cached_property
     def solution(self) -> Separation:
-        return solve_svm(self.data, self.data._layout.shape_queries(self.chosen))
+        selected, norm = self.data._layout.shape_queries(self.chosen), self.norm
+        if isinstance(norm, Metric):
+            return solve_svm(self.data, selected, metric=norm.value)
+        return solve_svm(self.data, selected, norm)
+
+    @property
+    def margin(self) -> float:
+        """rho: the certified lower end of the largest margin; 0 where none is certified."""
+        found = self.solution
+        return max(found.margin * (1 - SPARE), 0.0) if found.status in CERTIFIED else 0.0
+
+
+class LocalTokens(Rows):
+    """A selection of a problem; its SVM is solved when the rest of inequality B may hold."""
+
+    def __init__(self, best: BestTokens, chosen: np.ndarray):
+        super().__init__(best.problem.data, chosen)
+        self.best, self.problem = best, best.problem
+        self.selection = Selection(self.data, self.data._layout.shape_queries(chosen))
+        self.score = best.scores[best.begin + chosen]
+        self.drop = self.score[best.of_query] - best.scores  # positive on P; of the selected tokens themselves 0
+        self.threat = self.drop <= 0
+        self.threat[best.begin + chosen] = False
+        self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
+        self.longest = float(self.lengths.max()) * (1 + SPARE)
 
     @functools.cached_property
     def margins(self) -> tuple[float, float]:
         """rho, and the least margin of a threat, under the direction of the solution; zeros where none is certified."""
-        rho, W = certified_margin(self.solution), self.solution.W
+        rho, W = self.margin, self.solution.W
         if not rho > 0 or W is None:
             return 0.0, 0.0
         unit = W / np.linalg.norm(W)
