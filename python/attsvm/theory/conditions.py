@@ -190,11 +190,11 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
 
 def _first_positive(increasing: Callable[[float], float]) -> float:
-    """Where an increasing function that ends positive becomes so, at most 1e-9 of it beyond."""
+    """Where an increasing function that ends positive becomes so, at most 1e-12 of it, or of 1, beyond."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
-    while high - low > 1e-9 * high and high > 1e-12:
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) <= 0 else (low, middle)
     return high
@@ -214,7 +214,5 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     own = data._flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
     mu = min(iota * norm / size, 1.0)  # rounding may put it above
-    lengths = data.lengths[data._query_of()]
-    others = np.isfinite(own)
-    worst = ((lengths[others] - 1) * (own[others] - 1)).max()
+    worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu

@@ -129,7 +129,7 @@ class Diagnosis(Solved):
         return self.data._layout.flatten_queries(name, getattr(self, name))
 
     def _scores_of(self, name: str) -> Any:
-        """Of the token that each query selects, or that is optimal."""
+        """Of the token that each query selects, that is optimal, or that beats them."""
         return self._entries("scores")[self.data.indptr[:-1] + self._queries(name)]
 
     def _entries(self, name: str) -> np.ndarray:
@@ -195,18 +195,15 @@ class Diagnosis(Solved):
     def _local(self) -> str:
         if self.locally_optimal:
             return "yes: every selected token scores more than the tight tokens of its query"
-        beaten = np.flatnonzero(self._queries("beaten_by") >= 0)
-        text = [
-            f"no: in {len(beaten)} of {len(self.data)} queries a tight token scores as much: training may leave or stay"
-        ]
-        text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
-        text += [f"and {len(beaten) - BEATEN_SHOWN} more"] * (len(beaten) > BEATEN_SHOWN)
+        rival, chosen = self._queries("beaten_by"), self._queries("selected")
+        beaten = np.flatnonzero(rival >= 0)
+        count, best, score = len(beaten), self._scores_of("beaten_by"), self._scores_of("selected")
+        text = [f"no: in {count} of {len(self.data)} queries a tight token scores as much: training may leave or stay"]
+        for q in beaten[:BEATEN_SHOWN]:
+            token = f"token {rival[q]} scores {best[q]:.4g}"
+            text.append(f"query {q}: {token}, the selected {chosen[q]} {score[q]:.4g}")
+        text += [f"and {count - BEATEN_SHOWN} more"] * (count > BEATEN_SHOWN)
         return "\n".join(text)
-
-    def _rival(self, q: int) -> str:
-        token, chosen = int(self._queries("beaten_by")[q]), int(self._queries("selected")[q])
-        row = self._entries("scores")[self.data.indptr[q] :]
-        return f"query {q}: token {token} scores {row[token]:.4g}, the selected {chosen} {row[chosen]:.4g}"
 
     def _limit(self) -> str:
         if self.barrier is None or self.longest_step is None:
@@ -366,7 +363,7 @@ def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
 
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None or solution.status not in ("optimal", "no constraint"):
-        return {"tight": None, "beaten_by": None, "locally_optimal": None}
+        return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
     data, chosen = problem.data, solution.selection.reference
     tight = conditions.tight_entries(data, solution.W, chosen)
     rivals = tight & (problem._flat_scores >= conditions.at_reference(problem, chosen))

@@ -408,16 +408,12 @@ class LocalTokens(Rows):
         """Whether steps of at most this length keep the selection for ever and turn W to its SVM.
 
         What costs most is asked last: first with the largest margin that the gradient leaves, and rows that lie
-        together; then with the solver's margin; then with the distance of the rows.
+        together; then with the solver's margin and the distance of the rows.
         """
         if not (state.holds and stays(step, state, state.pull, math.inf, self.longest, 0.0)):
             return False
         rho, threat = self.margins
-        return (
-            rho > 0
-            and stays(step, state, rho, threat, self.longest, 0.0)
-            and stays(step, state, rho, threat, self.longest, self.apart)
-        )
+        return rho > 0 and stays(step, state, rho, threat, self.longest, self.apart)
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:
