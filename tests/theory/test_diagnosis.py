@@ -11,6 +11,7 @@ import pytest
 import reference
 from attsvm.theory import conditions
 from builders import build_case, problem_of
+from limits import by_scores
 
 
 def equal_scores(n, T, d, rng=0):
@@ -94,16 +95,14 @@ def test_words_of_a_selection_that_is_not_optimal(sphere):
     assert f"query {q}: token {found.beaten_by[q]} scores {found.scores[q, found.beaten_by[q]]:.4g}" in text
 
 
-def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same(sphere):
+def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same():
     """The best value twice: training keeps one of the two.  Scalars, of which one query wants W > 0 more than the other
     wants W < 0: the rows depend on each other."""
     X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
     best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
     X[q, (best + 1) % 6, 0] = X[q, best, 0]
     twice = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
-    values = [[[0.0], [0.1]], [[1.0], [0.0]]]
-    scalars = attsvm.cross_attention(np.array([[[1.0], [0.0]]] * 2), np.ones((2, 1)), values)
-    for problem in (twice, attsvm.Problem(scalars, None, attsvm.LinearHead([1.0]))):
+    for problem in (twice, by_scores([[[1.0], [0.0]]] * 2, [[0.0, 0.1], [1.0, 0.0]])):
         run = attsvm.train(problem, steps=4000, record=[2000])
         np.testing.assert_array_equal(run.selected, run.data.select(run.weights[1]))
         found = attsvm.diagnose(problem, run)
@@ -111,9 +110,7 @@ def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same(sphere
     found = attsvm.diagnose(twice, np.where(q == 3, best + 2, np.where(q == 2, best + 1, best)) % 6)
     assert "the best token of 3 of 4 queries" in str(found) and not found.unique_optimum and found.score_gap == 0
     # All margins are 1, and every W is stationary.
-    same = attsvm.Problem(
-        attsvm.cross_attention([[[1.0], [0.0]]], [[1.0]], [[[2.0], [2.0]]]), head=attsvm.LinearHead([1.0])
-    )
+    same = by_scores([[[1.0], [0.0]]], [[2.0, 2.0]])
     assert "stationary points   every W: all tokens that a query sees score the same" in str(attsvm.diagnose(same))
 
 
@@ -121,8 +118,7 @@ def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same(sphere
 def test_margins_or_scores_that_are_nearly_equal_exclude_no_stationary_point(delta):
     """Tokens 1, 0, -delta scoring 1, 0, .9, and 1, 0, -1 scoring 1, 0, delta: a W < 0 is stationary."""
     for tokens, scores in (([1.0, 0.0, -delta], [1.0, 0.0, 0.9]), ([1.0, 0.0, -1.0], [1.0, 0.0, delta])):
-        data = attsvm.cross_attention([np.transpose([tokens])], [[1.0]], [np.transpose([scores])])
-        problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]))
+        problem = by_scores([np.transpose([tokens])], [scores])
         slopes = [problem.loss_and_grad([[-w]])[1].item() for w in (0.0, 40.0)]
         assert slopes[0] < 0 < slopes[1]
         found = attsvm.diagnose(problem)
@@ -149,21 +145,18 @@ def test_training_may_leave_the_local_cone(sphere):
 
 
 def rows_of(data):
-    X, start = data.keys, data.start
-    return np.array([np.outer(X[a] - X[t], z).ravel() for a, b, z in zip(start, data.stop, data.queries, strict=True)
-                     for t in range(a + 1, b)])  # fmt: skip
+    first = data._layout.shape_queries(np.zeros(len(data), int))
+    return np.array([np.outer(delta, z).ravel() for _, _, delta, z, _ in reference.svm_rows(data, first)])
 
 
 def test_the_shape_is_enough_where_it_makes_rows_independent(rng):
     """dk >= T - 1 and dk dz >= n (T - 1), with equality in some: below max(T - 1, n), which the paper asks."""
     shapes = [(10, 2, 4, 4), (6, 3, 5, 5), (3, 3, 3, 2), (12, 4, 4, 9), (5, 4, 3, 5), (7, 2, 1, 7), (4, 1, 1, 1)]
     for n, T, dk, dz in shapes:
-        X, Z = rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz))
-        data = attsvm.cross_attention(X, Z)
+        data = attsvm.cross_attention(rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz)))
         rows = rows_of(data)
         assert len(rows) == 0 or np.linalg.matrix_rank(rows) == len(rows)
-        problem = attsvm.Problem(data, None, attsvm.LinearHead(np.ones(dk)))
-        found = attsvm.diagnose(problem)
+        found = attsvm.diagnose(attsvm.Problem(data, None, attsvm.LinearHead(np.ones(dk))))
         assert found.dimension_suffices
         assert len(rows) == 0 or found.no_stationary_point or "none for almost all data of this shape" in str(found)
     own = attsvm.self_attention(rng.standard_normal((6, 4, 5)))  # queries that are tokens
@@ -207,8 +200,7 @@ def test_no_stationary_point_is_told_by_all_support_or_equal_scores(sphere):
 
 
 def test_degenerate_data():
-    alone = attsvm.Problem(attsvm.cross_attention([[[1.0, 2.0]]], [[1.0]]), head=attsvm.LinearHead([1.0, 0.0]))
-    found = attsvm.diagnose(alone)
+    found = attsvm.diagnose(by_scores([[[1.0, 2.0]]], [[1.0]]))
     assert found.solution.status == "no constraint" and found.locally_optimal and found.globally_optimal
     assert found.all_support and found.no_stationary_point is None and found.local_cone is None
 
@@ -230,16 +222,13 @@ def test_wrong_arguments_are_named(sphere, selected, norm, match):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
-def test_the_gradient_is_as_smooth_as_promised(rng, loss, sphere):
-    X, Z, y, v = attsvm.sample.unit_sphere(3, 4, 5, rng)
-    X, v = (np.abs(X) + 0.1, np.abs(v)) if loss == "log" else (X, v)
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, None if loss == "log" else y, attsvm.LinearHead(v), loss=loss)
+def test_the_gradient_is_as_smooth_as_promised(rng, loss):
+    problem = problem_of(build_case("cross", positive=loss == "log"), loss)
     L = attsvm.diagnose(problem).lipschitz
     ratios = []
     for scale in np.repeat([0.01, 1.0, 10.0], 100):
-        A = scale * rng.standard_normal((5, 5))
-        B = A + 10.0 ** rng.uniform(-4, 1) * rng.standard_normal((5, 5))
+        A = scale * rng.standard_normal((4, 3))
+        B = A + 10.0 ** rng.uniform(-4, 1) * rng.standard_normal((4, 3))
         change = problem.loss_and_grad(A)[1] - problem.loss_and_grad(B)[1]
         ratios.append(np.linalg.norm(change) / np.linalg.norm(A - B))
     assert 0 < max(ratios) <= L
@@ -330,14 +319,13 @@ def test_verdicts_are_where_training_ends(sphere):
 @pytest.mark.parametrize("scale", [1e-300, 1e-80, 1e80, 1e300])
 def test_products_out_of_range_are_refused_by_name(scale, sphere):
     """Before, the step was infinite or zero, and iota NaN."""
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    s = sphere()
     with pytest.raises(ValueError, match="problem must be of a scale .* got tokens of .*, scores of"):
-        attsvm.diagnose(attsvm.Problem(attsvm.cross_attention(scale * X, Z), y, attsvm.LinearHead(v)))
+        attsvm.diagnose(attsvm.Problem(attsvm.cross_attention(scale * s.X, s.Z), s.y, s.problem.head))
     if abs(math.log10(scale)) > 150:
         return
-    rescaled = attsvm.cross_attention(scale * X, Z / scale, X)  # values as they were
-    found = attsvm.diagnose(attsvm.Problem(rescaled, y, attsvm.LinearHead(v)))
-    plain = attsvm.diagnose(attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)))
+    rescaled = attsvm.cross_attention(scale * s.X, s.Z / scale, s.X)  # values as they were
+    found, plain = attsvm.diagnose(attsvm.Problem(rescaled, s.y, s.problem.head)), attsvm.diagnose(s.problem)
     assert found.iota == pytest.approx(plain.iota, rel=1e-9)
     assert found.step_size == pytest.approx(plain.step_size, rel=1e-9)
 
