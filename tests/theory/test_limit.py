@@ -8,12 +8,8 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.theory.limit import Judge, Limit
-from builders import BUILDERS, build_case
-from limits import draw, judged
-
-
-def queries(data, shaped):
-    return np.array(data._layout.flatten_queries("shaped", shaped))
+from builders import problem_of
+from limits import by_scores, draw, judged
 
 
 @pytest.fixture
@@ -72,13 +68,11 @@ def test_several_runs(problem):
     assert rates.limit().status[:2] == ["proved"] * 2 and rates.limit().status[2] != "proved"
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_every_layout_in_its_shape(name):
-    case = build_case(name)
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+def test_every_layout_in_its_shape(case):
+    problem = problem_of(case)
     limit = attsvm.train(problem, steps=400).limit()
     assert limit.status in ("proved", "conditional", "open")
-    final = queries(case.data, limit.final)
+    final = np.array(case.data._layout.flatten_queries("final", limit.final))
     assert final.dtype == bool and final[case.data.lengths == 1].all()
     if limit.solution is not None:
         assert limit.solution.data is case.data
@@ -89,8 +83,7 @@ def test_every_layout_in_its_shape(name):
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
 def test_every_loss(loss):
     rng = np.random.default_rng(4)
-    data = attsvm.cross_attention(rng.standard_normal((4, 5, 9)), rng.standard_normal((4, 9)), rng.random((4, 5, 1)))
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss)
+    problem = by_scores(rng.standard_normal((4, 5, 9)), rng.random((4, 5)), loss, rng.standard_normal((4, 9)))
     limit = attsvm.train(problem, steps=3000).limit()
     assert limit.status == "proved"
 
@@ -176,15 +169,9 @@ def test_other_heads_and_words_are_refused(problem):
         attsvm.train(problem, until="limit", reduce=lambda a: None)
 
 
-def cross(X, scores, loss="logistic"):
-    X = np.asarray(X, float)
-    data = attsvm.cross_attention(X, np.ones((len(X), 1)), np.asarray(scores, float)[..., None])
-    return attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss)
-
-
 def test_infeasible_best_tokens_are_open():
     """x_a between the others, scores 10, 0, 0: F - F* < B at W = 0 by every query, and there is no SVM."""
-    problem = cross([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
+    problem = by_scores([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
     run = attsvm.train(problem, steps=500)
     judge = Judge(run)
     assert judge.best.at(run.weights[0]).in_cone and judge.best.at(run.W).in_cone
@@ -193,7 +180,7 @@ def test_infeasible_best_tokens_are_open():
 
 
 def test_one_query_is_in_the_cone_of_its_best_token_from_the_start():
-    problem = cross([[[2.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], "linear")
+    problem = by_scores([[[2.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], "linear")
     start = {"W": np.array([[-1.0], [1.0]]), "rule": "constant"}
     limit = attsvm.train(problem, **start, steps=100, record=1).limit()
     assert limit.status == "proved" and limit.step == 0
@@ -204,16 +191,15 @@ def test_one_query_is_in_the_cone_of_its_best_token_from_the_start():
 
 def test_two_tokens_a_window_may_go_elsewhere():
     """Rows (1, 0) and (-3, 1), scores (3, 0) and (.1, 0): descent goes to (1, 0), to the second's worse token."""
-    problem = cross([[[1.0, 0.0], [0.0, 0.0]], [[-3.0, 1.0], [0.0, 0.0]]], [[3.0, 0.0], [0.1, 0.0]])
+    problem = by_scores([[[1.0, 0.0], [0.0, 0.0]], [[-3.0, 1.0], [0.0, 0.0]]], [[3.0, 0.0], [0.1, 0.0]])
     limit = attsvm.train(problem, steps=4000).limit()
     assert limit.status != "proved" or limit.solution.selected.tolist() == [0, 1]
 
 
 def test_ties_and_single_tokens():
-    tied = cross([[[1.0], [0.0]], [[1.0], [0.0]]], [[1.0, 1.0], [1.0, 0.0]])
+    tied = by_scores([[[1.0], [0.0]], [[1.0], [0.0]]], [[1.0, 1.0], [1.0, 0.0]])
     assert "query 0 has several tokens" in attsvm.train(tied, steps=50).limit().message
-    single = attsvm.Problem(attsvm.cross_attention([[[1.0]]], [[1.0]]), None, attsvm.LinearHead([1.0]))
-    limit = attsvm.train(single, steps=5).limit()
+    limit = attsvm.train(by_scores([[[1.0]]], [[1.0]]), steps=5).limit()
     assert limit.status == "open" and limit.final.all() and "one token" in limit.message
 
 
@@ -229,7 +215,7 @@ def test_no_scale_matters(problem, scale):
 def test_nothing_is_proved_where_squares_leave_the_range():
     """The squares of rows of 1e-170 are 0, and a step a hundred times too long would seem short."""
     for size, lr in ((1.0, 1e2), (1e-170, 1e172)):
-        problem = cross([[[size], [0.0]]], [[1.0, 0.0]], "linear")
+        problem = by_scores([[[size], [0.0]]], [[1.0, 0.0]], "linear")
         assert attsvm.train(problem, steps=0, lr=lr).limit().status == "conditional"
 
 
@@ -246,8 +232,8 @@ def test_they_print_and_a_run_from_a_file_has_its_limit(problem):
 def test_diagnose_says_what_would_have_to_be_true(problem):
     text = " ".join(str(attsvm.diagnose(problem)).split())
     assert "loss is less than 0.00518 above its infimum" in text and "shorter than 0.368" in text
-    assert "not to be proved" in str(attsvm.diagnose(cross([[[1.0], [0.0]]], [[1.0, 1.0]])))
-    middle = cross([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
+    assert "not to be proved" in str(attsvm.diagnose(by_scores([[[1.0], [0.0]]], [[1.0, 1.0]])))
+    middle = by_scores([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
     assert attsvm.diagnose(middle).barrier is None
 
 

@@ -10,7 +10,8 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.theory import limit_proofs
-from attsvm.theory.limit_proofs import BestTokens, LocalTokens, descends, diameter, lengths_of_rows
+from attsvm.theory.limit_proofs import BestTokens, LocalTokens, Rows, descends
+from limits import by_scores
 
 ROUNDED = 1e-12  # of the logarithm of an excess, after steps so short that they change it by less
 pytestmark = pytest.mark.slow
@@ -36,12 +37,11 @@ def climb(objective, size, starts, moves, seed=0):
 def attention_elsewhere(x):
     """How far the attention of a certified query is from its best token, less 1/2; 2 queries, 3 tokens, free logits."""
     scores, logits = x[:6].reshape(2, 3), x[6:].reshape(2, 3) * 3
-    data = attsvm.cross_attention(np.eye(6).reshape(2, 3, 6), np.ones((2, 1)), scores[..., None])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "logistic")
+    problem = by_scores(np.eye(6).reshape(2, 3, 6), scores)
     best = BestTokens(problem)
     W = logits.reshape(6, 1)
     found = best.at(W)
-    away = 0.5 - data.probabilities(W)[range(2), best.best]
+    away = 0.5 - problem.data.probabilities(W)[range(2), best.best]
     if found.final.any():
         return away[found.final].max()
     short = (found.total - best.halves).min()
@@ -55,22 +55,21 @@ def test_a_final_token_keeps_half_of_the_attention(monkeypatch):
     assert climb(attention_elsewhere, 12, 30, 150) > 0
 
 
+def split(x, loss):
+    """2 queries, 3 tokens, 2 dimensions: a problem, and weights."""
+    X, scores, W = x[:12].reshape(2, 3, 2), x[12:18].reshape(2, 3), x[18:].reshape(2, 2)
+    return by_scores(X, scores, loss, np.array([[1.0, 0.0], [0.6, 0.8]])), W
+
+
 def certified(x):
     """A small problem, weights at which A.2 holds, and what the step is judged by; None where none is."""
-    n, T, d = 2, 3, 2
-    X, scores, W = x[:12].reshape(n, T, d), x[12:18].reshape(n, T), x[18:].reshape(d, 2)
-    data = attsvm.cross_attention(X, np.array([[1.0, 0.0], [0.6, 0.8]]), scores[..., None])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential")
+    problem, W = split(x, "exponential")
     best = BestTokens(problem)
-    found = best.at(W)
-    if not found.in_cone:
+    found, rows = best.at(W), Rows(problem.data, best.best)
+    if not (found.in_cone and rows.margin > 0):
         return None
-    solution = attsvm.solve_svm(data, problem.optimal)
-    if solution.W is None:
-        return None
-    longest = lengths_of_rows(data, best.best)
-    drift, _ = best.region(found.total, longest)
-    bounds = solution.margin, float(longest.max()), diameter(data, best.best, longest), drift
+    drift, _ = best.region(found.total, rows.lengths)
+    bounds = rows.margin, float(rows.lengths.max()), rows.apart, drift
     steps = np.geomspace(1e-4, 200 * bounds[0] / bounds[2] ** 2, 400)
     return problem, W, max((step for step in steps if descends(step, *bounds)), default=0.0)
 
@@ -98,11 +97,10 @@ def test_certified_steps_never_raise_the_loss(monkeypatch):
 
 
 def threats_gain(x):
-    """The largest later growth of log tau, of a selection that is certified; 2 queries, 3 tokens."""
-    X, scores, W = x[:12].reshape(2, 3, 2), x[12:18].reshape(2, 3), x[18:].reshape(2, 2) * 8
-    data = attsvm.cross_attention(X, np.array([[1.0, 0.0], [0.6, 0.8]]), scores[..., None])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "linear")
-    chosen = np.array(data.select(W), dtype=np.intp)
+    """The largest later growth of log tau, of a selection that is certified."""
+    problem, W = split(x, "linear")
+    W = 8 * W
+    chosen = np.array(problem.data.select(W), dtype=np.intp)
     if (chosen == problem.optimal).all():
         return -1e3
     local = LocalTokens(BestTokens(problem), chosen)
