@@ -9,7 +9,6 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from attsvm.theory import conditions
 from builders import build_case, problem_of
 from limits import by_scores
 
@@ -288,11 +287,11 @@ def test_verdicts_are_where_training_ends(sphere):
     """Started at c times a selection's solution, training stays on it if and only if it is locally optimal.
 
     Half of the selections are uniform; few of those are locally optimal, so the others choose among each query's two
-    best tokens.  At a finite start a better token just off the support may still win: such runs are listed.
+    best tokens.  At a finite start a better token just off the support may still win.
     """
     rng = np.random.default_rng(0)
     starts = (15, 300, 3000)
-    agrees, verdicts, listed = [], [], []
+    agrees, verdicts = [], []
     for k in range(1000):
         n, T = rng.integers(2, 7, 2)
         problem = sphere(n, T, int(rng.integers(max(n, T - 1), 13)), rng).problem
@@ -304,15 +303,10 @@ def test_verdicts_are_where_training_ends(sphere):
         runs = [attsvm.train(problem, c * W, lr=c * np.linalg.norm(W) / 300, steps=4000, record=0) for c in starts]
         agrees.append([(run.selected == selected).all() == found.locally_optimal for run in runs])
         verdicts.append(found.locally_optimal)
-        if not agrees[-1][-1]:
-            margins = problem.data.margins(W, selected)
-            over = np.min(margins[margins > 1 + conditions.TIGHT], initial=np.inf) - 1
-            listed.append(f"problem {k}, {found.locally_optimal=}: least margin off the support 1 + {over:.1e}")
     agrees, verdicts = np.array(agrees), np.array(verdicts)
-    print(agrees.mean(axis=0), verdicts.mean(), *listed, sep="\n")
     assert 0.05 < verdicts.mean() < 0.5
-    assert agrees[:, -1].mean() >= 0.99, listed
-    assert agrees[verdicts, -1].mean() >= 0.98 and agrees[~verdicts, -1].mean() >= 0.99, listed
+    assert agrees[:, -1].mean() >= 0.99
+    assert agrees[verdicts, -1].mean() >= 0.98 and agrees[~verdicts, -1].mean() >= 0.99
     assert (np.diff(agrees[verdicts].mean(axis=0)) >= 0).all()  # a larger start suppresses more of the others
 
 

@@ -75,22 +75,18 @@ def trained():
 
 
 def test_two_layers_go_to_their_svms(trained):
-    """Both SVMs and the balance of margins; controls: all queries with margin 1, the selected ones alone."""
+    """Both SVMs and the balance of margins; control: all queries with margin 1."""
     X, z, V, stack = trained
     found = []
     for r in range(6):
         lower, upper = attsvm.theory.hierarchy(X[r], V, z[r], [p[r] for p in stack.attention])
         A, B = (W[r] for W in stack.W)
         every = attsvm.solve_svm(attsvm.self_attention(X[r], query=None), stack.attention[0][r].argmax(-1))
-        on_way = stack.attention[1][r].argmax(-1)
-        alone = attsvm.cross_attention(X[r], X[r][np.arange(4), on_way])
-        alone = attsvm.solve_svm(alone, stack.attention[0][r][np.arange(4), on_way].argmax(-1))
         ratio = np.linalg.norm(A) * lower.margin / (np.linalg.norm(B) * upper.margin)
-        others = [attsvm.correlation(A, sol.W) for sol in (every, alone)]
-        found.append((attsvm.correlation(B, upper.W), attsvm.correlation(A, lower.W), *others, ratio))
-    outer, inner, every, alone, ratio = np.array(found).T
+        found.append((*(attsvm.correlation(*pair) for pair in ((B, upper.W), (A, lower.W), (A, every.W))), ratio))
+    outer, inner, every, ratio = np.array(found).T
     assert outer.min() > 0.97 and inner.min() > 0.97  # at 2,500 steps; 1 - correlation falls like 1 over steps squared
-    assert np.median(every) < 0.8 and np.median(alone) < np.median(inner)
+    assert np.median(every) < 0.8
     assert np.abs(ratio - 1).max() < 0.05
 
 

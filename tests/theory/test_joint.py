@@ -28,11 +28,13 @@ def test_exact_numbers_of_the_precursor():
 
 
 def test_joint_training_goes_to_the_relaxed_svm_where_it_is_not_tight():
-    """In 450-digit arithmetic the direction of p is (1.0000, .0031) at step 1,000."""
-    problem = example("not tight")
-    run = attsvm.train(problem, [[0.0], [-1.0]], steps=1000, record=0, train_head=True)
+    """In 450-digit arithmetic the direction of p is (1.0000, .0031) at step 1,000; else it goes to (4/3, 1/3)."""
+    start = {"W": [[0.0], [-1.0]], "steps": 1000, "train_head": True}
+    run, tight = (attsvm.train(example(kind), **start) for kind in ("not tight", "tight"))
     p = run.W.ravel() / np.linalg.norm(run.W)
     assert p[1] == pytest.approx(0.0031, abs=5e-5) and attsvm.correlation(run.v, [0, 1]) > 1 - 1e-9
+    assert np.degrees(np.arccos(attsvm.correlation(tight.W[:, 0], [4 / 3, 1 / 3]))) < 1
+    assert attsvm.correlation(tight.v, [0, 1]) > 0.999 and (tight.selected == 1).all()
 
 
 @pytest.mark.parametrize("norm", [2.0, 3.0])

@@ -189,13 +189,6 @@ def test_one_query_is_in_the_cone_of_its_best_token_from_the_start():
     assert early.solution.selected.tolist() == [0]
 
 
-def test_two_tokens_a_window_may_go_elsewhere():
-    """Rows (1, 0) and (-3, 1), scores (3, 0) and (.1, 0): descent goes to (1, 0), to the second's worse token."""
-    problem = by_scores([[[1.0, 0.0], [0.0, 0.0]], [[-3.0, 1.0], [0.0, 0.0]]], [[3.0, 0.0], [0.1, 0.0]])
-    limit = attsvm.train(problem, steps=4000).limit()
-    assert limit.status != "proved" or limit.solution.selected.tolist() == [0, 1]
-
-
 def test_ties_and_single_tokens():
     tied = by_scores([[[1.0], [0.0]], [[1.0], [0.0]]], [[1.0, 1.0], [1.0, 0.0]])
     assert "query 0 has several tokens" in attsvm.train(tied, steps=50).limit().message
@@ -237,24 +230,16 @@ def test_diagnose_says_what_would_have_to_be_true(problem):
     assert attsvm.diagnose(middle).barrier is None
 
 
-def test_claims_survive_training_that_goes_on():
+@pytest.mark.parametrize(
+    "seeds", [range(40), *(pytest.param(range(k, k + 200), marks=pytest.mark.slow) for k in range(40, 2040, 200))]
+)
+def test_claims_survive_training_that_goes_on(seeds):
     count = 0
-    for seed in range(40):
+    for seed in seeds:
         try:
             limit, wrong, _ = judged(draw(seed))
         except FloatingPointError:  # the exponential loss of scores of 1e8
             continue
         assert not wrong, (seed, wrong)
         count += limit.status == "proved"
-    assert count > 10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(40, 2040, 200))
-def test_thousands_of_claims_survive(first):
-    for seed in range(first, first + 200):
-        try:
-            _, wrong, _ = judged(draw(seed))
-        except FloatingPointError:
-            continue
-        assert not wrong, (seed, wrong)
+    assert count > len(seeds) / 4

@@ -118,20 +118,6 @@ def test_a_ridge_is_a_radius(norm):
             assert np.linalg.norm(dK + 2 * ridge * K) + np.linalg.norm(dQ + 2 * ridge * Q) < 2e-2 * scale
 
 
-def test_least_factors_of_a_matrix_cost_its_nuclear_norm(rng):
-    """min (||K||^2 + ||Q||^2) / 2 over K Q^T = W is ||W||_*: reached at the balanced factors, exceeded elsewhere."""
-    W = rng.standard_normal((6, 4))
-    nuclear = np.linalg.norm(W, "nuc")
-    U, sigma, V = np.linalg.svd(W, full_matrices=False)
-    K, Q = U * np.sqrt(sigma), V.T * np.sqrt(sigma)
-    assert (np.sum(K**2) + np.sum(Q**2)) / 2 == pytest.approx(nuclear, rel=1e-12)
-    for _ in range(100):
-        A = rng.standard_normal((4, 4))
-        K_other, Q_other = K @ A, Q @ np.linalg.inv(A).T
-        np.testing.assert_allclose(K_other @ Q_other.T, W, atol=1e-9 * np.linalg.cond(A))
-        assert (np.sum(K_other**2) + np.sum(Q_other**2)) / 2 >= nuclear * (1 - 1e-9)
-
-
 def test_of_ties_a_path_turns_to_another_direction():
     """The head reads one coordinate, in which two tokens are best: nothing is asked between them."""
     X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)

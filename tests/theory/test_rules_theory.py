@@ -45,31 +45,6 @@ def test_prompts_of_several_inputs_go_one_way_from_every_start(start):
     assert attsvm.correlation(run.W, attsvm.solve_svm(data, [0, 0, 0]).W) > 0.9997
 
 
-def test_head_and_attention_trained_together_where_all_examples_are_tight():
-    """Three inputs of two tokens, one of them 0: p goes to (4/3, 1/3), v to (0, 1)."""
-    X = np.array([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1]]], dtype=float)
-    data = attsvm.prompt_attention(X)
-    problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([-1.0, 0.0]))
-    run = attsvm.train(problem, [[0.0], [-1.0]], train_head=True, steps=1000)
-    angle = np.degrees(np.arccos(attsvm.correlation(run.W[:, 0], [4 / 3, 1 / 3])))
-    assert angle < 1 and attsvm.correlation(run.v, [0.0, 1.0]) > 0.999
-    assert (run.selected == 1).all()
-    assert 0.5 * np.linalg.norm(attsvm.solve_svm(data, [1, 1, 1]).W) ** 2 == pytest.approx(17 / 18, rel=1e-9)
-
-
-def test_values_of_the_prompt_svm():
-    X = [[[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.9]]]
-    sol = attsvm.solve_svm(attsvm.prompt_attention(X, key=np.diag([1.0, 1.0, 0.0])), [0])
-    assert 0.5 * np.linalg.norm(sol.W) ** 2 == pytest.approx(1 / 2.02, rel=1e-9)
-
-
-def test_mirror_descent_with_the_square_is_normalised_descent(sphere, rng):
-    s = sphere()
-    W = rng.standard_normal((10, 10))
-    plain, mirrored = attsvm.train(s.problem, W, steps=300), attsvm.train(s.problem, W, rule="mirror", steps=300)
-    np.testing.assert_allclose(mirrored.W, plain.W, rtol=0, atol=1e-10)
-
-
 def divergence(svm, W, p):
     """Directional Bregman divergence of ||.||_p^p / p."""
     svm, W = (a / (np.abs(a) ** p).sum() ** (1 / p) for a in (svm, W))
