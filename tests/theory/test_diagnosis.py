@@ -282,34 +282,6 @@ def test_where_no_point_is_stationary_the_svm_direction_descends_everywhere(rng,
         assert np.vdot(gradient.W, W) < 0
 
 
-@pytest.mark.slow
-def test_verdicts_are_where_training_ends(sphere):
-    """Started at c times a selection's solution, training stays on it if and only if it is locally optimal.
-
-    Half of the selections are uniform; few of those are locally optimal, so the others choose among each query's two
-    best tokens.  At a finite start a better token just off the support may still win.
-    """
-    rng = np.random.default_rng(0)
-    starts = (15, 300, 3000)
-    agrees, verdicts = [], []
-    for k in range(1000):
-        n, T = rng.integers(2, 7, 2)
-        problem = sphere(n, T, int(rng.integers(max(n, T - 1), 13)), rng).problem
-        two_best = np.argsort(-problem.scores, axis=1)[np.arange(n), rng.integers(2, size=n)]
-        selected = two_best if k % 2 else rng.integers(T, size=n)
-        found = attsvm.diagnose(problem, selected)
-        assert found.solution.status in ("optimal", "no constraint")
-        W = found.solution.W
-        runs = [attsvm.train(problem, c * W, lr=c * np.linalg.norm(W) / 300, steps=4000, record=0) for c in starts]
-        agrees.append([(run.selected == selected).all() == found.locally_optimal for run in runs])
-        verdicts.append(found.locally_optimal)
-    agrees, verdicts = np.array(agrees), np.array(verdicts)
-    assert 0.05 < verdicts.mean() < 0.5
-    assert agrees[:, -1].mean() >= 0.99
-    assert agrees[verdicts, -1].mean() >= 0.98 and agrees[~verdicts, -1].mean() >= 0.99
-    assert (np.diff(agrees[verdicts].mean(axis=0)) >= 0).all()  # a larger start suppresses more of the others
-
-
 @pytest.mark.parametrize("scale", [1e-300, 1e-80, 1e80, 1e300])
 def test_products_out_of_range_are_refused_by_name(scale, sphere):
     """Before, the step was infinite or zero, and iota NaN."""

@@ -73,27 +73,14 @@ def test_no_worse_than_an_independent_minimiser(norm, rng, sphere):
     minimize = pytest.importorskip("scipy.optimize").minimize
     problem, radius = sphere(4, 4, 5, seed=1).problem, 6.0
 
-    def sphere(x):
-        W = x.reshape(5, 5)
-        size = np.linalg.norm(W)
-        loss, G = problem.loss_and_grad(radius * W / size)
-        G = radius * (G / size - np.vdot(G, W) * W / size**3)
-        return loss, G.ravel()
-
-    def factors(x):
+    def loss(x):
+        if norm == "frobenius":
+            return problem.loss(radius * x.reshape(5, 5) / np.linalg.norm(x))
         K, Q = x.reshape(2, 5, 5)
-        square = (x**2).sum()
-        scale = 2 * radius / square  # ||K||^2 + ||Q||^2 = 2 radius
-        loss, G = problem.loss_and_grad(scale * K @ Q.T)
-        inner = np.vdot(G, K @ Q.T)
-        dK = scale * (G @ Q) - 2 * scale / square * inner * K
-        dQ = scale * (G.T @ K) - 2 * scale / square * inner * Q
-        return loss, np.concatenate([dK.ravel(), dQ.ravel()])
+        return problem.loss(2 * radius / (x**2).sum() * K @ Q.T)  # ||K||^2 + ||Q||^2 = 2 radius
 
-    objective, size = (sphere, 25) if norm == "frobenius" else (factors, 50)
-    found = min(
-        minimize(objective, rng.standard_normal(size), jac=True, method="L-BFGS-B", tol=1e-14).fun for _ in range(12)
-    )
+    starts = rng.standard_normal((12, 25 if norm == "frobenius" else 50))
+    found = min(minimize(loss, start, method="L-BFGS-B", tol=1e-14).fun for start in starts)
     path = attsvm.regularization_path(problem, [radius], norm)
     assert path.loss[0] <= found + 1e-7
     assert path.loss[0] >= found - 1e-4
@@ -138,8 +125,7 @@ def test_infeasible_data_have_a_path_that_stays_inside(sphere):
 
 
 def test_nothing_to_learn():
-    alone = attsvm.Problem(attsvm.cross_attention([[[1.0, 2.0]]], [[1.0]]), head=attsvm.LinearHead([1.0, 0.0]))
-    path = attsvm.regularization_path(alone, [1.0, 2.0])
+    path = attsvm.regularization_path(by_scores([[[1.0, 2.0]]], [[1.0]]), [1.0, 2.0])
     assert (path.log_excess == -np.inf).all() and (path.gap == 0).all() and not path.weights.any()
 
 
@@ -182,9 +168,8 @@ def test_interrupted_it_leaves_the_points_so_far(monkeypatch, sphere):
         return (interrupted, *answer[1:]) if len(calls) == 4 else answer
 
     monkeypatch.setattr(_core, "regularization_path_point", regularization_path_point)
-    problem = sphere().problem
     with pytest.raises(KeyboardInterrupt) as caught:
-        attsvm.regularization_path(problem, np.arange(100.0, 110.0))
+        attsvm.regularization_path(sphere().problem, np.arange(100.0, 110.0))
     assert 1 <= len(caught.value.partial.radii) <= 3
     assert caught.value.partial.weights.shape[1:] == (10, 10)
 
