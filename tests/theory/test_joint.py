@@ -1,4 +1,4 @@
-"""Head and attention trained together: label SVM against a conic solver, relaxed SVM of attention."""
+"""Head and attention trained together: label SVM by its conditions of optimality, relaxed SVM of attention."""
 
 from __future__ import annotations
 
@@ -38,25 +38,22 @@ def test_joint_training_goes_to_the_relaxed_svm_where_it_is_not_tight():
 
 
 @pytest.mark.parametrize("norm", [2.0, 3.0])
-def test_label_svm_against_a_conic_solver(norm):
-    cvxpy = pytest.importorskip("cvxpy")
-    pytest.importorskip("clarabel")
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=4)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-    selected = np.array([3, 1, 4, 1, 5, 2])
-    w = cvxpy.Variable(10)
-    rows = [y[i] * (w @ X[i, t]) >= 1 for i, t in enumerate(selected)]
-    value = cvxpy.Problem(cvxpy.Minimize(cvxpy.pnorm(w, norm)), rows).solve(solver=cvxpy.CLARABEL)
-    mine = attsvm.theory.label_svm(problem, selected, norm)
-    assert np.linalg.norm(mine.W.ravel(), norm) == pytest.approx(value, rel=1e-6)  # clarabel stops at 1e-8
-    by_default = attsvm.theory.label_svm(problem, norm=norm)
-    np.testing.assert_allclose(by_default.W, attsvm.theory.label_svm(problem, problem.optimal, norm).W, rtol=1e-12)
+@pytest.mark.parametrize("by_default", [True, False])
+def test_label_svm_meets_the_conditions_of_optimality(sphere, norm, by_default):
+    """Margins of 1, and multipliers of the tight ones whose sum is the gradient of the norm."""
+    s = sphere(seed=4)
+    selected = s.problem.optimal if by_default else np.array([3, 1, 4, 1, 5, 2])
+    found = attsvm.theory.label_svm(s.problem, None if by_default else selected, norm)
+    v, rows, dual = found.W.ravel(), s.y[:, None] * s.X[np.arange(6), selected], found.dual[:, 1]
+    assert (rows @ v).min() == pytest.approx(1, abs=1e-9) and (dual >= 0).all()
+    np.testing.assert_allclose(dual * (rows @ v - 1), 0, atol=1e-6 * dual.max())
+    assert attsvm.correlation(dual @ rows, np.sign(v) * np.abs(v) ** (norm - 1)) > 1 - 1e-9
 
 
-def test_margins_are_one_for_the_support_of_the_labels():
-    X, Z, y, v = attsvm.sample.unit_sphere(12, 3, 4, rng=0)
-    ragged = [x[: 2 + i % 2] for i, x in enumerate(X)]
-    problem = attsvm.Problem(attsvm.cross_attention(ragged, Z), y, attsvm.LinearHead(v))
+def test_margins_are_one_for_the_support_of_the_labels(sphere):
+    s = sphere(12, 3, 4)
+    ragged = [x[: 2 + i % 2] for i, x in enumerate(s.X)]
+    problem = attsvm.Problem(attsvm.cross_attention(ragged, s.Z), s.y, s.problem.head)
     support = attsvm.theory.label_svm(problem).support[:, 1]
     assert 0 < support.sum() < 12
     for row, here, x in zip(attsvm.theory.relaxed_margins(problem), support, ragged, strict=True):

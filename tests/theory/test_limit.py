@@ -7,6 +7,7 @@ import io
 import attsvm
 import numpy as np
 import pytest
+from attsvm import _core
 from attsvm.theory.limit import Judge, Limit
 from builders import problem_of
 from limits import by_scores, draw, judged
@@ -15,6 +16,12 @@ from limits import by_scores, draw, judged
 @pytest.fixture
 def problem(sphere):
     return sphere().problem
+
+
+@pytest.fixture
+def late(problem):
+    """Weights where all is decided."""
+    return attsvm.train(problem, steps=800).W
 
 
 def test_the_best_tokens_are_proved(problem):
@@ -80,7 +87,7 @@ def test_every_layout_in_its_shape(case):
     assert len(several.status) == len(several.final) == len(several.solution) == 2
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", _core.LOSS)
 def test_every_loss(loss):
     rng = np.random.default_rng(4)
     problem = by_scores(rng.standard_normal((4, 5, 9)), rng.random((4, 5)), loss, rng.standard_normal((4, 9)))
@@ -102,13 +109,13 @@ def test_plain_descent_is_proved_where_its_step_is_short_enough(problem):
 
 
 @pytest.mark.parametrize("rule", ["polyak", "mirror", "sign", "spectral", "adam", "adagrad", "shampoo"])
-def test_other_rules_are_at_most_conditional(problem, rule):
-    limit = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule=rule, steps=20).limit()
+def test_other_rules_are_at_most_conditional(problem, late, rule):
+    limit = attsvm.train(problem, late, rule=rule, steps=20).limit()
     assert limit.status == "conditional" and limit.final.all() and limit.step == 0
 
 
-def test_what_else_is_conditional(problem, sphere):
-    W = attsvm.train(problem, steps=800).W
+def test_what_else_is_conditional(problem, late):
+    W = late
     at = lambda **asked: attsvm.train(problem, steps=20, **asked).limit().status  # noqa: E731
     assert at(W=W) == "proved"
     assert at(W=W, lr=0.1 / np.arange(1, 21)) == "conditional"  # later rates are not known
@@ -125,8 +132,8 @@ def test_what_else_is_conditional(problem, sphere):
     assert half.status == "open" and not half.final.any()
 
 
-def test_a_loss_that_rose_again_is_open(problem):
-    run = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule="sign", steps=40, record=10)
+def test_a_loss_that_rose_again_is_open(problem, late):
+    run = attsvm.train(problem, late, rule="sign", steps=40, record=10)
     assert run.limit().step == 0
     run.weights[-1] = 0.0
     run.loss[-1] = run.problem.loss(run.weights[-1])
@@ -134,29 +141,22 @@ def test_a_loss_that_rose_again_is_open(problem):
     assert run.limit().status == "open" and run.limit().step is None
 
 
-def test_a_conditional_limit_begins_after_the_last_rise(problem):
+def test_a_conditional_limit_begins_after_the_last_rise(problem, late):
     """Three records that all suggest the limit; the loss is lowest at the second."""
-    run = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule="sign", steps=20, record=10)
+    run = attsvm.train(problem, late, rule="sign", steps=20, record=10)
     run.weights[1], run.weights[2] = 2 * run.weights[0], run.weights[0]
     assert run.limit().status == "conditional" and run.limit().step == 20
 
 
-REFUSED = {
-    "ridge": {"ridge": 0.1},
-    "momentum": {"momentum": 0.5},
-    "weight_decay": {"weight_decay": 0.1},
-    "ball": {"ball": 3.0},
-    "train_head": {"train_head": True},
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_covered_is_named(problem, name):
-    run = attsvm.train(problem, steps=5, **REFUSED[name])
+@pytest.mark.parametrize(
+    "name, value", {"ridge": 0.1, "momentum": 0.5, "weight_decay": 0.1, "ball": 3.0, "train_head": True}.items()
+)
+def test_what_is_not_covered_is_named(problem, name, value):
+    run = attsvm.train(problem, steps=5, **{name: value})
     with pytest.raises(ValueError, match=name):
         run.limit()
     with pytest.raises(ValueError, match=name):
-        attsvm.train(problem, steps=5, until="limit", **REFUSED[name])
+        attsvm.train(problem, steps=5, until="limit", **{name: value})
 
 
 def test_other_heads_and_words_are_refused(problem):

@@ -62,7 +62,7 @@ def pair(scores, loss="linear"):
     return by_scores(np.arange(len(scores), 0.0, -1)[None, :, None], [scores], loss)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_final_begins_at_half_of_the_attention(loss):
     """One query, two tokens: the excess is below that of the mean of the scores exactly when p > 1/2."""
     best = BestTokens(pair([1.0, 0.25], loss))
@@ -80,7 +80,7 @@ def naive_excess(problem, W):
     return _core.loss_values(code, u) - _core.loss_values(code, top)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_excess_of_every_layout(name, loss):
     case = build_case(name, positive=loss == "log")
@@ -112,7 +112,7 @@ def test_every_side_is_rounded_to_the_safe_side():
     assert 64 * 2.0**-53 < width[0] < 1e-12
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_region_is_that_of_the_page(loss):
     """Two queries, by hand: V, E and the bound of sum mu over F - F*."""
     scores = np.array([[2.0, 0.5], [3.0, 1.0]])
@@ -194,7 +194,7 @@ def test_rows_and_their_distances(case, monkeypatch):
     assert Rows(data, best).apart == pytest.approx(2 * twin.max())
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_curvature_bounds_the_gradient(loss):
     for seed in range(4):
         case = build_case("cross", positive=loss == "log", seed=seed)
@@ -227,7 +227,7 @@ def multipliers(problem, W, best):
         return slope[q] + np.log(p) + np.log(u[q] - problem._flat_scores)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_multipliers_drift_no_faster_than_the_region_says(loss):
     """|d log mu / ds + <r, D>| <= R E along unit directions, and not by far."""
     share = 0.0

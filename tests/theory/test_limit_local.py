@@ -114,7 +114,7 @@ def test_other_tokens_than_the_best(sphere, seed):
     assert attsvm.correlation(more.W, limit.solution.W) > attsvm.correlation(first, limit.solution.W)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_numbers_of_a_record(loss):
     """E, tau and ||M|| against attention and gradient at the record."""
     checked = 0
@@ -133,14 +133,13 @@ def test_the_numbers_of_a_record(loss):
         if not at.holds:  # only threats
             continue
         W = scale * solution.W
-        p, scores = data.probabilities(W), problem.scores
+        p, scores, keys = data.probabilities(W), problem.scores, data.keys.reshape(5, 6, -1)
         u = (p * scores).sum(axis=1, keepdims=True)
         mu = np.exp(LOSSES[loss].log_slope(u)) * p * (u - scores)
-        rows = (data.keys.reshape(5, 6, -1)[range(5), chosen][:, None] - data.keys.reshape(5, 6, -1))[..., None]
-        rows = rows * data.queries[:, None, None]
-        threat = scores >= scores[range(5), chosen][:, None]
-        threat[range(5), chosen] = False
+        rows = (keys[range(5), chosen][:, None] - keys)[..., None] * data.queries[:, None, None]
         plain = scores < scores[range(5), chosen][:, None]
+        threat = ~plain
+        threat[range(5), chosen] = False
         assert (p.max(axis=1) > 0.5).all() and (mu[plain] >= 0).all()
         S = mu[plain].sum()
         pull = np.linalg.norm(((mu * plain / S)[..., None, None] * rows).sum(axis=(0, 1)))

@@ -54,7 +54,7 @@ def test_log_excess_is_that_of_the_loss(loss):
     assert path.log_excess[-1] < -745
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", _core.LOSS)
 def test_log_gradient_is_that_of_the_problem(loss):
     problem = of_loss(loss)
     W = np.zeros((4, 3))
