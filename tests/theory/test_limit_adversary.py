@@ -61,31 +61,20 @@ def split(x, loss):
     return by_scores(X, scores, loss, np.array([[1.0, 0.0], [0.6, 0.8]])), W
 
 
-def certified(x):
-    """A small problem, weights at which A.2 holds, and what the step is judged by; None where none is."""
+def rise(x):
+    """By how much one normalised step of the longest certified length raises the excess, as a part of it."""
     problem, W = split(x, "exponential")
     best = BestTokens(problem)
     found, rows = best.at(W), Rows(problem.data, best.best)
     if not (found.in_cone and rows.margin > 0):
-        return None
+        return -1e3
     drift, _ = best.region(found.total, rows.lengths)
     bounds = rows.margin, float(rows.lengths.max()), rows.apart, drift
     steps = np.geomspace(1e-4, 200 * bounds[0] / bounds[2] ** 2, 400)
-    return problem, W, max((step for step in steps if descends(step, *bounds)), default=0.0)
-
-
-def rise(x):
-    """By how much one normalised step of the longest certified length raises the excess, as a part of it."""
-    case = certified(x)
-    if case is None:
-        return -1e3
-    problem, W, step = case
-    if not step > 0:
-        return -10.0
+    step = max((step for step in steps if descends(step, *bounds)), default=0.0)
     _, gradient = problem.loss_and_grad(W, scaled=True)
     after = W - step * gradient.W / np.linalg.norm(gradient.W)
-    best = BestTokens(problem)
-    return best.at(after).total - best.at(W).total
+    return best.at(after).total - found.total if step else -10.0
 
 
 def test_certified_steps_never_raise_the_loss(monkeypatch):

@@ -87,20 +87,20 @@ def test_description_names_the_components():
 
 
 @pytest.mark.parametrize(
-    "sequences, labels, K, error, message",
+    "sequences, labels, error, message",
     [
-        ([[0, 1], [1, 2]], [2, 1], 3, ValueError, "labels must occur in their sequence, got 2 for sequence 0"),
-        ([[0, 3]], [0], 3, ValueError, r"sequences must hold token numbers 0 .. 2, got 3"),
-        ([[0, 1], [-1]], [0, 0], 3, ValueError, r"sequences\[1\] must hold token numbers 0 .. 2, got -1"),
-        ([[0.0, 1.0]], [0], 3, TypeError, "sequences must hold token numbers, integers"),
-        ([[0, 1]], [0, 1], 3, ValueError, r"labels must have shape \(n,\) = \(1,\), got \(2,\)"),
-        ([[0, 1]], [0.5], 3, TypeError, "labels must hold token numbers"),
-        ([[], [0]], [0, 0], 3, (ValueError, TypeError), "sequences"),
+        ([[0, 1], [1, 2]], [2, 1], ValueError, "labels must occur in their sequence, got 2 for sequence 0"),
+        ([[0, 3]], [0], ValueError, r"sequences must hold token numbers 0 .. 2, got 3"),
+        ([[0, 1], [-1]], [0, 0], ValueError, r"sequences\[1\] must hold token numbers 0 .. 2, got -1"),
+        ([[0.0, 1.0]], [0], TypeError, "sequences must hold token numbers, integers"),
+        ([[0, 1]], [0, 1], ValueError, r"labels must have shape \(n,\) = \(1,\), got \(2,\)"),
+        ([[0, 1]], [0.5], TypeError, "labels must hold token numbers"),
+        ([[], [0]], [0, 0], (ValueError, TypeError), "sequences"),
     ],
 )
-def test_bad_input(sequences, labels, K, error, message):
+def test_bad_input(sequences, labels, error, message):
     with pytest.raises(error, match=message):
-        attsvm.theory.next_token(sequences, labels, np.eye(K))
+        attsvm.theory.next_token(sequences, labels, np.eye(3))
 
 
 def test_sample():

@@ -12,6 +12,7 @@ import pytest
 import reference
 from attsvm import _core
 from attsvm.attention.data import Data
+from attsvm.theory import soft_labels
 
 
 def decoder(seed, m=8, K=6, d=12):
@@ -32,7 +33,7 @@ def cross_entropy(W, H, counts):
 
 def test_problem_is_the_cross_entropy_of_the_counts():
     H, counts = decoder(0)
-    found = attsvm.theory.soft_labels(H, counts)
+    found = soft_labels(H, counts)
     W = np.random.default_rng(1).standard_normal((6, 12))
     assert found.problem.loss(W) == pytest.approx(cross_entropy(W, H, counts), rel=1e-13)
     softmax = np.exp(H @ W.T)
@@ -49,7 +50,7 @@ def test_problem_is_the_cross_entropy_of_the_counts():
 def test_counts_have_no_units_and_are_those_given(scale):
     H, counts = decoder(0)
     W, scaled = np.random.default_rng(1).standard_normal((6, 12)), scale * counts
-    found = attsvm.theory.soft_labels(H, scaled)
+    found = soft_labels(H, scaled)
     scaled += 1
     np.testing.assert_array_equal(found.counts, scale * counts)
     loss = pickle.loads(pickle.dumps(found.problem)).loss(W)  # in another process
@@ -57,7 +58,7 @@ def test_counts_have_no_units_and_are_those_given(scale):
 
 
 def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():
-    found = attsvm.theory.soft_labels([[1.0]], [[1, 1]])
+    found = soft_labels([[1.0]], [[1, 1]])
     loss, G = found.problem.loss_and_grad(np.array([[1000.0], [-1000.0]]))
     assert np.isfinite(loss) and np.isfinite(G).all()
 
@@ -72,7 +73,7 @@ def dense(found):
 @pytest.mark.parametrize("size", [0.0, 1.0, 300.0])  # the last saturates: shifts and probabilities of 1e-300
 def test_identity_is_as_the_array_of_it(size):
     H, counts = decoder(3, K=9)
-    found = attsvm.theory.soft_labels(H, counts)
+    found = soft_labels(H, counts)
     beside, rng = dense(found), np.random.default_rng(4)
     W, two = size * rng.standard_normal((9, 12)), rng.standard_normal((2, 9, 12))
     K, Q = np.sqrt(size) * rng.standard_normal((9, 2)), rng.standard_normal((12, 2))
@@ -102,7 +103,7 @@ def test_identity_is_as_the_array_of_it(size):
 @pytest.mark.parametrize("several", [True, False])
 def test_svm_over_kinds_of_tokens_is_certified_by_all(norm, several):
     H, counts = decoder(3, m=6, K=30, d=8)  # most tokens follow no context
-    found = attsvm.theory.soft_labels(H, counts)
+    found = soft_labels(H, counts)
     selected = found.selected if several else counts.argmax(axis=1)
     svm = attsvm.solve_svm(found.data, selected, norm)
     lower, upper = reference.certificate(found.data, selected, svm.W, svm.dual, norm)
@@ -111,7 +112,7 @@ def test_svm_over_kinds_of_tokens_is_certified_by_all(norm, several):
 
 def test_a_decoder_that_cannot_be_separated_has_a_certificate():
     H = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    found = attsvm.theory.soft_labels(H, np.eye(3, 9))
+    found = soft_labels(H, np.eye(3, 9))
     answer = attsvm.solve_svm(found.data, found.selected)
     assert answer.status == "infeasible"
     assert reference.farkas(found.data, found.selected, answer.certificate) < 1e-9
@@ -119,7 +120,7 @@ def test_a_decoder_that_cannot_be_separated_has_a_certificate():
 
 
 def test_what_reads_keys_in_memory_refuses_the_identity():
-    data = attsvm.theory.soft_labels(*decoder(0)).data
+    data = soft_labels(*decoder(0)).data
     with pytest.raises(ValueError, match="the keys are the identity"):
         _core.objective(data._handle, 0, np.zeros(48), None, None, None, None, None, 0.0, 1, False)
     with pytest.raises(ValueError, match="the windows do not lie within"):
@@ -151,7 +152,7 @@ def test_memory_is_contexts_times_vocabulary():
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     H, counts = decoder(seed)
-    found = attsvm.theory.soft_labels(H, counts)
+    found = soft_labels(H, counts)
     run = attsvm.train(found.problem, lr=0.01, steps=30_000, record=0)
     svm = attsvm.solve_svm(found.data, found.selected)
     assert attsvm.correlation(run.W, svm.W) >= 0.98  # .985 to .995 at this step
@@ -175,7 +176,7 @@ def test_training_gives_log_odds_and_turns_to_the_svm(seed):
 )
 def test_bad_input(contexts, counts, message):
     with pytest.raises(ValueError, match=message):
-        attsvm.theory.soft_labels(contexts, counts)
+        soft_labels(contexts, counts)
 
 
 # ------------------------------------------------------------------------------------ Markov chains

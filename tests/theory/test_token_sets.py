@@ -6,6 +6,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference
+from attsvm.theory import decompose
 from builders import BUILDERS
 
 
@@ -37,7 +38,7 @@ def planted(kind, rng, least=1):
 def test_planted_decomposition_is_found(kind, seed):
     data, sets, rows, W_fin, W_svm = planted(kind, np.random.default_rng([seed, 7]))
     W = W_fin + 25.0 * W_svm
-    parts = attsvm.theory.decompose(data, data.probabilities(W), W)
+    parts = decompose(data, data.probabilities(W), W)
     for mine, given in ((parts.selected, sets), (parts.probabilities, data.probabilities(W))):
         flat = (np.concatenate(reference.per_entry(data, part)) for part in (mine, given))
         np.testing.assert_allclose(*flat, atol=1e-11)
@@ -56,7 +57,7 @@ def test_planted_decomposition_is_found(kind, seed):
 def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     data, _, rows, W_fin, W_svm = planted(kind, np.random.default_rng(11), least=2)
     W = W_fin + 25.0 * W_svm
-    parts = attsvm.theory.decompose(data, data.probabilities(W), W, norm)
+    parts = decompose(data, data.probabilities(W), W, norm)
     E = np.array([np.outer(delta, z).ravel() for *_, delta, z, is_equal in rows if is_equal])
     np.testing.assert_allclose(E @ parts.W_fin.ravel(), E @ W_fin.ravel(), atol=1e-11)
     size = lambda M: reference.matrix_norms(M, norm)[0]  # noqa: E731
@@ -78,7 +79,7 @@ def test_every_token_selected_leaves_the_finite_part_alone():
     rng = np.random.default_rng(0)
     data = data_of("cross", rng, 12)
     W = rng.standard_normal((data.dk, data.dz)) / data.dk
-    parts = attsvm.theory.decompose(data, data.probabilities(W), W)
+    parts = decompose(data, data.probabilities(W), W)
     assert parts.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
     np.testing.assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
     assert "30 tokens selected" in repr(parts)
@@ -90,24 +91,24 @@ def test_selections_of_the_user_replace_the_thresholds():
     sets = np.array([[True, False, False], [False, True, True]])
     W = 4 * attsvm.solve_svm(data, sets).W  # the others still have e^-4 and more
     probabilities = data.probabilities(W)
-    parts = attsvm.theory.decompose(data, probabilities, W, selected=sets)
+    parts = decompose(data, probabilities, W, selected=sets)
     assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
     W = 9 * attsvm.solve_svm(data, sets).W
     with pytest.raises(ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"):
-        attsvm.theory.decompose(data, data.probabilities(W), W)
+        decompose(data, data.probabilities(W), W)
 
 
 def test_what_no_weights_explain_is_refused():
     X = np.array([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]])  # the last token is the mean of the others
     data = attsvm.cross_attention(X, [[1.0, 2.0]])
     with pytest.raises(ValueError, match="no W separates the selected sets"):
-        attsvm.theory.decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
+        decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
     with pytest.raises(ValueError, match="no W has these probabilities"):
-        attsvm.theory.decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
+        decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
     with pytest.raises(ValueError, match="probabilities must be positive at the selected tokens"):
-        attsvm.theory.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
+        decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
     with pytest.raises(TypeError, match="selected must be bools"):
-        attsvm.theory.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
+        decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
 
 
 def test_sets_have_the_shape_of_the_data(case_name):
@@ -180,12 +181,12 @@ def test_a_query_that_does_not_follow_the_others_is_named(sphere):
     s = sphere()
     head = attsvm.MLPHead(np.random.default_rng(0).standard_normal((10, 4)))
     run = attsvm.train(attsvm.Problem(s.data, s.y, head), steps=20000)
-    parts = attsvm.theory.decompose(s.data, run.probabilities, run.W)
+    parts = decompose(s.data, run.probabilities, run.W)
     dead = ~(s.data.attended(run.W) @ head.v > 0).any(axis=1)
     assert dead.any() and not dead.all() and parts.correlation < 0.7
     # 20,000 steps behind ReLUs end elsewhere when a compiler rounds otherwise: one that is slow may be named as well.
     named = ", ".join(map(str, np.flatnonzero(parts.unconverged)))
     assert parts.unconverged[dead].all() and not parts.unconverged.all()
     assert f"not converged  queries {named}: less than half" in repr(parts)
-    alone = attsvm.theory.decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
+    alone = decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
     assert not alone.unconverged.any() and "not converged" not in repr(alone)
