@@ -31,7 +31,7 @@ from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
 from .theory import limit as _limit  # noqa: F401  (enters what Run.limit asks)
 from .theory.conditions import correlation
-from .theory.diagnose import diagnose
+from .theory.diagnosis import diagnose
 from .theory.regularization_path import regularization_path
 from .training.output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 from .training.problem import Problem

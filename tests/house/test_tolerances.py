@@ -11,7 +11,7 @@ from attsvm.attention.selection import Selection, undecided
 from attsvm.common.norms import as_metric
 from attsvm.heads.controls import own_rank
 from attsvm.svm.support import holding, is_unique
-from attsvm.theory import conditions, projected_descent, share
+from attsvm.theory import conditions, regularization_path, share
 from attsvm.training.checked_losses import CallableLoss, check_log_loss
 from network import Network
 from test_wiring import answer
@@ -34,7 +34,7 @@ def scores_that_tie(size):
 
 def held_by_the_ball(size):
     problem = attsvm.Problem(attsvm.cross_attention([[[1.0], [0.0]]], [[1.0]]), None, attsvm.LinearHead([1.0]))
-    log_size, gap = projected_descent._gap(problem, np.array([[3 * (size - 1)]]), 3.0, "frobenius")
+    log_size, gap = regularization_path._gap(problem, np.array([[3 * (size - 1)]]), 3.0, "frobenius")
     return gap != pytest.approx(2, rel=1e-5)  # against the gradient: on the rim twice the radius, over the radius
 
 

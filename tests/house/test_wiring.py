@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from attsvm.attention.selection import Selection
 from attsvm.svm import methods, solve, support
-from attsvm.theory import projected_descent, share
+from attsvm.theory import regularization_path, share
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_svm_of_labels_reads_values(drawn):
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
     problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
-    W, log_size, gap = projected_descent.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
+    W, log_size, gap = regularization_path.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
     G = problem.loss_and_grad(W)[1]
     dual = np.linalg.norm(G, 2 if norm == "nuclear" else None)
     assert gap == pytest.approx(1 + np.vdot(G, W) / (3 * dual), rel=1e-6) and gap > 1e-6

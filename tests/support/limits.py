@@ -19,6 +19,15 @@ def cut(array, lengths):
     return [part[:k] for part, k in zip(array, lengths, strict=True)]
 
 
+def by_scores(X, scores, loss="logistic", Z=None):
+    """A problem whose tokens X (n, T, d) have these scores, of one query for all unless given."""
+    scores = np.asarray(scores, float)
+    data = attsvm.cross_attention(
+        np.asarray(X, float), np.ones((len(scores), 1)) if Z is None else Z, scores[..., None]
+    )
+    return attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss)
+
+
 def draw(seed):
     """A small problem, a start and the arguments of ``train``; what is special of it is drawn too."""
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import math
 import attsvm
 import numpy as np
 import pytest
-from attsvm.theory.stack import _backward, _forward
+from attsvm.theory.stack import _backward, _forward, _loss
 
 
 def unit(rng, *shape):
@@ -26,11 +26,12 @@ def test_gradients_are_differences(layers):
     rng = np.random.default_rng(layers)
     X, z, y, v, V = draw(rng, 2, 3, 4, 5, layers)
     W = [rng.standard_normal((2, 5, 5)) for _ in range(layers)]
-    found = _backward(*_forward(X, z, y, v, V, W)[:2], z, y, v, V, W)
+    found = _backward(*_forward(X, z, y, v, V, W), z, y, v, V, W)
     for k, (G, scale) in enumerate(found):
         for _ in range(3):
             D = rng.standard_normal((2, 5, 5))
-            ends = [_forward(X, z, y, v, V, [w + h * D * (j == k) for j, w in enumerate(W)])[2] for h in (1e-6, -1e-6)]
+            moved = ([w + h * D * (j == k) for j, w in enumerate(W)] for h in (1e-6, -1e-6))
+            ends = [_loss(_forward(X, z, y, v, V, weights)[2]) for weights in moved]
             slope = (G * np.exp(scale) * D).sum(axis=(-2, -1))
             np.testing.assert_allclose((ends[0] - ends[1]) / 2e-6, slope, atol=1e-7)
 
@@ -50,8 +51,8 @@ def test_saturated_gradients_keep_their_digits():
     rng = np.random.default_rng(3)
     X, z, y, v, V = draw(rng, 1, 3, 4, 8)
     W = [3000 * w for w in attsvm.theory.train_stack(X, z, y, v, V, [np.zeros((8, 8))] * 2, steps=300).W]
-    hidden, logs, _ = _forward(X, z, y, v, V, W)
-    (G1, s1), (G2, s2) = _backward(hidden, logs, z, y, v, V, W)
+    hidden, logs, u = _forward(X, z, y, v, V, W)
+    (G1, s1), (G2, s2) = _backward(hidden, logs, u, z, y, v, V, W)
     assert s1.max() < -2000 and s2.max() < -2000
     for G in (G1, G2):
         assert np.isfinite(G).all() and 1e-3 < np.abs(G).max() < 1e3
@@ -74,22 +75,18 @@ def trained():
 
 
 def test_two_layers_go_to_their_svms(trained):
-    """Both SVMs and the balance of margins; controls: all queries with margin 1, the selected ones alone."""
+    """Both SVMs and the balance of margins; control: all queries with margin 1."""
     X, z, V, stack = trained
     found = []
     for r in range(6):
         lower, upper = attsvm.theory.hierarchy(X[r], V, z[r], [p[r] for p in stack.attention])
         A, B = (W[r] for W in stack.W)
         every = attsvm.solve_svm(attsvm.self_attention(X[r], query=None), stack.attention[0][r].argmax(-1))
-        on_way = stack.attention[1][r].argmax(-1)
-        alone = attsvm.cross_attention(X[r], X[r][np.arange(4), on_way])
-        alone = attsvm.solve_svm(alone, stack.attention[0][r][np.arange(4), on_way].argmax(-1))
         ratio = np.linalg.norm(A) * lower.margin / (np.linalg.norm(B) * upper.margin)
-        others = [attsvm.correlation(A, sol.W) for sol in (every, alone)]
-        found.append((attsvm.correlation(B, upper.W), attsvm.correlation(A, lower.W), *others, ratio))
-    outer, inner, every, alone, ratio = np.array(found).T
+        found.append((*(attsvm.correlation(*pair) for pair in ((B, upper.W), (A, lower.W), (A, every.W))), ratio))
+    outer, inner, every, ratio = np.array(found).T
     assert outer.min() > 0.97 and inner.min() > 0.97  # at 2,500 steps; 1 - correlation falls like 1 over steps squared
-    assert np.median(every) < 0.8 and np.median(alone) < np.median(inner)
+    assert np.median(every) < 0.8
     assert np.abs(ratio - 1).max() < 0.05
 
 

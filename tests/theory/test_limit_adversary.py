@@ -9,9 +9,9 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-from attsvm.theory import limit_local
-from attsvm.theory.limit_best import BestTokens, diameter, lengths_of_rows, longest_sure_step
-from attsvm.theory.limit_local import LocalTokens
+from attsvm.theory import limit_proofs
+from attsvm.theory.limit_proofs import BestTokens, LocalTokens, Rows, descends
+from limits import by_scores
 
 ROUNDED = 1e-12  # of the logarithm of an excess, after steps so short that they change it by less
 pytestmark = pytest.mark.slow
@@ -37,12 +37,11 @@ def climb(objective, size, starts, moves, seed=0):
 def attention_elsewhere(x):
     """How far the attention of a certified query is from its best token, less 1/2; 2 queries, 3 tokens, free logits."""
     scores, logits = x[:6].reshape(2, 3), x[6:].reshape(2, 3) * 3
-    data = attsvm.cross_attention(np.eye(6).reshape(2, 3, 6), np.ones((2, 1)), scores[..., None])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "logistic")
+    problem = by_scores(np.eye(6).reshape(2, 3, 6), scores)
     best = BestTokens(problem)
     W = logits.reshape(6, 1)
     found = best.at(W)
-    away = 0.5 - data.probabilities(W)[range(2), best.best]
+    away = 0.5 - problem.data.probabilities(W)[range(2), best.best]
     if found.final.any():
         return away[found.final].max()
     short = (found.total - best.halves).min()
@@ -51,57 +50,46 @@ def attention_elsewhere(x):
 
 def test_a_final_token_keeps_half_of_the_attention(monkeypatch):
     assert climb(attention_elsewhere, 12, 30, 150) < 0
-    monkeypatch.setattr(BestTokens, "halves", property(lambda self: self._barriers(0.8)))
+    real = BestTokens._barriers
+    monkeypatch.setattr(BestTokens, "_barriers", lambda self, share: real(self, 0.8 if share < 1 else 1.0))
     assert climb(attention_elsewhere, 12, 30, 150) > 0
 
 
-def certified(x):
-    """A small problem, weights at which A.2 holds, and what the step is judged by; None where none is."""
-    n, T, d = 2, 3, 2
-    X, scores, W = x[:12].reshape(n, T, d), x[12:18].reshape(n, T), x[18:].reshape(d, 2)
-    data = attsvm.cross_attention(X, np.array([[1.0, 0.0], [0.6, 0.8]]), scores[..., None])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential")
-    best = BestTokens(problem)
-    found = best.at(W)
-    if not found.in_cone:
-        return None
-    solution = attsvm.solve_svm(data, problem.optimal)
-    if solution.W is None:
-        return None
-    longest = lengths_of_rows(data, best.best)
-    drift = best.region(found.total, longest).drift
-    step = longest_sure_step(solution.margin, float(longest.max()), diameter(data, best.best, longest), drift)
-    return problem, W, step
+def split(x, loss):
+    """2 queries, 3 tokens, 2 dimensions: a problem, and weights."""
+    X, scores, W = x[:12].reshape(2, 3, 2), x[12:18].reshape(2, 3), x[18:].reshape(2, 2)
+    return by_scores(X, scores, loss, np.array([[1.0, 0.0], [0.6, 0.8]])), W
 
 
 def rise(x):
     """By how much one normalised step of the longest certified length raises the excess, as a part of it."""
-    case = certified(x)
-    if case is None:
+    problem, W = split(x, "exponential")
+    best = BestTokens(problem)
+    found, rows = best.at(W), Rows(problem.data, best.best)
+    if not (found.in_cone and rows.margin > 0):
         return -1e3
-    problem, W, step = case
-    if not step > 0:
-        return -10.0
+    drift, _ = best.region(found.total, rows.lengths)
+    bounds = rows.margin, float(rows.lengths.max()), rows.apart, drift
+    steps = np.geomspace(1e-4, 200 * bounds[0] / bounds[2] ** 2, 400)
+    step = max((step for step in steps if descends(step, *bounds)), default=0.0)
     _, gradient = problem.loss_and_grad(W, scaled=True)
     after = W - step * gradient.W / np.linalg.norm(gradient.W)
-    best = BestTokens(problem)
-    return best.at(after).total - best.at(W).total
+    return best.at(after).total - found.total if step else -10.0
 
 
 def test_certified_steps_never_raise_the_loss(monkeypatch):
     assert climb(rise, 22, 20, 120) < ROUNDED
-    real = longest_sure_step
-    fault = lambda rho, longest, apart, drift: real(rho, longest, apart / 5, drift / 20)  # noqa: E731
-    monkeypatch.setitem(globals(), "longest_sure_step", fault)
+    real = descends
+    fault = lambda step, rho, longest, apart, drift: real(step, rho, longest, apart / 5, drift / 20)  # noqa: E731
+    monkeypatch.setitem(globals(), "descends", fault)
     assert climb(rise, 22, 20, 120) > 1e-3
 
 
 def threats_gain(x):
-    """The largest later growth of log tau, of a selection that is certified; 2 queries, 3 tokens."""
-    X, scores, W = x[:12].reshape(2, 3, 2), x[12:18].reshape(2, 3), x[18:].reshape(2, 2) * 8
-    data = attsvm.cross_attention(X, np.array([[1.0, 0.0], [0.6, 0.8]]), scores[..., None])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "linear")
-    chosen = np.array(data.select(W), dtype=np.intp)
+    """The largest later growth of log tau, of a selection that is certified."""
+    problem, W = split(x, "linear")
+    W = 8 * W
+    chosen = np.array(problem.data.select(W), dtype=np.intp)
     if (chosen == problem.optimal).all():
         return -1e3
     local = LocalTokens(BestTokens(problem), chosen)
@@ -119,7 +107,7 @@ def threats_gain(x):
 
 def test_threats_never_gain_on_a_certified_selection(monkeypatch):
     assert climb(threats_gain, 22, 20, 100) < 0
-    real = limit_local.stays
+    real = limit_proofs.stays
     fault = lambda step, at, rho, threat, longest, apart: real(step, at, rho, np.inf, longest / 2, apart)  # noqa: E731
-    monkeypatch.setattr(limit_local, "stays", fault)
+    monkeypatch.setattr(limit_proofs, "stays", fault)
     assert climb(threats_gain, 22, 20, 100) > 0

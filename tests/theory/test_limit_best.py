@@ -8,34 +8,21 @@ from decimal import Decimal, getcontext
 import attsvm
 import numpy as np
 import pytest
+import reference
 from attsvm import _core
-from attsvm.theory import limit_best
-from attsvm.theory.limit_best import LOSSES, BestTokens, descends, diameter, lengths_of_rows
-from builders import BUILDERS, build_case
+from attsvm.theory import limit_proofs
+from attsvm.theory.limit_proofs import LOSSES, BestTokens, Rows, descends
+from builders import BUILDERS, build_case, problem_of
+from limits import by_scores
 
 getcontext().prec = 150
-SCALE = {"logistic": 1.0, "exponential": 1.0, "linear": 1.0, "log": 0.0}
-
-
-def exact_loss(name, u):
-    u = Decimal(u)
-    if name == "log":
-        return -u.ln()
-    if name == "linear":
-        return -u
-    return (1 + (-u).exp()).ln() if name == "logistic" else (-u).exp()
 
 
 def exact_slopes(name, u):
-    """|l'| and |l''|."""
-    u = float(u)
-    if name == "linear":
-        return 1.0, 0.0
-    if name == "log":
-        return 1 / u, 1 / u**2
-    if name == "exponential":
-        return math.exp(-u), math.exp(-u)
-    return 1 / (1 + math.exp(u)), math.exp(u) / (1 + math.exp(u)) ** 2
+    """|l'| and |l''|, the latter by a difference of 150 digits."""
+    u, step = Decimal(float(u)), Decimal("1e-60")
+    one, other = (reference.decimal_loss(name, u + side * step)[1] for side in (-1, 1))
+    return float(one), float((one - other) / (2 * step))
 
 
 def test_every_loss_of_the_table_has_its_form():
@@ -50,7 +37,8 @@ def test_excess_is_exact_and_reach_its_inverse(name, top):
     form, tops = LOSSES[name], np.array([top])
     for share in (0.999, 0.5, 0.03, 1e-4, 1e-9, 1e-16, 1e-40):
         v = abs(top) * share
-        exact = exact_loss(name, Decimal(top) - Decimal(v)) - exact_loss(name, Decimal(top))
+        end, start = (reference.decimal_loss(name, u)[0] for u in (Decimal(top), Decimal(top) - Decimal(v)))
+        exact = start - end
         log_e = form.log_excess(tops, np.log([v]))
         assert abs(log_e[0] - float(exact.ln())) < 1e-12 * (1 + abs(top) + abs(log_e[0])), (v, exact)
         assert form.reach(tops, log_e)[0] == pytest.approx(v, rel=1e-10)
@@ -61,23 +49,20 @@ def test_bounds_of_the_derivatives(name):
     form = LOSSES[name]
     for top, v in ((1.0, 0.4), (3.0, 2.9), (20.0, 15.0)):
         ratio = form.ratio(np.array([top]), np.array([v]))[0]
-        M0, M1 = (bound[0] for bound in form.bounds(np.array([top - v])))
+        M1 = np.exp(form.log_slope(np.array([top - v])))[0]
         grid = [exact_slopes(name, u) for u in np.linspace(top - v, top, 60)]
         worst = max(second / first for first, second in grid)
         assert worst <= ratio * (1 + 1e-12) and ratio <= max(1.05 * worst, 1e-300)
         assert max(first for first, _ in grid) == pytest.approx(M1, rel=1e-12)
-        assert max(second for _, second in grid) <= M0 * (1 + 1e-12)
         assert form.log_slope(np.array([top]))[0] == pytest.approx(math.log(exact_slopes(name, top)[0]), abs=1e-12)
 
 
-def pair(scores, loss="linear", keys=None):
-    """One query z = 1 over tokens on a line, with the scores as values."""
-    keys = np.arange(len(scores), 0.0, -1)[:, None] if keys is None else keys
-    data = attsvm.cross_attention(keys[None], [[1.0]], np.array(scores, float)[None, :, None])
-    return attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss)
+def pair(scores, loss="linear"):
+    """One query z = 1 over tokens on a line."""
+    return by_scores(np.arange(len(scores), 0.0, -1)[None, :, None], [scores], loss)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_final_begins_at_half_of_the_attention(loss):
     """One query, two tokens: the excess is below that of the mean of the scores exactly when p > 1/2."""
     best = BestTokens(pair([1.0, 0.25], loss))
@@ -95,11 +80,11 @@ def naive_excess(problem, W):
     return _core.loss_values(code, u) - _core.loss_values(code, top)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_excess_of_every_layout(name, loss):
     case = build_case(name, positive=loss == "log")
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+    problem = problem_of(case, loss)
     best, W = BestTokens(problem), 0.3 * case.rng.standard_normal((case.data.dk, case.data.dz))
     found, naive = best.at(W), naive_excess(problem, W)
     np.testing.assert_allclose(np.exp(found.each), naive, rtol=1e-8, atol=1e-12)
@@ -127,29 +112,24 @@ def test_every_side_is_rounded_to_the_safe_side():
     assert 64 * 2.0**-53 < width[0] < 1e-12
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_region_is_that_of_the_page(loss):
     """Two queries, by hand: V, E and the bound of sum mu over F - F*."""
     scores = np.array([[2.0, 0.5], [3.0, 1.0]])
-    data = attsvm.cross_attention([[[1.0], [0.0]]] * 2, [[1.0], [1.0]], scores[..., None])
-    best = BestTokens(attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss))
+    best = BestTokens(by_scores([[[1.0], [0.0]]] * 2, scores, loss))
     form, delta, longest = LOSSES[loss], 0.4 * math.exp(best.wholes.min()), np.array([1.0, 2.0])
     top, gap = scores[:, 0], scores[:, 0] - scores[:, 1]
     V = form.reach(top, np.log(delta))
     K = {"logistic": 1 / (1 + np.exp(-top)), "exponential": 1.0, "linear": 0.0, "log": 1 / (top - V)}[loss]
     E = V / gap + V * K + V / (gap - V)
-    region = best.region(math.log(delta), longest)
-    assert region.drift == pytest.approx((longest * E).max(), rel=1e-6)
-    assert region.growth == pytest.approx(np.exp(K * V).max(), rel=1e-6)
-    assert region.excess == pytest.approx(delta / 2)
-    beyond = best.region(best.wholes.min() + 1e-6, longest)
-    assert beyond.drift == beyond.growth == beyond.excess == math.inf
+    mass = np.exp(K * V).max() * delta / 2
+    assert best.region(math.log(delta), longest) == pytest.approx(((longest * E).max(), mass), rel=1e-6)
+    assert best.region(best.wholes.min() + 1e-6, longest) == (math.inf, math.inf)
 
 
 def test_the_cone_needs_the_smallest_barrier_of_all_queries():
     """Two queries: the total excess against the smaller barrier, not each against its own."""
-    data = attsvm.cross_attention([[[1.0], [0.0]]] * 2, [[1.0], [1.0]], [[[4.0], [0.0]], [[1.0], [0.0]]])
-    best = BestTokens(attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "linear"))
+    best = BestTokens(by_scores([[[1.0], [0.0]]] * 2, [[4.0, 0.0], [1.0, 0.0]], "linear"))
     at = lambda w: best.at(np.array([[w]]))  # noqa: E731  excess 5 (1 - p), barriers 4 and 1: p > .8
     logit = math.log(4)
     assert at(logit + 1e-6).in_cone and not at(logit - 1e-6).in_cone
@@ -167,8 +147,7 @@ def test_ties_of_the_best_score_are_never_in_the_cone():
 
 def test_a_query_of_equal_scores_hides_no_other():
     """Its excess is zero; the sum stays that of the others."""
-    data = attsvm.cross_attention(np.ones((2, 2, 1)), np.ones((2, 1)), [[[1.0], [1.0]], [[1.0], [0.0]]])
-    best = BestTokens(attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "linear"))
+    best = BestTokens(by_scores(np.ones((2, 2, 1)), [[1.0, 1.0], [1.0, 0.0]], "linear"))
     found = best.at(np.zeros((1, 1)))
     assert math.exp(found.total) == pytest.approx(0.5) and not found.final.any()
 
@@ -180,10 +159,9 @@ def test_near_ties_are_resolved_as_far_as_doubles_go(drop):
     assert best.at(np.array([[60.0]])).final.tolist() == [True]
 
 
-def test_a_loss_that_tends_to_the_barrier_is_not_below_it():
+def test_a_loss_that_tends_to_the_barrier_is_not_below_it(sphere):
     """Draw 35 of 20,6,40: one query ends on its second best token, and the loss on F* + B, below it by rounding."""
-    X, Z, y, v = attsvm.sample.unit_sphere(20, 6, 40, rng=35)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    problem = sphere(20, 6, 40, 35).problem
     run = attsvm.train(problem, steps=4000, record=[1000, 2000, 3000, 4000])
     best = BestTokens(problem)
     assert (run.selected != problem.optimal).sum() == 1
@@ -193,52 +171,41 @@ def test_a_loss_that_tends_to_the_barrier_is_not_below_it():
     assert run.limit().status != "proved" or (run.limit().solution.selected == run.selected).all()
 
 
-def rows_of(problem, chosen):
-    data = problem.data
+def rows_of(data, chosen):
     q, token = data._query_of(), data._token_of()
     rows = (data.keys[(data.start + chosen)[q]].astype(float) - data.keys[token])[:, :, None] * data.queries[q][:, None]
     others = token != (data.start + chosen)[q]
     return rows.reshape(len(q), -1), others
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_rows_and_their_distances(name, monkeypatch):
-    case = build_case(name)
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
-    best = BestTokens(problem)
-    rows, others = rows_of(problem, best.best)
-    longest = lengths_of_rows(case.data, best.best)
-    twin = np.maximum.reduceat(np.linalg.norm(rows, axis=1), case.data.indptr[:-1])
-    np.testing.assert_allclose(longest, twin, rtol=1e-12)
+def test_rows_and_their_distances(case, monkeypatch):
+    data, best = case.data, BestTokens(problem_of(case)).best
+    rows, others = rows_of(data, best)
+    twin = np.maximum.reduceat(np.linalg.norm(rows, axis=1), data.indptr[:-1])
     rows = rows[others]
     apart = max(np.linalg.norm(rows - row, axis=1).max() for row in rows)
-    assert apart == pytest.approx(diameter(case.data, best.best, longest), rel=1e-7)
-    monkeypatch.setattr(limit_best, "EXACT_ROWS", 0)
-    monkeypatch.setattr(limit_best, "CHUNK", 200)
-    np.testing.assert_allclose(lengths_of_rows(case.data, best.best), twin, rtol=1e-12)
-    bound = diameter(case.data, best.best, longest)
-    assert apart <= bound <= 2.01 * longest.max()
-    monkeypatch.setattr(limit_best, "EXACT_QUERIES", 0)
-    assert diameter(case.data, best.best, longest) == pytest.approx(2 * longest.max())
+    np.testing.assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
+    assert apart == pytest.approx(Rows(data, best).apart, rel=1e-7)
+    monkeypatch.setattr(limit_proofs, "EXACT_ROWS", 0)
+    monkeypatch.setattr(limit_proofs, "CHUNK", 200)
+    np.testing.assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
+    assert apart <= Rows(data, best).apart <= 2.01 * twin.max()
+    monkeypatch.setattr(limit_proofs, "EXACT_QUERIES", 0)
+    assert Rows(data, best).apart == pytest.approx(2 * twin.max())
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_curvature_bounds_the_gradient(loss):
     for seed in range(4):
         case = build_case("cross", positive=loss == "log", seed=seed)
-        problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+        problem, data = problem_of(case, loss), case.data
         best = BestTokens(problem)
-        L = limit_best.curvature(best, lengths_of_rows(case.data, best.best))
-        scores, data = problem._flat_scores, case.data
-        twin = 0.0
-        for q in range(len(data)):
-            part = scores[data.indptr[q] : data.indptr[q + 1]]
-            M1, M0 = np.max([exact_slopes(loss, u) for u in np.linspace(part.min(), part.max(), 2001)], axis=0)
-            M0 = 0.25 if loss == "logistic" else M0
-            X, s = data.keys[data.start[q] : data.stop[q]], np.ptp(part)
-            d2 = (np.linalg.norm(X - X[part.argmax()], axis=1).max() * np.linalg.norm(data.queries[q])) ** 2
-            twin += d2 * s * (M0 * s / 4 + M1) / len(data)
-        assert pytest.approx(twin, rel=1e-6) == L
+        longest = Rows(data, best.best).lengths
+        L = limit_proofs.curvature(best, longest)
+        least, s = problem.scores.min(axis=1), np.ptp(problem.scores, axis=1)
+        M1, M0 = np.transpose([exact_slopes(loss, u) for u in least])  # both fall with the score, but for one
+        M0 = 0.25 if loss == "logistic" else M0
+        assert pytest.approx((longest**2 * s * (M0 * s / 4 + M1)).mean(), rel=1e-6) == L
         steepest = 0.0
         for _ in range(40):
             W = case.rng.standard_normal((data.dk, data.dz)) * case.rng.choice([0.3, 1.0])
@@ -260,23 +227,23 @@ def multipliers(problem, W, best):
         return slope[q] + np.log(p) + np.log(u[q] - problem._flat_scores)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_multipliers_drift_no_faster_than_the_region_says(loss):
     """|d log mu / ds + <r, D>| <= R E along unit directions, and not by far."""
     share = 0.0
     for seed in range(6):
         case = build_case("cross", positive=loss == "log", seed=seed)
         data = case.data
-        problem = attsvm.Problem(data, case.y, attsvm.LinearHead(case.v), loss)
+        problem = problem_of(case, loss)
         best = BestTokens(problem)
         solution = attsvm.solve_svm(data, problem.optimal)
         if solution.W is None:
             continue
-        rows, others = rows_of(problem, best.best)
-        longest, scale = lengths_of_rows(data, best.best), 1.0
+        rows, others = rows_of(data, best.best)
+        longest, scale = Rows(data, best.best).lengths, 1.0
         while not best.at(W := scale * solution.W).in_cone:
             scale *= 1.1
-        drift = best.region(best.at(W).total, longest).drift
+        drift, _ = best.region(best.at(W).total, longest)
         for direction in [*rows[others], *case.rng.standard_normal((20, rows.shape[1]))]:
             D = direction / np.linalg.norm(direction)
             step = 1e-5 * D.reshape(W.shape)
@@ -304,27 +271,20 @@ def test_descends_is_the_inequality_of_the_page():
         both.add(expected)
         if expected:
             assert descends(step / 3, rho, R, apart, drift)  # and every shorter step
-            assert limit_best.longest_sure_step(rho, R, apart, drift) >= 0.998 * step
+        certain = limit_proofs.longest_step(rho, R, apart)
+        assert descends(certain, rho, R, apart, 0.0) and not descends(1.002 * certain, rho, R, apart, 0.0)
     assert both == {True, False}
     assert not descends(1.0, 0.0, 1.0, 1.0, 0.0) and not descends(0.1, 0.3, 1.0, 1.0, math.inf)
     assert not descends(0.1, math.nan, 1.0, 1.0, 0.0) and not descends(0.1, 0.3, math.nan, 1.0, 0.0)
 
 
-def two_rows(angle):
-    """Two queries with rows of length 1 in the plane, this angle apart; equal scores."""
-    X = np.array([[[math.cos(a), math.sin(a)], [0.0, 0.0]] for a in (0.0, angle)])
-    data = attsvm.cross_attention(X, np.ones((2, 1)), [[[1.0], [0.0]]] * 2)
-    return attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential")
-
-
 @pytest.mark.parametrize("part, converges", [(0.97, True), (1.06, False)])
 def test_eight_is_the_constant(part, converges):
     """Steps just above 8 rho / Delta^2 circle around the direction of the SVM; just below they go there."""
-    problem = two_rows(2.6)
+    X = np.array([[[math.cos(a), math.sin(a)], [0.0, 0.0]] for a in (0.0, 2.6)])  # two rows of length 1
+    problem = by_scores(X, [[1.0, 0.0]] * 2, "exponential")
     solution = attsvm.solve_svm(problem.data, problem.optimal)
-    best = BestTokens(problem)
-    apart = diameter(problem.data, best.best, lengths_of_rows(problem.data, best.best))
-    step = part * 8 * solution.margin / apart**2
+    step = part * 8 * solution.margin / Rows(problem.data, np.zeros(2, int)).apart ** 2
     start = 30 * solution.W + np.array([[0.02], [-0.03]])
     run = attsvm.train(problem, start, lr=step, steps=3000, record=[2999])
     turned = np.linalg.norm(run.direction / np.linalg.norm(run.direction) - solution.W / np.linalg.norm(solution.W))

@@ -7,9 +7,9 @@ import math
 import attsvm
 import numpy as np
 import pytest
-from attsvm.theory.limit_best import LOSSES, BestTokens, diameter
-from attsvm.theory.limit_local import LocalTokens, State, stays
-from builders import build_case
+from attsvm.theory.limit_proofs import LOSSES, BestTokens, LocalTokens, State, stays
+from builders import build_case, problem_of
+from limits import by_scores
 
 
 def state(drift=1e-4, threats=1e-5, pull=0.3003, size=1.0):
@@ -75,9 +75,7 @@ def test_each_part_is_asked(what):
 @pytest.mark.parametrize("lead, holds", [(0.5, False), (1.0, True)])
 def test_the_state_of_one_query_by_hand(lead, holds):
     """Chosen token with score 1, one of P (0) and a threat (1.5), both this far behind; p > 1/2 from lead log 2 on."""
-    data = attsvm.cross_attention(np.eye(3)[None], [[1.0]], [[[1.0], [0.0], [1.5]]])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential")
-    local = LocalTokens(BestTokens(problem), np.array([0]))
+    local = LocalTokens(BestTokens(by_scores(np.eye(3)[None], [[1.0, 0.0, 1.5]], "exponential")), np.array([0]))
     at = local.at(np.array([[lead], [0.0], [0.0]]), 0)
     assert at.holds == holds
     if holds:
@@ -93,8 +91,7 @@ def test_the_state_of_one_query_by_hand(lead, holds):
 
 def test_every_number_pays_for_the_rounding_of_a_large_W():
     """A shift of all logits changes no number but what rounding may have done to it."""
-    data = attsvm.cross_attention(np.eye(3)[None], [[1.0]], [[[1.0], [0.0], [1.5]]])
-    best = BestTokens(attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential"))
+    best = BestTokens(by_scores(np.eye(3)[None], [[1.0, 0.0, 1.5]], "exponential"))
     local, W = LocalTokens(best, np.array([0])), np.array([[1.0], [0.0], [0.0]])
     near, far = local.at(W, 0), local.at(W + 2.0**30, 0)
     off = float(best.rounding(W + 2.0**30, 0).max())
@@ -103,16 +100,10 @@ def test_every_number_pays_for_the_rounding_of_a_large_W():
         assert getattr(far, name) >= getattr(near, name) * (1 + off), name
 
 
-def trained(seed, steps=1500, loss="logistic", **options):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=seed)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v), loss)
-    return attsvm.train(problem, steps=steps, **options)
-
-
 @pytest.mark.parametrize("seed", [6, 14, 20, 24])
-def test_other_tokens_than_the_best(seed):
+def test_other_tokens_than_the_best(sphere, seed):
     """Draws that end on locally optimal tokens: proved, and 20 times the steps change nothing."""
-    run = trained(seed, 3000)
+    run = attsvm.train(sphere(seed=seed).problem, steps=3000)
     assert (run.selected != run.problem.optimal).any()
     limit = run.limit()
     assert limit.status == "proved" and limit.final.all()
@@ -123,14 +114,14 @@ def test_other_tokens_than_the_best(seed):
     assert attsvm.correlation(more.W, limit.solution.W) > attsvm.correlation(first, limit.solution.W)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_numbers_of_a_record(loss):
     """E, tau and ||M|| against attention and gradient at the record."""
     checked = 0
     for seed in range(8):
         case = build_case("cross", positive=loss == "log", seed=seed)
         data = case.data
-        problem = attsvm.Problem(data, case.y, attsvm.LinearHead(case.v), loss)
+        problem = problem_of(case, loss)
         chosen = case.rng.integers(0, 6, 5)
         solution = attsvm.solve_svm(data, chosen)
         if solution.W is None:
@@ -142,14 +133,13 @@ def test_the_numbers_of_a_record(loss):
         if not at.holds:  # only threats
             continue
         W = scale * solution.W
-        p, scores = data.probabilities(W), problem.scores
+        p, scores, keys = data.probabilities(W), problem.scores, data.keys.reshape(5, 6, -1)
         u = (p * scores).sum(axis=1, keepdims=True)
         mu = np.exp(LOSSES[loss].log_slope(u)) * p * (u - scores)
-        rows = (data.keys.reshape(5, 6, -1)[range(5), chosen][:, None] - data.keys.reshape(5, 6, -1))[..., None]
-        rows = rows * data.queries[:, None, None]
-        threat = scores >= scores[range(5), chosen][:, None]
-        threat[range(5), chosen] = False
+        rows = (keys[range(5), chosen][:, None] - keys)[..., None] * data.queries[:, None, None]
         plain = scores < scores[range(5), chosen][:, None]
+        threat = ~plain
+        threat[range(5), chosen] = False
         assert (p.max(axis=1) > 0.5).all() and (mu[plain] >= 0).all()
         S = mu[plain].sum()
         pull = np.linalg.norm(((mu * plain / S)[..., None, None] * rows).sum(axis=(0, 1)))
@@ -174,26 +164,16 @@ def test_the_numbers_of_a_record(loss):
 
 def test_a_tied_token_that_is_tight_is_never_proved():
     """The selected token and a tight one score the same: their shares stay in proportion, and nothing is final."""
-    X = np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]])
-    data = attsvm.cross_attention(X, [[1.0]], [[[1.0], [1.0], [0.0]]])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]))
+    problem = by_scores([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 1.0, 0.0]])
     run = attsvm.train(problem, np.array([[5.0], [0.0]]), steps=3000)
     assert run.limit().status == "open" and "several tokens of the best score" in run.limit().message
 
 
 def test_threats_whose_multipliers_underflow_still_count():
     """Weights so large that a threat's share is below the range of doubles; its lead grows more slowly than others."""
-    X = np.array([[[0.0, 0.0], [-1.0, 0.0], [0.0, -1.0]]])
-    data = attsvm.cross_attention(X, [[1.0]], [[[1.0], [0.0], [2.0]]])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "linear")
+    problem = by_scores([[[0.0, 0.0], [-1.0, 0.0], [0.0, -1.0]]], [[1.0, 0.0, 2.0]], "linear")
     local = LocalTokens(BestTokens(problem), np.array([0]))
     W = np.array([[1000.0], [4000.0]])  # leads 1000 and 4000; the gradient raises the first alone
     at = local.at(W, 0)
     assert at.holds and at.threats < 1e-290 and not local.keeps(at, 0.1)
     assert attsvm.train(problem, W, steps=20).limit().status == "open"
-
-
-def test_distances_are_asked_of_the_selection_itself():
-    run = trained(6, 1000)
-    local = LocalTokens(BestTokens(run.problem), np.array(run.selected))
-    assert local.apart == pytest.approx(diameter(run.data, np.array(run.selected), local.lengths))

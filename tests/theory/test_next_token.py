@@ -2,65 +2,37 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import attsvm
 import numpy as np
 import pytest
 from attsvm.theory.next_tokens import strong_components
-
-INSTANCES = 12
-
-
-def cyclic(count):
-    """Draws with a cycle in one of their graphs: (sequences, labels, embeddings, what next_token makes of them)."""
-    found, seed = [], 0
-    while len(found) < count:
-        drawn = attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=seed)
-        made = attsvm.theory.next_token(*drawn)
-        if not made.acyclic:
-            found.append((*drawn, made))
-        seed += 1
-    return found
+from limits import by_scores
 
 
 @pytest.fixture(scope="module")
 def instances():
-    return cyclic(INSTANCES)
-
-
-def edges_by_hand(sequences, labels):
-    graphs = {}
-    for tokens, y in zip(sequences, labels, strict=True):
-        graphs.setdefault(int(tokens[-1]), set()).update((int(y), int(t)) for t in tokens if t != y)
-    return graphs
-
-
-def partition(component):
-    return {frozenset(np.flatnonzero(component == c).tolist()) for c in set(component.tolist())}
-
-
-# ------------------------------------------------------------------------------------ graphs
+    """Draws (sequences, labels, embeddings) and what next_token makes of them; some have a cycle in a graph."""
+    drawn = [attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=seed) for seed in range(40)]
+    found = [(*one, attsvm.theory.next_token(*one)) for one in drawn]
+    assert {made.acyclic for *_, made in found} == {True, False}
+    return found
 
 
 def test_graphs_are_the_edges_from_labels_to_the_other_tokens(instances):
     for sequences, labels, _, found in instances:
-        by_hand = edges_by_hand(sequences, labels)
+        by_hand = {}
+        for tokens, y in zip(sequences, labels, strict=True):
+            by_hand.setdefault(int(tokens[-1]), set()).update((int(y), int(t)) for t in tokens if t != y)
         assert {k: set(map(tuple, edges.tolist())) for k, edges in found.graphs.items()} == by_hand
         assert all(edges.shape == (len(by_hand[k]), 2) for k, edges in found.graphs.items())
-
-
-def test_components_are_those_of_networkx(instances):
-    networkx = pytest.importorskip("networkx")
-    for sequences, labels, embeddings, found in instances:
-        for k, edges in edges_by_hand(sequences, labels).items():
-            graph = networkx.DiGraph(list(edges))
-            graph.add_nodes_from(range(len(embeddings)))
-            theirs = {frozenset(c) for c in networkx.strongly_connected_components(graph)}
-            assert partition(found.components[k]) == theirs
-            assert (found.components[k][found.components[k]] == found.components[k]).all()  # the least of its own
         assert found.acyclic == all((c == np.arange(len(c))).all() for c in found.components.values())
+        for k, component in found.components.items():
+            np.testing.assert_array_equal(component, strong_components(found.graphs[k], 6))
+        for kept, tokens, y in zip(found.selected, sequences, labels, strict=True):
+            component = found.components[int(tokens[-1])]
+            np.testing.assert_array_equal(kept, component[tokens] == component[y])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -71,8 +43,10 @@ def test_components_of_random_graphs(seed):
     edges = rng.integers(nodes, size=(int(rng.integers(0, 3 * nodes)), 2))  # self-loops and repeats among them
     graph = networkx.DiGraph(edges.tolist())
     graph.add_nodes_from(range(nodes))
-    found = strong_components(edges, nodes)
-    assert partition(found) == {frozenset(c) for c in networkx.strongly_connected_components(graph)}
+    wanted = np.empty(nodes, int)
+    for members in networkx.strongly_connected_components(graph):
+        wanted[list(members)] = min(members)
+    np.testing.assert_array_equal(strong_components(edges, nodes), wanted)
 
 
 def test_a_long_cycle_needs_no_recursion():
@@ -80,38 +54,6 @@ def test_a_long_cycle_needs_no_recursion():
     ring = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes], axis=1)
     assert (strong_components(ring, nodes) == 0).all()
     assert (strong_components(ring[:-1], nodes) == np.arange(nodes)).all()
-
-
-def test_selected_are_the_tokens_of_the_label_s_component(instances):
-    for sequences, labels, _, found in instances:
-        for i, (tokens, y) in enumerate(zip(sequences, labels, strict=True)):
-            component = found.components[int(tokens[-1])]
-            assert found.selected[i].tolist() == [component[t] == component[y] for t in tokens]
-
-
-# ------------------------------------------------------------------------------------ the SVM and training
-
-
-def test_training_turns_to_the_svm_of_the_graph(instances):
-    correlations = []
-    for *_, found in instances:
-        run = attsvm.train(found.problem, steps=4000, lr=0.01)
-        correlations.append(attsvm.correlation(run.W, attsvm.solve_svm(found.data, found.selected).W))
-    assert np.mean(correlations) >= 0.96  # published: .976 to .993
-
-
-def test_decompose_splits_off_the_part_in_the_cyclic_subspace(instances):
-    for sequences, labels, E, found in instances:
-        run = attsvm.train(found.problem, steps=500, lr=0.01, record=0)
-        parts = attsvm.theory.decompose(found.data, run.probabilities, run.W, selected=found.selected)
-        rows = [
-            np.outer(E[y] - E[t], E[tokens[-1]]).ravel()
-            for tokens, y, kept in zip(sequences, labels, found.selected, strict=True)
-            for t in tokens[kept]
-            if t != y
-        ]
-        basis = np.linalg.svd(np.array(rows).T, full_matrices=False)[0][:, : np.linalg.matrix_rank(rows)]
-        np.testing.assert_allclose(parts.W_fin.ravel(), basis @ (basis.T @ run.W.ravel()), atol=1e-9)
 
 
 def test_problem_is_the_log_loss_of_the_summed_probability_of_copies():
@@ -124,6 +66,12 @@ def test_problem_is_the_log_loss_of_the_summed_probability_of_copies():
     label = np.concatenate([np.ravel(x) for x in found.data.attended(W)])
     np.testing.assert_allclose(-np.log(label).mean(), by_hand, rtol=1e-14)
     assert [part.tolist() for part in found.selected] == [[True, False, True, False], [False, True]]
+
+
+def test_scores_of_the_log_loss_that_round_below_zero_are_zero():
+    assert by_scores([[[1.0], [0.0]]], [[1.0, -1e-12]], "log").scores.tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match="nowhere negative"):
+        by_scores([[[1.0], [0.0]]], [[1.0, -1e-9]], "log")
 
 
 def test_a_sequence_that_is_its_label_alone():
@@ -139,23 +87,20 @@ def test_description_names_the_components():
 
 
 @pytest.mark.parametrize(
-    "sequences, labels, K, error, message",
+    "sequences, labels, error, message",
     [
-        ([[0, 1], [1, 2]], [2, 1], 3, ValueError, "labels must occur in their sequence, got 2 for sequence 0"),
-        ([[0, 3]], [0], 3, ValueError, r"sequences must hold token numbers 0 .. 2, got 3"),
-        ([[0, 1], [-1]], [0, 0], 3, ValueError, r"sequences\[1\] must hold token numbers 0 .. 2, got -1"),
-        ([[0.0, 1.0]], [0], 3, TypeError, "sequences must hold token numbers, integers"),
-        ([[0, 1]], [0, 1], 3, ValueError, r"labels must have shape \(n,\) = \(1,\), got \(2,\)"),
-        ([[0, 1]], [0.5], 3, TypeError, "labels must hold token numbers"),
-        ([[], [0]], [0, 0], 3, (ValueError, TypeError), "sequences"),
+        ([[0, 1], [1, 2]], [2, 1], ValueError, "labels must occur in their sequence, got 2 for sequence 0"),
+        ([[0, 3]], [0], ValueError, r"sequences must hold token numbers 0 .. 2, got 3"),
+        ([[0, 1], [-1]], [0, 0], ValueError, r"sequences\[1\] must hold token numbers 0 .. 2, got -1"),
+        ([[0.0, 1.0]], [0], TypeError, "sequences must hold token numbers, integers"),
+        ([[0, 1]], [0, 1], ValueError, r"labels must have shape \(n,\) = \(1,\), got \(2,\)"),
+        ([[0, 1]], [0.5], TypeError, "labels must hold token numbers"),
+        ([[], [0]], [0, 0], (ValueError, TypeError), "sequences"),
     ],
 )
-def test_bad_input(sequences, labels, K, error, message):
+def test_bad_input(sequences, labels, error, message):
     with pytest.raises(error, match=message):
-        attsvm.theory.next_token(sequences, labels, np.eye(K))
-
-
-# ------------------------------------------------------------------------------------ samples
+        attsvm.theory.next_token(sequences, labels, np.eye(3))
 
 
 def test_sample():
@@ -169,70 +114,3 @@ def test_sample():
     assert all(np.array_equal(a, b) for a, b in zip((sequences, labels, E), again, strict=True))
     with pytest.raises(ValueError, match="T must be at most K = 3"):
         attsvm.sample.next_token(n=1, T=4, K=3, d=2)
-
-
-# ------------------------------------------------------------------------------------ rounding in the log loss
-
-
-def test_log_loss_takes_scores_that_round_below_zero():
-    rng = np.random.default_rng(0)
-    E = np.linalg.qr(rng.standard_normal((8, 8)))[0]
-    sequences, labels, _ = attsvm.sample.next_token(n=6, T=4, K=8, d=8)
-    data = attsvm.cross_attention(E[sequences], E[sequences[:, -1]])
-    problem = attsvm.Problem(data, None, attsvm.LinearHead(E[labels]), loss="log")
-    assert (E[sequences] @ E[labels][:, :, None]).min() < 0 <= problem.scores.min()
-    W = rng.standard_normal((8, 8))
-    assert problem.loss(W) == pytest.approx(attsvm.theory.next_token(sequences, labels, E).problem.loss(W), rel=1e-12)
-    shifted = attsvm.cross_attention(E[sequences], E[sequences[:, -1]], values=np.eye(8)[sequences] - 1e-12)
-    assert attsvm.Problem(shifted, None, attsvm.LinearHead(np.eye(8)[labels]), loss="log").scores.min() == 0
-    wrong = attsvm.cross_attention(E[sequences], E[sequences[:, -1]], values=np.eye(8)[sequences] - 1e-9)
-    with pytest.raises(ValueError, match="nowhere negative"):
-        attsvm.Problem(wrong, None, attsvm.LinearHead(np.eye(8)[labels]), loss="log")
-
-
-# ------------------------------------------------------------------------------------ a text
-
-
-def test_components_of_a_text_are_statements_one_can_check():
-    """After one word, a component's words were each the next one while another of them was there as well, and following
-    these preferences leads from each of them to each other."""
-    words = [re.findall("[a-z]+", sentence.lower()) for sentence in attsvm.heads.example_sentences()]
-    vocabulary = sorted({word for sentence in words for word in sentence})
-    number = {word: i for i, word in enumerate(vocabulary)}
-    grams = [
-        ([number[w] for w in s[i - 6 : i]], number[s[i]])
-        for s in words
-        for i in range(6, len(s))
-        if s[i] in s[i - 6 : i]
-    ]
-    sequences, labels = (np.array(part) for part in zip(*grams, strict=True))
-    E = np.random.default_rng(0).standard_normal((len(vocabulary), 64)) / 8
-    found = attsvm.theory.next_token(sequences, labels, E)
-    statements = {
-        (vocabulary[k], tuple(vocabulary[i] for i in np.flatnonzero(component == first)))
-        for k, component in found.components.items()
-        for first in np.flatnonzero(np.bincount(component) > 1)
-    }
-    assert ("with", ("a", "statement", "the")) in statements and len(statements) == 5
-    for last, members in statements:
-        k, inside = number[last], [number[w] for w in members]
-        here = sequences[:, -1] == k
-        seen = {
-            (y, t)
-            for tokens, y in zip(sequences[here], labels[here], strict=True)
-            for t in tokens
-            if t != y and y in inside and t in inside
-        }
-        reached = {a: {a} for a in inside}
-        for _ in inside:
-            for a, b in seen:
-                for start in inside:
-                    if a in reached[start]:
-                        reached[start].add(b)
-        assert all(reached[a] == set(inside) for a in inside)
-    svm = attsvm.solve_svm(found.data, found.selected)
-    assert svm.status == "optimal"
-    logits = found.data.logits(svm.W)
-    own = np.take_along_axis(logits, (sequences == labels[:, None]).argmax(axis=1)[:, None], axis=1) - logits
-    np.testing.assert_allclose(own[found.selected], 0, atol=1e-6)  # of margins of one
-    assert own[~found.selected].min() > 1 - 1e-6

@@ -6,62 +6,46 @@ import attsvm
 import numpy as np
 import pytest
 import reference
+from attsvm.theory import decompose
 from builders import BUILDERS
 
 
-def some_data(kind, rng):
-    normal = rng.standard_normal
-    return {
-        "cross": lambda: attsvm.cross_attention(normal((3, 5, 8)), normal((3, 7))),
-        "cross_values": lambda: attsvm.cross_attention(normal((3, 5, 8)), normal((3, 7)), normal((3, 5, 2))),
-        "several_queries": lambda: attsvm.cross_attention(normal((2, 4, 9)), normal((2, 2, 8))),
-        "ragged": lambda: attsvm.cross_attention([normal((T, 8)) for T in (1, 5, 2, 4)], normal((4, 7))),
-        "causal": lambda: attsvm.causal_attention(normal((2, 3, 8))),
-        "causal_ragged": lambda: attsvm.causal_attention([normal((T, 9)) for T in (3, 1, 4)]),
-        "float32": lambda: attsvm.cross_attention(normal((3, 5, 8)).astype(np.float32), normal((3, 7))),
-        "prompt": lambda: attsvm.prompt_attention(normal((2, 4, 9))),
-    }[kind]()
-
-
-KINDS = ["cross", "cross_values", "several_queries", "ragged", "causal", "causal_ragged", "float32", "prompt"]
+def data_of(name, rng, more=0):
+    """A kind of data of so many more dimensions."""
+    normal = lambda *shape: rng.standard_normal((*shape[:-1], shape[-1] + more))  # noqa: E731
+    return BUILDERS[name](normal, normal)
 
 
 def planted(kind, rng, least=1):
     """Data, sets, and weights that are exactly W_fin + R W_svm, by plain linear algebra on the rows."""
-    data = some_data(kind, rng)
-    lengths = data.stop - data.start
-    kept = [np.zeros(T, dtype=bool) for T in lengths]
+    data = data_of(kind, rng, 12)
+    kept = [np.zeros(T, dtype=bool) for T in data.lengths]
     for row in kept:
         most = max(1, len(row) - 1)
         row[rng.permutation(len(row))[: rng.integers(min(least, most), most + 1)]] = True
     sets = data._layout.shape_entries(np.concatenate(kept), False)
     rows = reference.svm_rows(data, sets)
     E = np.array([np.outer(delta, z).ravel() for *_, delta, z, equal in rows if equal]).reshape(-1, data.dk * data.dz)
-    logs = rng.uniform(-1, 1, len(E))
-    W_fin = (
-        np.linalg.lstsq(E, logs, rcond=None)[0].reshape(data.dk, data.dz) if len(E) else np.zeros((data.dk, data.dz))
-    )
+    W_fin = (np.linalg.pinv(E) @ rng.uniform(-1, 1, len(E))).reshape(data.dk, data.dz)
     svm = attsvm.solve_svm(data, sets)
     assert svm.status in ("optimal", "no constraint")
     return data, sets, rows, W_fin, svm.W
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+# Random sets of the others are infeasible: three unknowns for fifteen rows, and a window twice.
+@pytest.mark.parametrize("kind", sorted(set(BUILDERS) - {"prompt_key_ragged", "causal_part"}))
+@pytest.mark.parametrize("seed", range(2))
 def test_planted_decomposition_is_found(kind, seed):
     data, sets, rows, W_fin, W_svm = planted(kind, np.random.default_rng([seed, 7]))
     W = W_fin + 25.0 * W_svm
-    parts = attsvm.theory.decompose(data, data.probabilities(W), W)
-    same = zip(reference.per_entry(data, parts.selected), reference.per_entry(data, sets), strict=True)
-    assert all((a == b).all() for a, b in same)
+    parts = decompose(data, data.probabilities(W), W)
+    for mine, given in ((parts.selected, sets), (parts.probabilities, data.probabilities(W))):
+        flat = (np.concatenate(reference.per_entry(data, part)) for part in (mine, given))
+        np.testing.assert_allclose(*flat, atol=1e-11)
     # Ratios of probabilities are known to about 1e-16 times their logits' size.
     np.testing.assert_allclose(parts.W_fin, W_fin, atol=1e-12)
     assert parts.R == pytest.approx(25.0 if W_svm.any() else 0.0, rel=1e-11)
     assert parts.correlation == pytest.approx(1, abs=1e-12) or not W.any()
-    for mine, given in zip(
-        reference.per_entry(data, parts.probabilities), reference.per_entry(data, data.probabilities(W)), strict=True
-    ):
-        np.testing.assert_allclose(mine, given, atol=1e-11)
     margins = reference.svm_apply(rows, parts.W_svm)
     equal = np.array([row[-1] for row in rows], dtype=bool)
     assert (np.abs(margins[equal]) <= 1e-8).all() and (margins[~equal] >= 1 - 1e-8).all()
@@ -69,22 +53,16 @@ def test_planted_decomposition_is_found(kind, seed):
 
 
 @pytest.mark.parametrize("norm", ["nuclear", 3.0])
-@pytest.mark.parametrize("kind", ["cross", "ragged", "causal"])
+@pytest.mark.parametrize("kind", ["cross", "cross_ragged", "causal"])
 def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     data, _, rows, W_fin, W_svm = planted(kind, np.random.default_rng(11), least=2)
     W = W_fin + 25.0 * W_svm
-    parts = attsvm.theory.decompose(data, data.probabilities(W), W, norm)
-    equal = np.array([row[-1] for row in rows], dtype=bool)
-    np.testing.assert_allclose(
-        reference.svm_apply(rows, parts.W_fin)[equal], reference.svm_apply(rows, W_fin)[equal], atol=1e-11
-    )
-
-    def size(M):
-        return np.linalg.norm(M, "nuc") if norm == "nuclear" else (np.abs(M) ** norm).sum() ** (1 / norm)
-
-    assert equal.sum() >= 2 and size(parts.W_fin) < (1 - 1e-3) * size(W_fin)  # the two norms differ on these data
-    # No direction that keeps the ratios makes it smaller.
+    parts = decompose(data, data.probabilities(W), W, norm)
     E = np.array([np.outer(delta, z).ravel() for *_, delta, z, is_equal in rows if is_equal])
+    np.testing.assert_allclose(E @ parts.W_fin.ravel(), E @ W_fin.ravel(), atol=1e-11)
+    size = lambda M: reference.matrix_norms(M, norm)[0]  # noqa: E731
+    assert len(E) >= 2 and size(parts.W_fin) < (1 - 1e-3) * size(W_fin)  # the two norms differ on these data
+    # No direction that keeps the ratios makes it smaller.
     rng = np.random.default_rng(0)
     for scale in (1e-3, 1e-1, 10.0):
         for _ in range(50):
@@ -99,12 +77,12 @@ def test_finite_part_has_the_least_norm_asked_for(kind, norm):
 
 def test_every_token_selected_leaves_the_finite_part_alone():
     rng = np.random.default_rng(0)
-    data = attsvm.cross_attention(rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 8)))
-    W = rng.standard_normal((8, 8)) / 8
-    parts = attsvm.theory.decompose(data, data.probabilities(W), W)
+    data = data_of("cross", rng, 12)
+    W = rng.standard_normal((data.dk, data.dz)) / data.dk
+    parts = decompose(data, data.probabilities(W), W)
     assert parts.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
     np.testing.assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
-    assert "6 tokens selected" in repr(parts)
+    assert "30 tokens selected" in repr(parts)
 
 
 def test_selections_of_the_user_replace_the_thresholds():
@@ -113,30 +91,29 @@ def test_selections_of_the_user_replace_the_thresholds():
     sets = np.array([[True, False, False], [False, True, True]])
     W = 4 * attsvm.solve_svm(data, sets).W  # the others still have e^-4 and more
     probabilities = data.probabilities(W)
-    parts = attsvm.theory.decompose(data, probabilities, W, selected=sets)
+    parts = decompose(data, probabilities, W, selected=sets)
     assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
     W = 9 * attsvm.solve_svm(data, sets).W
     with pytest.raises(ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"):
-        attsvm.theory.decompose(data, data.probabilities(W), W)
+        decompose(data, data.probabilities(W), W)
 
 
 def test_what_no_weights_explain_is_refused():
     X = np.array([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]])  # the last token is the mean of the others
     data = attsvm.cross_attention(X, [[1.0, 2.0]])
     with pytest.raises(ValueError, match="no W separates the selected sets"):
-        attsvm.theory.decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
+        decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
     with pytest.raises(ValueError, match="no W has these probabilities"):
-        attsvm.theory.decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
+        decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
     with pytest.raises(ValueError, match="probabilities must be positive at the selected tokens"):
-        attsvm.theory.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
+        decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
     with pytest.raises(TypeError, match="selected must be bools"):
-        attsvm.theory.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
+        decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_sets_have_the_shape_of_the_data(name):
+def test_sets_have_the_shape_of_the_data(case_name):
     rng = np.random.default_rng(1)
-    data = BUILDERS[name](lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape))
+    data = data_of(case_name, rng)
     W = rng.standard_normal((data.dk, data.dz))
     probabilities = data.probabilities(W)
     selected, undecided = attsvm.theory.selected_sets(probabilities, 1e-2, 0.2)
@@ -188,19 +165,6 @@ def test_tokens_kept_at_the_edges():
     assert attsvm.theory.tokens_kept([1.0, 0.5], 0.25 + 1e-12) == 2
 
 
-def test_hard_attention_is_the_value_of_the_selected_token(case_name):
-    rng = np.random.default_rng(2)
-    data = BUILDERS[case_name](lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape))
-    W = rng.standard_normal((data.dk, data.dz))
-    hard = data._layout.flatten_queries("o", data.attended(W, hard=True), "dv", data.values.shape[1])
-    chosen = reference.per_query(data, data.select(W)).astype(int)
-    expected = [V[t] for V, t in zip(reference.windows(data, values=True), chosen, strict=True)]
-    np.testing.assert_array_equal(hard, expected)
-    assert hard.dtype == np.float64
-    soft = data._layout.flatten_queries("o", data.attended(1e4 * W), "dv", data.values.shape[1])
-    np.testing.assert_allclose(soft, hard, atol=1e-5)
-
-
 def test_positional_encoding_is_a_wave_of_the_position():
     P = attsvm.sample.positional_encoding(50, 7, base=100.0)
     assert P.shape == (50, 7)
@@ -217,12 +181,12 @@ def test_a_query_that_does_not_follow_the_others_is_named(sphere):
     s = sphere()
     head = attsvm.MLPHead(np.random.default_rng(0).standard_normal((10, 4)))
     run = attsvm.train(attsvm.Problem(s.data, s.y, head), steps=20000)
-    parts = attsvm.theory.decompose(s.data, run.probabilities, run.W)
+    parts = decompose(s.data, run.probabilities, run.W)
     dead = ~(s.data.attended(run.W) @ head.v > 0).any(axis=1)
     assert dead.any() and not dead.all() and parts.correlation < 0.7
     # 20,000 steps behind ReLUs end elsewhere when a compiler rounds otherwise: one that is slow may be named as well.
     named = ", ".join(map(str, np.flatnonzero(parts.unconverged)))
     assert parts.unconverged[dead].all() and not parts.unconverged.all()
     assert f"not converged  queries {named}: less than half" in repr(parts)
-    alone = attsvm.theory.decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
+    alone = decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
     assert not alone.unconverged.any() and "not converged" not in repr(alone)

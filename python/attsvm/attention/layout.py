@@ -56,7 +56,7 @@ class Layout:
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and stop of each query's window."""
-        begin = self._begin()
+        begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
             stop = start + 1 + _places(np.zeros_like(self.counts), self.counts)
@@ -64,14 +64,15 @@ class Layout:
                 start = np.maximum(start, stop - self.window)
         return start.astype(np.intp), stop.astype(np.intp)
 
-    def _begin(self) -> np.ndarray:
+    def first_tokens(self) -> np.ndarray:
+        """Of each sequence, the row of the keys at which it begins."""
         return np.cumsum(self.lengths) - self.lengths if self.begin is None else self.begin
 
     def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
         chosen = as_index("index", index, len(self.lengths))
         counts = self.counts[chosen]
         rows = _places((np.cumsum(self.counts) - self.counts)[chosen], counts)
-        part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self._begin()[chosen])
+        part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
         return part, chosen, rows
 
     def _seen(self, T: int) -> np.ndarray:

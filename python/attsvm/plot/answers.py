@@ -14,8 +14,7 @@ from ..svm.influence import Influence
 from ..svm.separable import Plane
 from ..svm.separation import Separation
 from ..theory.diagnosis import Diagnosis
-from ..theory.linear_decoder import SoftLabels
-from ..theory.next_tokens import NextToken
+from ..theory.next_tokens import NextToken, SoftLabels
 from ..theory.regularization_path import Path
 from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of

@@ -96,7 +96,7 @@ class Whitening:
         if metric.D is None:
             layout, (left, right) = data._layout, metric.inverses
             if not layout.single or layout.begin is not None:  # queries may share tokens
-                chosen = np.repeat(layout._begin(), layout.counts)[q]
+                chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
             keys = np.zeros(data.keys.shape)
             keys[token] = data.keys[token].astype(np.float64) - data.keys[chosen]
             self.plain = Data("metric", keys @ left.T, np.ascontiguousarray(data.queries @ right.T), None, layout)

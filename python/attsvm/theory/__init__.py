@@ -4,8 +4,7 @@ from .conditions import is_locally_optimal
 from .diagnosis import Diagnosis
 from .hierarchy import hierarchy
 from .joint import label_svm, relaxed_margins
-from .linear_decoder import SoftLabels, soft_labels
-from .next_tokens import Identifiability, NextToken, identifiable, next_token
+from .next_tokens import Identifiability, NextToken, SoftLabels, identifiable, next_token, soft_labels
 from .random_tokens import capacity
 from .regularization_path import Path
 from .share import margin_share

@@ -13,6 +13,7 @@ from .. import _core
 from ..common.check import as_numeric, check_finite, check_type
 from ..svm.separation import Separation
 from ..training.problem import Problem
+from .limit_proofs import lengths_of_rows
 
 __all__ = ["correlation", "is_locally_optimal"]
 
@@ -129,15 +130,9 @@ def smoothness(problem: Problem) -> float:
 
 
 def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
-    """(M,) spectral norm of the keys or values of each query's window; windows of one length at once."""
-    N = len(vectors) + 1
-    windows, of_query = np.unique(data.start * N + data.stop, return_inverse=True)
-    start, lengths, found = windows // N, windows % N - windows // N, np.empty(len(windows))
-    for T in set(lengths.tolist()):
-        here = np.flatnonzero(lengths == T)
-        X = vectors[start[here, None] + np.arange(T)].astype(np.float64)
-        found[here] = np.linalg.svd(X, compute_uv=False)[:, 0]
-    return found[of_query]
+    """(M,) spectral norm of the keys or values of each query's window."""
+    windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
+    return np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
@@ -166,19 +161,17 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None where it cannot be had: a query without support token, or a support token with a score as good.
     """
     data = problem.data
-    own, (q, chosen, token) = data._flat_margins(W, reference), data._rows_of(reference)
-    tight = own <= 1 + TIGHT
+    own = data._flat_margins(W, reference)
     others = np.isfinite(own)
     if not others.any():
         return None
+    near, far = own <= 1 + TIGHT, others & (own > 1 + TIGHT)
     better = at_reference(problem, reference) - problem._flat_scores  # by how much the selected token scores more
-    rows = data.keys[chosen].astype(np.float64) - data.keys[token]
-    longest = (np.linalg.norm(rows, axis=1) * np.linalg.norm(data.queries, axis=1)[q])[others].max()
-    slack = own[others & ~tight].min(initial=np.inf) - 1
+    longest = lengths_of_rows(data, reference).max()
+    slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
-    begin, near, far = data.indptr[:-1], tight & others, others & ~tight
-    several = data.lengths > 1
+    begin, several = data.indptr[:-1], data.lengths > 1
     gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]  # infinite without a support token
     if not (0 < gap.min() and gap.max() < np.inf):
         return None
@@ -197,11 +190,11 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
 
 def _first_positive(increasing: Callable[[float], float]) -> float:
-    """Where an increasing function that ends positive becomes so, at most 1e-9 of it beyond."""
+    """Where an increasing function that ends positive becomes so, at most 1e-12 of it, or of 1, beyond."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
-    while high - low > 1e-9 * high and high > 1e-12:
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) <= 0 else (low, middle)
     return high
@@ -221,7 +214,5 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     own = data._flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
     mu = min(iota * norm / size, 1.0)  # rounding may put it above
-    lengths = data.lengths[data._query_of()]
-    others = np.isfinite(own)
-    worst = ((lengths[others] - 1) * (own[others] - 1)).max()
+    worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu

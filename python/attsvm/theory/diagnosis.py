@@ -7,13 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from .. import _core
+from ..attention.selection import Selection
+from ..attention.windows import largest
+from ..common.check import as_norm, check_type
 from ..common.norms import norm_name
 from ..common.result import Solved
+from ..common.types import Norm
 from ..svm.separation import Separation
+from ..svm.solve import solve_svm
+from ..training.problem import Problem
+from ..training.run import Run
+from . import conditions
+from .limit_proofs import BestTokens, Rows, longest_step
 
-__all__ = ["Diagnosis", "windows_apart"]
+__all__ = ["Diagnosis", "diagnose"]
 
+IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
+# Scores that differ by this part of the gap above them, and margins of 1 + EQUAL, are taken as equal: larger
+# differences can make weights of norm log(1 / difference) stationary.
+EQUAL = 1e-9
 BEATEN_SHOWN = 8  # queries listed by name
 DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 
@@ -101,31 +116,31 @@ class Diagnosis(Solved):
     longest_step: float | None = None
 
     def _check(self) -> None:
-        layout = self.data._layout
-        for name in ("optimal", "selected", "beaten_by", "undecided"):
-            if getattr(self, name) is not None:
-                layout.flatten_queries(name, getattr(self, name))
-        for name in ("scores", "tight"):
-            if getattr(self, name) is not None:
-                layout.flatten_entries(name, getattr(self, name), hidden=True)
+        names = {self._queries: ("optimal", "selected", "beaten_by", "undecided"), self._entries: ("scores", "tight")}
+        for read, parts in names.items():
+            for name in parts:
+                if getattr(self, name) is not None:
+                    read(name)
 
     _least_width = 20
 
-    def _queries(self, name: str) -> np.ndarray:
+    def _queries(self, name: str) -> Any:
         """One for each query, flat."""
-        found: np.ndarray = self.data._layout.flatten_queries(name, getattr(self, name))
-        return found
+        return self.data._layout.flatten_queries(name, getattr(self, name))
+
+    def _scores_of(self, name: str) -> Any:
+        """Of the token that each query selects, that is optimal, or that beats them."""
+        return self._entries("scores")[self.data.indptr[:-1] + self._queries(name)]
 
     def _entries(self, name: str) -> np.ndarray:
         return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     def columns(self) -> dict[str, Any]:
-        chosen, best, at = self._queries("selected"), self._queries("optimal"), self.data.indptr[:-1]
-        scores = self._entries("scores")
-        columns = {"query": np.arange(len(chosen)), "selected": chosen, "score": scores[at + chosen]}
-        columns |= {"optimal": best, "optimal_score": scores[at + best]}
+        columns = {"query": np.arange(len(self.data.queries))}
+        for name, score in (("selected", "score"), ("optimal", "optimal_score")):
+            columns |= {name: self._queries(name), score: self._scores_of(name)}
         if self.tight is not None:
-            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), at, dtype=np.intp)
+            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data.indptr[:-1], dtype=np.intp)
             columns["beaten_by"] = self._queries("beaten_by")
         return columns
 
@@ -153,13 +168,11 @@ class Diagnosis(Solved):
         return [*lines, ("limit", self._limit())]
 
     def _selected(self) -> str:
-        best = self._queries("optimal")
         if self.globally_optimal:
             tie = "" if self.unique_optimum else " (some queries have several of the same score)"
             return "globally optimal: the best token of every query" + tie
-        scores, at = self._entries("scores"), self.data.indptr[:-1]
-        same = int((scores[at + self._queries("selected")] >= scores[at + best]).sum())
-        return f"not globally optimal: the best token of {same} of {len(best)} queries"
+        same = self._scores_of("selected") >= self._scores_of("optimal")
+        return f"not globally optimal: the best token of {same.sum()} of {len(same)} queries"
 
     def _separable(self) -> str:
         solution = self.solution
@@ -182,18 +195,15 @@ class Diagnosis(Solved):
     def _local(self) -> str:
         if self.locally_optimal:
             return "yes: every selected token scores more than the tight tokens of its query"
-        beaten = np.flatnonzero(self._queries("beaten_by") >= 0)
-        text = [
-            f"no: in {len(beaten)} of {len(self.data)} queries a tight token scores as much: training may leave or stay"
-        ]
-        text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
-        text += [f"and {len(beaten) - BEATEN_SHOWN} more"] * (len(beaten) > BEATEN_SHOWN)
+        rival, chosen = self._queries("beaten_by"), self._queries("selected")
+        beaten = np.flatnonzero(rival >= 0)
+        count, best, score = len(beaten), self._scores_of("beaten_by"), self._scores_of("selected")
+        text = [f"no: in {count} of {len(self.data)} queries a tight token scores as much: training may leave or stay"]
+        for q in beaten[:BEATEN_SHOWN]:
+            token = f"token {rival[q]} scores {best[q]:.4g}"
+            text.append(f"query {q}: {token}, the selected {chosen[q]} {score[q]:.4g}")
+        text += [f"and {count - BEATEN_SHOWN} more"] * (count > BEATEN_SHOWN)
         return "\n".join(text)
-
-    def _rival(self, q: int) -> str:
-        token, chosen = int(self._queries("beaten_by")[q]), int(self._queries("selected")[q])
-        row = self._entries("scores")[self.data.indptr[q] :]
-        return f"query {q}: token {token} scores {row[token]:.4g}, the selected {chosen} {row[chosen]:.4g}"
 
     def _limit(self) -> str:
         if self.barrier is None or self.longest_step is None:
@@ -208,8 +218,8 @@ class Diagnosis(Solved):
             return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
             return f"none, the other tokens of a query score the same: {DIVERGES}"
-        scores, at = self._entries("scores"), self.data.indptr[:-1]
-        if (np.maximum.reduceat(scores, at) == np.minimum.reduceat(scores, at)).all():
+        least = np.minimum.reduceat(self._entries("scores"), self.data.indptr[:-1])
+        if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
         if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
             return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
@@ -235,3 +245,138 @@ def windows_apart(data: Any) -> bool:
     """Whether no two queries share tokens."""
     order = np.argsort(data.start)
     return bool((data.start[order[1:]] >= data.stop[order[:-1]]).all())
+
+
+def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: Norm = "frobenius") -> Diagnosis:
+    """The conditions of the theory on this dataset: which hold, with which numbers.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a linear head.
+    selected : integer array_like (n,) or (n, S), a list of those, or a Run, optional
+        One token per query; the optimal ones by default.
+    norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
+        Of the SVM: "nuclear" for training K and Q, whose convergence is proved for the regularisation path alone;
+        cones are for "frobenius".
+
+    Returns
+    -------
+    Diagnosis
+
+    Raises
+    ------
+    ValueError, TypeError
+        Tokens whose products with queries and scores leave double precision.
+    KeyboardInterrupt
+        On Ctrl-C.
+
+    Notes
+    -----
+    Definitions are those of "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023):
+    a selection is locally optimal when each selected token scores more than its support tokens.  The bound on the
+    dimension is sharper than that of the paper.  For almost all tokens and queries the rows ``(x_selected - x_t) z^T``
+    are linearly independent, so that some W gives them any margins.
+
+    Examples
+    --------
+    >>> found = attsvm.diagnose(problem)
+    >>> found.locally_optimal, found.dimension_suffices
+    (True, True)
+    >>> attsvm.diagnose(problem, [0, 0, 0, 0, 0, 0]).locally_optimal
+    False
+    """
+    check_type("problem", problem, Problem)
+    problem._require_linear()
+    _check_scale(problem)
+    norm = as_norm("norm", norm)
+    data, best = problem.data, BestTokens(problem)
+    selection = Selection(data, problem.optimal if selected is None else selected)
+    if selection.kept is not None:
+        raise ValueError("selected must hold one token per query (integers), got bools")
+    chosen = selection.reference
+    solution = solve_svm(data, data._layout.shape_queries(chosen), norm)
+    same = np.array_equal(chosen, best.best) and norm == "frobenius"
+    ideal = solution if same else solve_svm(data, problem.optimal)
+    gap = float(best.gap[best.several].min(initial=np.inf))
+    spread = float((best.second - np.minimum.reduceat(best.scores, best.begin))[best.several].max(initial=0.0))
+    equal = gap > 0 and spread <= EQUAL * gap
+    iota, size = conditions.first_gradient(problem, best.best)
+    L = conditions.smoothness(problem)
+    local = _locally(problem, solution)
+    return Diagnosis(
+        scores=problem.scores,
+        optimal=problem.optimal,
+        selected=data._layout.shape_queries(chosen),
+        solution=solution,
+        dimension_suffices=bool(
+            data.dk >= data._longest - 1
+            and (data._rows <= data.dk * data.dz if windows_apart(data) else len(data) <= data.dz)
+        ),
+        **local,
+        globally_optimal=bool((best.scores[best.begin + chosen] >= best.top).all()),
+        all_support=conditions.all_tight(solution),
+        unique_optimum=gap > 0,
+        score_gap=gap,
+        score_spread=spread,
+        equal_scores=equal,
+        no_stationary_point=_why_none(ideal, gap > 0, conditions.all_tight(ideal, EQUAL), equal),
+        iota=iota,
+        separating_cone=conditions.separating_cone(problem, ideal, iota, size),
+        local_cone=(
+            conditions.local_cone(problem, solution.W, chosen)
+            if norm == "frobenius" and local["locally_optimal"]
+            else None
+        ),
+        lipschitz=L,
+        step_size=1 / L if L > 0 else math.inf,
+        undecided=selected.undecided if isinstance(selected, Run) else None,
+        **_limit(best, ideal),
+    )
+
+
+def _check_scale(problem: Problem) -> None:
+    """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
+    parts = {"queries": problem.data.queries, "scores": problem._flat_scores}
+    sizes = {"tokens": problem.data._largest_key} | {name: largest(part) for name, part in parts.items()}
+    if min(sizes.values()) == 0:
+        return
+    tokens, queries, scores = (math.log10(size) for size in sizes.values())
+    together = 2 * (tokens + queries)
+    if max(map(abs, (2 * tokens, 2 * queries, together + scores, together + 2 * scores))) > IN_RANGE:
+        found = ", ".join(f"{name} of {size:.0e}" for name, size in sizes.items())
+        raise ValueError(
+            "problem must be of a scale at which squares of tokens, queries and scores and their products lie within "
+            f"1e-{IN_RANGE} .. 1e{IN_RANGE}, got {found}: rescale them"
+        )
+
+
+def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
+    """What a run must meet for its limit on the optimal tokens to be proved."""
+    rows = Rows(best.problem.data, best.best)
+    rows.solution = ideal
+    if len(best.tied) or not rows.margin > 0:
+        return {}
+    step = longest_step(rows.margin, float(rows.lengths.max()), rows.apart)
+    return {"barrier": best.barrier, "longest_step": step}
+
+
+def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
+    if solution.W is None or solution.status not in ("optimal", "no constraint"):
+        return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
+    data, chosen = problem.data, solution.selection.reference
+    tight = conditions.tight_entries(data, solution.W, chosen)
+    rivals = tight & (problem._flat_scores >= conditions.at_reference(problem, chosen))
+    strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
+    beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
+    return {
+        "tight": data._layout.shape_entries(tight, False),
+        "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),
+        "locally_optimal": not beaten.any(),
+    }
+
+
+def _why_none(ideal: Separation, unique: bool, all_support: bool | None, equal: bool) -> str | None:
+    if ideal.W is None or not unique or ideal.status == "no constraint":
+        return None
+    return "all tokens support" if all_support else "equal scores" if equal else None

@@ -12,6 +12,7 @@ from ..common.check import as_floats, as_number
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
+from .stack import of_layers
 
 __all__ = ["hierarchy"]
 
@@ -92,10 +93,7 @@ def hierarchy(
         raise TypeError(f"attention must be a list of arrays, lowest layer first, got {type(attention).__name__}")
     inner = [as_floats(f"attention[{k}]", p, "n, T, T", (n, T, T)) for k, p in enumerate(attention[:-1])]
     last = as_floats(f"attention[{len(inner)}]", attention[-1], "n, T", (n, T))
-    given = V if isinstance(V, (list, tuple)) else [V] * len(inner)
-    values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(given)]
-    if len(values) != len(inner):
-        raise ValueError(f"V must be one matrix or one for each of the {len(inner)} inner layers, got {len(values)}")
+    values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(of_layers(V, len(inner)))]
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
@@ -103,28 +101,24 @@ def hierarchy(
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
     way = np.arange(T) == chosen[:, None]
-    held = _holds(found[0]) & ~way
+    held = _holds(found[0], T) & ~way
     for k in range(len(inner) - 1, -1, -1):
         p, h = inner[k], tokens[k]
         queries = way | held
         chosen = _choice(p, way, selected, k)
         mixed = np.where(way[..., None], np.arange(T) == chosen[..., None], p > kept)
         asked = np.where(way[..., None], 1.0, 0.0) * ~mixed
-        rows = [np.flatnonzero(flags) for flags in queries]
-        data = cross_attention(list(h), [h[i, at] for i, at in enumerate(rows)])
-        parts: list[Any] = [[a[i, at] for i, at in enumerate(rows)] for a in (mixed, asked)]
-        if len({len(at) for at in rows}) == 1:  # a list of one shape is an array
-            parts = [np.stack(part) for part in parts]
-        sol = solve_svm(data, parts[0], norm, margins=parts[1])
-        found.append(sol)
-        below = way.copy()
-        for i, s in zip(*np.nonzero(way), strict=True):
-            below[i, chosen[i, s]] = True
-        held = held | (mixed & held[..., None]).any(axis=1)
-        for i, (at, holds) in enumerate(zip(rows, _holds(sol), strict=True)):
-            held[i] |= holds.any(axis=0)
-            held[i, at[holds.any(axis=1)]] = True
-        way, held = below, held & ~below
+        data = cross_attention(list(h), [rows[some] for rows, some in zip(h, queries, strict=True)])
+        shaped = (data._layout.shape_entries(part[queries].ravel(), 0) for part in (mixed, asked))
+        found.append(solve_svm(data, next(shaped), norm, margins=next(shaped)))
+        i, s = np.nonzero(queries)
+        holds = _holds(found[-1], T)
+        held |= (mixed & held[..., None]).any(axis=1)
+        np.logical_or.at(held, i, holds)
+        held[i, s] |= holds.any(axis=1)
+        i, s = np.nonzero(way)
+        way[i, chosen[i, s]] = True
+        held &= ~way
     return found[::-1]
 
 
@@ -148,9 +142,7 @@ def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
     return np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, some / some.sum(axis=-1, keepdims=True))
 
 
-def _holds(sol: Separation) -> Any:
-    """Which tokens hold an SVM: by their multipliers, of either sign."""
-    parts = sol.dual if isinstance(sol.dual, list) else [*np.asarray(sol.dual)]
-    largest = max(float(np.abs(part).max()) for part in parts)
-    found = [np.abs(part) > HOLDS * largest for part in parts]
-    return np.stack(found) if found[0].ndim == 1 else found
+def _holds(sol: Separation, T: int) -> Any:
+    """(queries, T): which tokens hold an SVM, by their multipliers, of either sign."""
+    sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
+    return sizes > HOLDS * sizes.max()

@@ -62,9 +62,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     selection = Selection(data, problem.optimal if selected is None else selected)
     if selection.kept is not None:
         raise TypeError("selected must be one token per query, got bools")
-    if ((selection.reference < 0) | (selection.reference >= data.lengths)).any():
-        raise ValueError(selection.outside(data))
-    chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.reference]
+    chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.within(data).reference]
     signed = problem._labels[:, None] * chosen
     # A row x_a - 0 of a prompt whose other token is zero.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))

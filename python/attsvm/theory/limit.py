@@ -11,12 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import _core
-from ..common.norms import Metric
 from ..svm.separation import Separation
-from ..svm.solve import solve_svm
 from ..training.run import Run
-from .limit_best import LOSSES, SPARE, BestTokens, Excess, curvature, descends, diameter, lengths_of_rows
-from .limit_local import CERTIFIED, LocalTokens, State
+from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
 
 __all__ = ["Judge", "Limit"]
 
@@ -83,6 +80,7 @@ class Judge:
                 f"got {problem!r}"
             )
         self.run, self.data, self.best = run, run.data, BestTokens(problem)
+        self.rows = Rows(run.data, self.best.best, run.own_norm)
         one = problem.heads is None and run.K is None and run.metric is None
         self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
         self.along = self.rate > 0
@@ -90,53 +88,26 @@ class Judge:
         self._local: dict[bytes, LocalTokens] = {}
 
     @functools.cached_property
-    def longest(self) -> np.ndarray:
-        return lengths_of_rows(self.data, self.best.best)
-
-    @functools.cached_property
-    def apart(self) -> float:
-        return diameter(self.data, self.best.best, self.longest)
-
-    @functools.cached_property
-    def solution(self) -> Separation:
-        """The SVM of the best tokens, in the norm that the rule goes with."""
-        norm, best = self.run.own_norm, self.data._layout.shape_queries(self.best.best)
-        if isinstance(norm, Metric):
-            return solve_svm(self.data, best, metric=norm.value)
-        return solve_svm(self.data, best, norm)
-
-    @property
-    def margin(self) -> float:
-        """rho: the certified lower end of the largest margin; 0 where none is certified."""
-        return self.solution.margin * (1 - SPARE) if self.solution.status in CERTIFIED else 0.0
-
-    @functools.cached_property
     def never_raises(self) -> bool:
         """Whether plain descent at this rate lowers the loss from any weights: ``lr < 2 / L``."""
-        return self.rate * curvature(self.best, self.longest) * (1 + SPARE) < 2
+        return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
 
     def proves(self, found: Excess) -> bool:
         """Theorem A: the gradient in the cone of the best tokens' rows, a margin, steps that never raise the loss."""
-        if not (self.provable and found.in_cone and self.margin > 0):
+        if not (self.provable and found.in_cone and self.rows.margin > 0):
             return False
-        longest, region = float(self.longest.max()), self.best.region(found.total, self.longest)
-        step = self.rate
-        if self.run.rule == "constant":
-            if self.never_raises:
-                return True
-            step *= longest * region.growth * region.excess  # ||dF|| <= R sum mu
-        return bool(descends(step, self.margin, longest, self.apart, region.drift))
+        longest, (drift, mass) = float(self.rows.lengths.max()), self.best.region(found.total, self.rows.lengths)
+        plain = self.run.rule == "constant"
+        step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
+        return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
 
     def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
         """Theorem B: the selection that these weights prove to be final; None where they prove none."""
         if not self.provable or not np.isfinite(W).all():
             return None
-        logits, begin = _core.logits(self.data._handle, np.ascontiguousarray(W)), self.best.begin
-        chosen = _core.top(self.data._handle, logits)
-        first = logits[begin + chosen]
-        logits[begin + chosen] = -np.inf
-        lead = float((first - np.maximum.reduceat(logits, begin)).min())
-        largest = float(np.linalg.norm(W) * self.longest.max())
+        chosen = _core.top(self.data._handle, _core.logits(self.data._handle, np.ascontiguousarray(W)))
+        lead = float(self.data._flat_margins(W, chosen).min())
+        largest = float(np.linalg.norm(W) * self.rows.lengths.max())
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
         key = chosen.tobytes()
@@ -154,7 +125,7 @@ class Judge:
         """What these weights, of this recorded loss, prove by either theorem."""
         if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
-                return self.best.best, self.solution
+                return self.best.best, self.rows.solution
         local = self.keeps(W, step)
         return None if local is None else (local.chosen, local.solution)
 
@@ -165,11 +136,11 @@ class Judge:
     def suggests(self, found: Excess) -> bool:
         """Whether this record shows the limit, as long as no later step raises the loss."""
         enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
-        return bool(enough and self.margin > 0)
+        return bool(enough and self.rows.margin > 0)
 
-    def verdict(self, run: Run) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
+    def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """status, step, message, final (M,), solution.  Goes back from the last record, as long as they agree."""
-        steps = [int(step) for step in run.steps]
+        run, steps = self.run, [int(step) for step in self.run.steps]
         if not steps:
             return "open", None, "open: the run has no record yet", ~self.best.several, None
         records = range(len(steps) - 1, -1, -1)
@@ -181,7 +152,7 @@ class Judge:
             first, proof = steps[k], found
         if proof is not None:
             final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
-            return "proved", first, self._says(run, first, proof[0]), final, proof[1]
+            return "proved", first, self._says(first, proof[0]), final, proof[1]
         highest = -np.inf
         for k in records:  # the loss never rose above that of an earlier record
             here = self.best.at(run.weights[k], steps[k])
@@ -190,31 +161,30 @@ class Judge:
                 break
             first = steps[k]
         if first is None:
-            return "open", None, self._missing(run, last), last.final, None
+            return "open", None, self._missing(last), last.final, None
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
         covered = "proofs are of plain or normalised descent on W at one rate, with a loss of the table"
         why = "the steps are longer than proofs allow" if self.provable else covered
-        return "conditional", first, f"{tokens}: {why}", last.final, self.solution
+        return "conditional", first, f"{tokens}: {why}", last.final, self.rows.solution
 
-    def _says(self, run: Run, step: int | None, chosen: np.ndarray) -> str:
-        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", run.selected))
+    def _says(self, step: int | None, chosen: np.ndarray) -> str:
+        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", self.run.selected))
         tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
-    def _missing(self, run: Run, last: Excess) -> str:
+    def _missing(self, last: Excess) -> str:
         """What the last record lacks, and of which query."""
-        best = self.best
+        best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"
-        if not np.isfinite(run.weights[-1]).all():
+        if not np.isfinite(weights).all():
             return "open: the last weights left the range of double precision"
         if len(best.tied):
             return f"open: query {best.tied[0]} has several tokens of the best score"
-        if last.in_cone and self.margin <= 0:
-            return f"open: the SVM of the best tokens is {self.solution.status}, so no margin is certified"
-        attention = self.data._layout.flatten_entries(
-            "p", self.data.probabilities(_first(run.weights[-1])), hidden=True
-        )
+        if last.in_cone and self.rows.margin <= 0:
+            return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
+        W = weights.reshape(-1, self.data.dk, self.data.dz)[0]  # of several attention heads the first
+        attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
         own, rival = int(best.best[q]), int(row.argmax())
@@ -224,15 +194,14 @@ class Judge:
         return f"{text}; the loss is {above:.3g} above its infimum, proofs for best tokens begin below {below:.3g}"
 
 
-def _first(W: np.ndarray) -> np.ndarray:
-    """The weights, or those of the first attention head."""
-    return W if W.ndim == 2 else W[0]
+def _judges(run: Run) -> list[Judge]:
+    return [Judge(run[r]) for r in range(len(run.W))] if run.stacked else [Judge(run)]
 
 
 def find_limit(run: Run) -> Limit:
     """:meth:`attsvm.Run.limit`."""
-    parts = [run[r] for r in range(len(run.W))] if run.stacked else [run]
-    status, step, message, final, solution = map(list, zip(*(Judge(one).verdict(one) for one in parts), strict=True))
+    found = (judge.verdict() for judge in _judges(run))
+    status, step, message, final, solution = map(list, zip(*found, strict=True))
     shaped = [run.data._layout.shape_queries(flags) for flags in final]
     if not run.stacked:
         return Limit(status[0], step[0], message[0], shaped[0], solution[0])
@@ -242,7 +211,7 @@ def find_limit(run: Run) -> Limit:
 
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
     """Whether a record (weights, step, loss) of a run like this one proves the limit; of several runs, of all."""
-    judges = [Judge(run[r]) for r in range(len(run.W))] if run.stacked else [Judge(run)]
+    judges = _judges(run)
     known = [False] * len(judges)
 
     def proves(weights: np.ndarray, step: int, loss: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Next-token prediction: token-priority graphs, their components, and the SVM of both."""
+"""Next-token prediction by attention, with its token-priority graphs and their components, and by a linear decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,12 +11,22 @@ from numpy.typing import ArrayLike
 
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
-from ..common.check import as_count, as_floats, as_numeric, check_shape
+from ..attention.layout import Layout
+from ..common.check import as_count, as_floats, as_numeric, as_parts, check_parts, check_shape
 from ..common.result import Result
-from ..training.output_head import LinearHead
+from ..common.storage import storable
+from ..training.output_head import LinearHead, LogarithmHead
 from ..training.problem import Problem
 
-__all__ = ["Identifiability", "NextToken", "identifiable", "next_token", "strong_components"]
+__all__ = [
+    "Identifiability",
+    "NextToken",
+    "SoftLabels",
+    "identifiable",
+    "next_token",
+    "soft_labels",
+    "strong_components",
+]
 
 SHOWN = 8  # components that a description lists
 
@@ -138,10 +148,9 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
     by_last = np.argsort(np.repeat(last, lengths), kind="stable")
-    ends = np.cumsum(np.bincount(last, lengths, len(embeddings)).astype(np.intp))
+    known, entries = np.unique(np.repeat(last, lengths), return_counts=True)
     kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
-    for k in np.unique(last).tolist():
-        of = by_last[ends[k - 1] if k else 0 : ends[k]]
+    for k, of in zip(known.tolist(), np.split(by_last, np.cumsum(entries)), strict=False):
         others = of[tokens[of] != label[of]]
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))
@@ -151,7 +160,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         for rows in (embeddings[tokens], (tokens == label).astype(np.float64)[:, None])
     )
     data = cross_attention(X, embeddings[last], values)
-    acyclic = not any(next(_several(component), None) for component in components.values())
+    acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
     return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
 
@@ -207,8 +216,7 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     """
     K = as_count("K", K, 1)
     tokens, lengths = _read_sequences(sequences, K)
-    first = np.cumsum(lengths) - lengths
-    last = tokens[first + lengths - 1]
+    last = tokens[np.cumsum(lengths) - 1]
     met = np.zeros((K, K), dtype=bool)
     met[np.repeat(last, lengths), tokens] = True
     components = np.where(met, met.argmax(axis=1)[:, None], np.arange(K))
@@ -224,11 +232,9 @@ def _several(component: np.ndarray) -> Any:
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Token numbers of all sequences one after the other, and the length of each sequence."""
     ragged = isinstance(sequences, (list, tuple)) and len({np.shape(part) for part in sequences}) > 1
-    if ragged:
-        parts: Sequence[np.ndarray] = [_tokens(f"sequences[{i}]", part, K) for i, part in enumerate(sequences)]
-        return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
-    array = _tokens("sequences", sequences, K, "n, T")
-    return array.reshape(-1), np.full(len(array), array.shape[1], dtype=np.intp)
+    letters = "n" if ragged else "n, T"
+    parts = as_parts("sequences", sequences, ragged, lambda name, part: _tokens(name, part, K, letters))
+    return np.concatenate(parts), np.array(list(map(len, parts)), dtype=np.intp)
 
 
 def _tokens(name: str, value: Any, K: int, letters: str = "n") -> np.ndarray:
@@ -250,8 +256,7 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
 
     Notes
     -----
-    Source: "Depth-First Search and Linear Graph Algorithms" (Tarjan, 1972), with a stack instead of recursion: one
-    visit per node and edge.
+    Kosaraju's algorithm (Sharir, 1981), with a stack instead of recursion: two visits per node and edge.
 
     Examples
     --------
@@ -260,36 +265,137 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
     array([0, 1, 2, 1])
     """
     component = np.arange(nodes)
-    successors: dict[int, list[int]] = {}
-    for node, following in edges.tolist():
-        successors.setdefault(node, []).append(following)
-    found: dict[int, int] = {}  # when a node was reached first
-    lowest: dict[int, int] = {}  # the earliest open node that it, or what was reached from it, leads to
-    opened: list[int] = []  # reached, and not yet in a component
-    is_open: set[int] = set()
-    for root in successors:
-        path = [] if root in found else [(root, iter(successors[root]))]
-        while path:
-            node, following = path[-1]
-            if node not in found:
-                found[node] = lowest[node] = len(found)
-                opened.append(node)
-                is_open.add(node)
-            for other in following:
-                if other not in found:
-                    path.append((other, iter(successors.get(other, ()))))
-                    break
-                if other in is_open:
-                    lowest[node] = min(lowest[node], found[other])
-            else:
-                path.pop()
-                if path:
-                    parent = path[-1][0]
-                    lowest[parent] = min(lowest[parent], lowest[node])
-                if lowest[node] == found[node]:  # nothing reached since leads further back: these are a component
-                    members = [opened.pop()]
-                    while members[-1] != node:
-                        members.append(opened.pop())
-                    is_open.difference_update(members)
-                    component[members] = min(members)
+    finished = [node for part in _reached(edges, np.unique(edges).tolist()) for node in part]
+    for members in _reached(edges[:, ::-1], finished[::-1]):
+        component[members] = min(members)
     return component
+
+
+def _reached(edges: np.ndarray, roots: list[int]) -> Iterator[list[int]]:
+    """Of each root the nodes that it leads to and no root before it does, as a search in depth leaves them."""
+    following: dict[int, list[int]] = {root: [] for root in roots}
+    for node, other in edges.tolist():
+        following[node].append(other)
+    seen = set()
+    for root in roots:
+        found, path = [], [(root, False)]
+        while path:
+            node, done = path.pop()
+            if done:
+                found.append(node)
+            elif node not in seen:
+                seen.add(node)
+                path += [(node, True), *((other, False) for other in following[node])]
+        if found:
+            yield found
+
+
+@storable
+class _OneVocabulary(Layout):
+    """Every query sees the same tokens, which are stored once."""
+
+    def check(self, tokens: int, queries: int) -> None:
+        check_parts("counts", self.counts, queries)
+        self.check_kinds()
+        if (self.lengths != tokens).any():
+            raise ValueError(f"lengths must be the {tokens} tokens of the vocabulary, got {self.lengths}")
+
+    def windows(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(len(self.lengths), dtype=np.intp), self.lengths
+
+
+@dataclass(repr=False, eq=False)
+class SoftLabels(Result):
+    """A linear decoder as a problem of attention: the tokens are the vocabulary, the queries the contexts.
+
+    Attributes
+    ----------
+    data : Data
+        ``data.probabilities(W)`` is the decoder's next-token distribution ``softmax(W h)``, (m, K).
+    problem : Problem
+        Mean cross-entropy of the counts; convex in W (K, d).
+    selected : (m, K) bool array
+        The support of each context: the tokens that follow it.
+    counts : (m, K) array
+        As given.
+    """
+
+    data: Data
+    problem: Problem
+    selected: np.ndarray
+    counts: np.ndarray
+
+    def _title(self) -> str:
+        several = int((self.selected.sum(axis=1) > 1).sum())
+        return (
+            f"Linear decoder of {self.data.dk} tokens from {len(self.data)} contexts of dimension {self.data.dz}, "
+            f"{several} with several next tokens"
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """A row for each token that follows a context."""
+        context, token = self.selected.nonzero()
+        return {"context": context, "token": token, "count": self.counts[context, token]}
+
+    def _values(self) -> dict[str, Any]:
+        return self._state() | {"selected": self.selected}
+
+    def _state(self) -> dict[str, Any]:
+        return {"contexts": self.data.queries, "counts": self.counts}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> SoftLabels:
+        return soft_labels(**state)
+
+
+def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
+    """Contexts with counts of their next tokens, as data, problem and selection of a linear decoder ``softmax(W h)``.
+
+    Training on ``-sum_jz counts_jz log softmax(W h_j)_z / sum_jz counts_jz`` gives finite log-odds within each support
+    S_j, the tokens with a positive count, and diverges towards
+
+        ``min ||W||  s.t.  (W h_j)_z = (W h_j)_z'`` within S_j, ``(W h_j)_z >= (W h_j)_t + 1`` for t outside of it:
+
+    ``solve_svm(found.data, found.selected)``; with free contexts and a vanishing ridge, in the nuclear norm.
+
+    Parameters
+    ----------
+    contexts : (m, d) array_like
+        Embedding of each context, a row h_j.
+    counts : (m, K) array_like
+        How often each token follows it, or in proportion to that: not negative, some positive in every row.
+
+    Returns
+    -------
+    SoftLabels
+
+    Notes
+    -----
+    Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
+
+    Tokens that follow the same contexts have the same weights in the SVM.  In the Frobenius norm that of a large
+    vocabulary is solved by Newton's method in the levels of the contexts, the logits that tokens outside of S_j may
+    reach (the answer's ``method`` is "newton"): given those, the weights of a token do not depend on the others.
+
+    Examples
+    --------
+    >>> found = attsvm.theory.soft_labels([[1.0, 0.0], [0.0, 1.0]], [[3, 1, 0], [0, 0, 2]])
+    >>> print(attsvm.solve_svm(found.data, found.selected).W.round(3))
+    [[ 0.333 -0.333]
+     [ 0.333 -0.333]
+     [-0.667  0.667]]
+    """
+    H = as_floats("contexts", contexts, "m, d")
+    counts = as_floats("counts", counts, "m, K", (len(H), None))
+    m, K = counts.shape
+    if counts.min() < 0:
+        raise ValueError(f"counts must not be negative, got {counts.min():g}")
+    most = counts.max(axis=1)
+    if most.min() == 0:
+        raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
+    shares = counts / most.max()  # whose sums stay in range
+    shares /= shares.sum() / m  # the mean over contexts becomes that over counts
+    layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
+    data = Data("linear decoder", K, H, None, layout)
+    problem = Problem(data, None, LogarithmHead(shares), loss="linear")
+    return SoftLabels(data, problem, counts > 0, counts.copy())

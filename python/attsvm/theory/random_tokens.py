@@ -82,46 +82,39 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
     kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
     logs = [log_volumes(int(k)) for k in kinds]
     # The number of those tokens of a sequence that the projection onto its cone does not tie: k - 1 with chance v_k.
-    first = rows - d + 1
-    mean = sum(c * (np.arange(len(v)) @ np.exp(v)) for v, c in zip(logs, counts, strict=True))
-    if first > mean:
-        return min(1.0, 2 * _tail(logs, counts, first, +1))
-    return max(0.0, 1 - 2 * _tail(logs, counts, first - 2, -1))  # even and odd numbers have chance 1/2 each
+    chance = 2 * _tail(logs, counts, rows - d + 1)
+    if chance < 0.5:
+        return chance
+    return 1 - 2 * _tail([v[::-1] for v in logs], counts, d + 1)  # even and odd numbers have chance 1/2 each
 
 
-def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int, side: int) -> float:
-    """P(S = first) + P(S = first + 2 side) + ..., S a sum of independent numbers with these logarithms of chances.
+def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
+    """P(S = first) + P(S = first + 2) + ..., S a sum of independent numbers with these logarithms of chances.
 
-    Chances are tilted by e^(theta s), so that ``first`` is the mean and the transform loses no small ones."""
-    sums = sum((len(v) - 1) * c for v, c in zip(logs, counts, strict=True))
-    if not 0 <= first <= sums:
-        return 0.0
-    low, high = -60.0, 60.0
+    Where that is small, chances are tilted by e^(theta s), so that ``first`` is the mean and the transform loses none.
+    """
+    low, high = 0.0, 60.0
     for _ in range(80):  # the mean grows with theta
         theta = (low + high) / 2
         tilted = [_tilt(v, theta) for v in logs]
         mean = sum(c * (np.arange(len(p)) @ p) for (p, _), c in zip(tilted, counts, strict=True))
         low, high = (theta, high) if mean < first else (low, theta)
-    theta = max(theta, 0.0) if side > 0 else min(theta, 0.0)
-    tilted = [_tilt(v, theta) for v in logs]
+    sums = sum((len(v) - 1) * c for v, c in zip(logs, counts, strict=True))
     size = 1 << int(sums).bit_length()
     transform = np.ones(size // 2 + 1, dtype=complex)
     for (p, _), c in zip(tilted, counts, strict=True):
         transform *= np.fft.rfft(p, size) ** int(c)
-    chances = np.fft.irfft(transform, size)
-    some = np.arange(first, sums + 1, 2) if side > 0 else np.arange(first, -1, -2)
+    some = np.arange(first, sums + 1, 2)
+    chances = np.maximum(np.fft.irfft(transform, size)[some], 0.0)
     total = sum(c * log for (_, log), c in zip(tilted, counts, strict=True))
     # relative to the first term, whose weight is the largest
-    weights = np.exp(-theta * (some - first))
-    return float(np.exp(total - theta * first) * (np.maximum(chances[some], 0.0) @ weights))
+    return float(np.exp(total - theta * first) * (chances @ np.exp(-theta * (some - first))))
 
 
 def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
     """Chances times e^(theta s) over their sum, and the logarithm of that sum."""
     logs = log_chances + theta * np.arange(len(log_chances))
-    top = logs.max()
-    p = np.exp(logs - top)
-    return p / p.sum(), float(top + np.log(p.sum()))
+    return np.exp(logs - _log_sum(logs)), _log_sum(logs)
 
 
 @functools.cache
@@ -134,18 +127,16 @@ def log_volumes(T: int) -> np.ndarray:
     return found
 
 
-def _normal(x: np.ndarray) -> np.ndarray:
-    return np.array([0.5 * math.erfc(-a / math.sqrt(2)) for a in x])
-
-
 def _log_above(m: int, j: int) -> float:
     """log P(the mean of j + 1 standard normal numbers exceeds m others) = log E Phi(w / sqrt(j + 1))^m."""
     w = np.linspace(-REACH, REACH, POINTS)
-    with np.errstate(divide="ignore"):
-        logs = m * np.log(_normal(w / math.sqrt(j + 1))) if m else np.zeros(POINTS)
-    logs = logs - w * w / 2
-    top = logs.max()
-    return float(top + np.log(np.exp(logs - top).sum() * (w[1] - w[0])) - math.log(2 * math.pi) / 2)
+    below = np.array([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
+    return _log_sum(m * np.log(below) - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
+
+
+def _log_sum(logs: np.ndarray) -> float:
+    """log sum e^logs."""
+    return float(logs.max() + np.log(np.exp(logs - logs.max()).sum()))
 
 
 @functools.cache
@@ -153,40 +144,29 @@ def log_inside(j: int) -> float:
     """log P(j of j + 1 standard normal numbers exceed the mean of all), the vertex angle of the regular j-simplex.
 
     They are numbers of correlation -1/j, so that the common part of the textbook integral is imaginary:
-    E Phi(i c w)^j with c^2 = 1 / (j + 1).  On the line w - i t through the saddle point of exp(t^2 / 2) Phi(c t)^j the
-    integrand does not oscillate at its top, and nothing cancels.
+    E Phi(i c w)^j with c^2 = 1 / (j + 1).  On the line w - i t near the saddle point of exp(t^2 / 2) Phi(c t)^j, for
+    large j that with c t = -sqrt(j), the integrand hardly oscillates at its top, and nothing cancels.
     """
     if j == 0:
         return 0.0
-    c = 1 / math.sqrt(j + 1)
-    low, high = -math.sqrt(j + 1.0) * 40, 0.0
-    for _ in range(200):  # t + j c phi(c t) / Phi(c t) = 0: convex, one root
-        t = (low + high) / 2
-        slope = t + j * c * _hazard(c * t)
-        low, high = (low, t) if slope > 0 else (t, high)
-    # Phi(c t + i c w) from Phi(c t) by Simpson's rule on i c phi(c t + i c w)
-    reach = 8.0 * math.sqrt(j + 1.0)
-    w = np.linspace(0.0, reach, 2 * POINTS - 1)
-    z = c * t + 1j * c * w
-    # over phi(c t), so that no number underflows: the hazard's inverse, and exp((c t)^2 / 2 - z^2 / 2)
-    ratio = np.exp((c * t) ** 2 / 2 - z * z / 2)
+    c, x = 1 / math.sqrt(j + 1), -math.sqrt(j)
+    # Phi(x + i c w) from Phi(x) by Simpson's rule on i c phi(x + i c w)
+    w = np.linspace(0.0, 8.0 / c, 2 * POINTS - 1)
+    z = x + 1j * c * w
+    # over phi(x), so that no number underflows: the hazard's inverse, and exp(x^2 / 2 - z^2 / 2)
+    ratio = np.exp((j - z * z) / 2)
     steps = (ratio[:-2:2] + 4 * ratio[1:-1:2] + ratio[2::2]) * (w[2] - w[0]) / 6
-    Phi = 1 / _hazard(c * t) + 1j * c * np.concatenate([[0.0], np.cumsum(steps)])
-    w = w[::2]
-    logs = j * np.log(Phi / Phi[0]) - w * w / 2 + 1j * w * t
-    values = np.exp(logs).real
-    total = (values.sum() - values[0] / 2) * 2 * (w[1] - w[0]) / math.sqrt(2 * math.pi)
-    return float(math.log(total) + t * t / 2 + j * (_log_phi(c * t) - math.log(_hazard(c * t))))
-
-
-def _log_phi(x: float) -> float:
-    return -x * x / 2 - math.log(2 * math.pi) / 2
+    hazard, w = _hazard(x), w[::2]
+    Phi = 1 + 1j * c * hazard * np.concatenate([[0.0], np.cumsum(steps)])
+    values = np.exp(j * np.log(Phi) - w * w / 2 + 1j * w * x / c).real
+    total = (values.sum() - values[0] / 2) * (w[1] - w[0]) * math.sqrt(2 / math.pi)
+    return math.log(total) + j * (0.5 - math.log(hazard * math.sqrt(2 * math.pi)))
 
 
 def _hazard(x: float) -> float:
     """phi(x) / Phi(x), also far to the left."""
     if x > -20:
-        return math.exp(_log_phi(x)) / (0.5 * math.erfc(-x / math.sqrt(2)))
+        return math.sqrt(2 / math.pi) * math.exp(-x * x / 2) / math.erfc(-x / math.sqrt(2))
     found = -x  # continued fraction of Mills' ratio
     for k in range(40, 0, -1):
         found = -x + k / found

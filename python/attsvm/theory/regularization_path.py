@@ -5,24 +5,27 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes, check_type
-from ..common.norms import norm_name
+from ..common.norms import norm_name, size
 from ..common.result import Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
-from .projected_descent import stationary_point
+from ..training.train import train
 
-__all__ = ["Path", "regularization_path"]
+__all__ = ["Path", "regularization_path", "stationary_point"]
 
 HALVINGS = 60  # of the interval of radii in which a given ridge is looked for
 SAME_RIDGE = 1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
+STEP = 0.3  # of the radius: the first step of a round; its k-th is shorter by the root of k
+ROUND = 250  # steps, after which the first step is halved: what the next round can resolve
+INSIDE = 1 - 1e-6  # of the radius: weights of a smaller norm are not held by the ball
 
 
 @dataclass(repr=False, eq=False)
@@ -173,9 +176,10 @@ def regularization_path(
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
     tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
     if selected is None and problem._from_scores:
-        search = _Search(problem, norm, tol, max_iter)
+        W = feasible(problem.data, problem.optimal).W
+        search = _Search(problem, norm, tol, max_iter, None if W is None or not W.any() else W / size(W, "frobenius"))
     elif ridges is None:
-        search = _LocalSearch(problem, norm, tol, max_iter, selected)
+        search = _LocalSearch(problem, norm, tol, max_iter, _cone(problem, norm, selected))
     else:
         raise ValueError("ridges must come without selected and with a linear head: local paths go by radii")
     points: list[_Point] = []
@@ -184,10 +188,10 @@ def regularization_path(
             before = points[-1] if points else None
             points.append(search.point(number, before) if ridges is None else search.ridge(number, before))
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = search.path(points, "interrupted")  # type: ignore[attr-defined]
+        interrupt.partial = _path(problem, norm, points, "interrupted")  # type: ignore[attr-defined]
         raise
     late = max(point.gap for point in points) > tol
-    path = search.path(points, "iteration limit" if late else "completed")
+    path = _path(problem, norm, points, "iteration limit" if late else "completed")
     if late:
         warnings.warn(f"regularization_path: {path.message}", ConvergenceWarning, stacklevel=2)
     return path
@@ -202,40 +206,49 @@ def _ordered(name: str, value: Any, sign: int) -> np.ndarray:
     return numbers
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Of selections in the query shape, which may be ragged."""
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     radius: float
     W: np.ndarray
     log_excess: float
-    log_gradient: float
     gap: float
+    log_ridge: float
 
 
+def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Path:
+    data = problem.data
+    radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
+    weights = weights.reshape(len(points), data.dk, data.dz)
+    loss = np.array([problem.loss(W) for W in weights])
+    return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
+
+
+def _cone(problem: Problem, norm: Ball, selected: Any) -> np.ndarray:
+    """Where a local search begins, of norm 1: the SVM solution; zero where no tokens are given."""
+    if selected is None:
+        return np.zeros((problem.data.dk, problem.data.dz))
+    svm = solve_svm(problem.data, selected, norm)
+    if svm.W is None:
+        raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
+    return svm.W * svm.margin
+
+
+@dataclass(frozen=True)
 class _Search:
-    def __init__(self, problem: Problem, norm: str, tol: float, max_iter: int):
-        self.problem, self.norm, self.tol, self.max_iter = problem, norm, tol, max_iter
-        first = feasible(problem.data, problem.optimal)
-        self.toward = None
-        if first.W is not None and first.W.any():
-            toward = first.W / np.abs(first.W).max()  # squares may leave the range of double precision
-            self.toward = toward / np.linalg.norm(toward)
+    problem: Problem
+    norm: Ball
+    tol: float
+    max_iter: int
+    toward: np.ndarray | None  # of norm 1
 
     def point(self, radius: float, before: _Point | None) -> _Point:
         """The better of the starts."""
         shape = (self.problem.data.dk, self.problem.data.dz)
         start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
-        found = self._descend(start, radius)
-        best = self.problem.optimal
-        if self.toward is not None and not _same(self.problem.data.select(found.W), best):
-            other = self._descend(self.toward * radius, radius)
-            if other.log_excess < found.log_excess:
-                return other
-        return found
+        found, data = self._descend(start, radius), self.problem.data._handle
+        chosen, best = (_core.top(data, of) for of in (_core.logits(data, found.W), self.problem._flat_scores))
+        if self.toward is None or np.array_equal(chosen, best):
+            return found
+        return min(found, self._descend(self.toward * radius, radius), key=lambda point: point.log_excess)
 
     def _descend(self, start: np.ndarray, radius: float) -> _Point:
         problem, W = self.problem, np.ascontiguousarray(start)
@@ -248,57 +261,69 @@ class _Search:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
         if _core.STATUS[code] == "interrupted":
             raise exception or KeyboardInterrupt
-        return _Point(radius, W, log_excess, log_gradient, gap)
+        return self._made(radius, W, log_excess, log_gradient, gap)
 
-    def log_ridge(self, point: _Point) -> float:
-        """The multiplier of the ball: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op = 2 ridge``."""
-        size = math.log(point.radius) if self.norm == "frobenius" else 0.0
-        return point.log_gradient - math.log(2) - size
+    def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
+        """With the multiplier of the ball: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op = 2 ridge``."""
+        of_W = math.log(radius) if self.norm == "frobenius" else 0.0
+        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def ridge(self, ridge: float, before: _Point | None) -> _Point:
         """The multiplier falls as the radius grows: bracketed, then the interval of log radii halved."""
         target = math.log(ridge)
         low = before or self.point(1e-6, None)
-        if self.log_ridge(low) <= target:  # a ridge that allows next to nothing
+        if low.log_ridge <= target:  # a ridge that allows next to nothing
             return low
         high = low
-        while self.log_ridge(high) > target:
+        while high.log_ridge > target:
             low, high = high, self.point(2 * high.radius, high)
         for _ in range(HALVINGS):
             middle = self.point(math.sqrt(low.radius * high.radius), low)
-            excess = self.log_ridge(middle) - target
+            excess = middle.log_ridge - target
             if abs(excess) <= SAME_RIDGE:
                 return middle
             low, high = (middle, high) if excess > 0 else (low, middle)
         return high
 
-    def path(self, points: list[_Point], status: str) -> Path:
-        data = self.problem.data
-        return Path(
-            np.array([point.radius for point in points]),
-            np.array([point.W for point in points]).reshape(len(points), data.dk, data.dz),
-            np.array([self.problem.loss(point.W) for point in points]),
-            np.array([point.log_excess for point in points]),
-            np.array([point.gap for point in points]),
-            np.array([self.log_ridge(point) for point in points]),
-            self.norm,
-            status,
-        )
-
 
 class _LocalSearch(_Search):
     """Stationary points in a cone, for any head."""
 
-    def __init__(self, problem: Problem, norm: str, tol: float, max_iter: int, selected: Any):
-        self.problem, self.norm, self.tol, self.max_iter = problem, norm, tol, max_iter
-        self.toward: Any = np.zeros((problem.data.dk, problem.data.dz))
-        if selected is not None:
-            svm = solve_svm(problem.data, selected, norm)  # type: ignore[arg-type]
-            if svm.W is None:
-                raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
-            self.toward = svm.W * svm.margin  # of norm 1
-
     def point(self, radius: float, before: _Point | None) -> _Point:
+        assert self.toward is not None
         start = self.toward * radius if before is None else before.W * (radius / before.radius)
-        W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)  # type: ignore[arg-type]
-        return _Point(radius, W, math.nan, log_gradient, gap)
+        W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
+        return self._made(radius, W, math.nan, log_gradient, gap)
+
+
+def stationary_point(
+    problem: Problem, start: np.ndarray, radius: float, norm: Ball, tol: float, max_iter: int
+) -> tuple[np.ndarray, float, float]:
+    """``(W, log ||G||, gap)`` of a stationary point of the loss in ``||W|| <= radius``.
+
+    Projected descent on the normalised gradient, whose scale is kept apart, so that its direction counts where the
+    loss no longer changes; with steps that shrink it stays in the cone of its start unless the loss falls out of it.
+    The gap is ``<G, W> + radius ||G||_dual`` over its second term: 0 where the ball holds W against the gradient.
+    Inside the ball it is relative to the loss instead: 0 where the gradient vanishes.
+    """
+    W, step, left = start, STEP * radius, max_iter
+    while True:
+        steps = min(ROUND, left)
+        rates = step / np.sqrt(np.arange(1, steps + 1))
+        W = train(problem, W, ball=(norm, radius), lr=rates, steps=steps, record=0).W
+        log_gradient, gap = _gap(problem, W, radius, norm)
+        step, left = step / 2, left - steps
+        if gap <= tol or left == 0:
+            return W, log_gradient, gap
+
+
+def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[float, float]:
+    loss, gradient = problem.loss_and_grad(W, scaled=True)
+    G = gradient.W
+    dual = float(size(G, norm, dual=True))
+    if dual == 0:
+        return -math.inf, 0.0
+    gap = float(np.vdot(G, W)) + radius * dual
+    if size(W, norm) < INSIDE * radius:
+        return math.log(dual) + gradient.log_scale, gap * math.exp(min(gradient.log_scale, 700)) / abs(loss)
+    return math.log(dual) + gradient.log_scale, gap / (radius * dual)

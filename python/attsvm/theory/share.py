@@ -88,25 +88,22 @@ def margin_share(
     sizes = size(stack, norm if metric is None else as_metric("metric", metric, data.dk, data.dz))
     if metric is None and norm in ("frobenius", "nuclear"):
         _warn_outside(data, selection, stack)
-    least = np.array(
-        [_least(data, selection, weights / (of_w or 1.0)) for weights, of_w in zip(stack, sizes, strict=True)]
-    )
+    units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
+    least = np.array([_least(data, selection, unit) for unit in units])
     lower = np.maximum(sol.margin, least)  # W proves a bound, too
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
-    low, high = (end.reshape(W.shape[:-2]) for end in (ends.min(axis=0), ends.max(axis=0)))
+    low, high = np.sort(ends, axis=0).reshape(2, *W.shape[:-2])
     return (float(low), float(high)) if W.ndim == 2 else (low, high)
 
 
 def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
     whole = np.linalg.norm(stack, axis=(1, 2))
-    if not whole.any():
-        return
     _, chosen, token = data._rows_of(selection.reference)
     left = _span(data.dk, len(token), lambda at: data.keys[token[at]] - data.keys[chosen[at]].astype(np.float64))
-    right = _span(data.dz, len(data.queries), lambda at: data.queries[at].astype(np.float64))
+    right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
     share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
-    if share.min() < MOST_OUTSIDE:
+    if share.min(initial=1.0) < MOST_OUTSIDE:
         warnings.warn(
             f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; the "
             "rest changes no margin and lowers the share",

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count, as_number, as_numeric, check_shape
 
-__all__ = ["Stack", "train_stack"]
+__all__ = ["Stack", "of_layers", "train_stack"]
 
 
 class Stack(NamedTuple):
@@ -82,143 +82,132 @@ def train_stack(
     >>> bool((stack.attention[-1].max(axis=-1) > 0.8).all())
     True
     """
-    given = {"X": X, "z": z, "y": y, "v": v}
-    X, z, y, v = (np.asarray(as_numeric(name, a), dtype=np.float64) for name, a in given.items())
+    X = np.asarray(as_numeric("X", X), dtype=np.float64)
     if X.ndim < 3:
         raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
     batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
-    for name, a, shape in (("z", z, (n, d)), ("y", y, (n,)), ("v", v, (d,))):
-        check_shape(name, a[(0,) * (a.ndim - len(shape))], ", ".join("nd"[k] for k in range(len(shape))), shape)
-    z, y, v = (np.broadcast_to(a, (*batch, *shape)) for a, shape in ((z, (n, d)), (y, (n,)), (v, (d,))))
+    z, y, v = (_of_runs(batch, *given) for given in (("z", z, (n, d)), ("y", y, (n,)), ("v", v, (d,))))
     lr, steps, record = as_number("lr", lr, above=0.0), as_count("steps", steps), as_count("record", record)
     if not isinstance(W, list) or not W:
         raise TypeError(f"W must be a list of the weights of each layer, lowest first, got {type(W).__name__}")
-    parts = [tuple(map(np.array, w)) if isinstance(w, tuple) else (np.array(w, dtype=np.float64),) for w in W]
-    weights = [tuple(np.broadcast_to(a, (*batch, *a.shape[-2:])).astype(np.float64) for a in part) for part in parts]
+    parts = [w if isinstance(w, tuple) else (w,) for w in W]
+    weights = [tuple(np.broadcast_to(a, (*batch, *np.shape(a)[-2:])).astype(float) for a in part) for part in parts]
     for part in weights:
         check_shape("W", _product(part)[(0,) * len(batch)], "d, d", (d, d))
     inner = len(weights) - 1
-    values = [np.asarray(a, dtype=np.float64) for a in (V if isinstance(V, list) else [V] * inner)]
-    if len(values) != inner:
-        raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
+    values = [np.asarray(a, dtype=np.float64) for a in of_layers(V, inner)]
     records = []
     for step in range(steps + 1):
         matrices = [_product(part) for part in weights]
-        hidden, logs, loss = _forward(X, z, y, v, values, matrices)
-        gradients = _backward(hidden, logs, z, y, v, values, matrices)
+        hidden, logs, u = _forward(X, z, y, v, values, matrices)
+        gradients = _backward(hidden, logs, u, z, y, v, values, matrices)
         if record and step % record == 0:
             records.append(matrices)
-        if step == steps:
-            break
-        weights = _moved(weights, gradients, lr)
+        if step < steps:
+            weights = _moved(weights, gradients, lr)
     unit = [-G / np.maximum(_norm(G), np.finfo(np.float64).tiny) for G, _ in gradients]
     attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
     factors = [part if len(part) == 2 else None for part in weights]
-    return Stack([_product(part) for part in weights], factors, attention, hidden, unit, loss, records)
+    return Stack(matrices, factors, attention, hidden, unit, _loss(u), records)
+
+
+def of_layers(V: Any, inner: int) -> Any:
+    """The values of each inner layer."""
+    values = V if isinstance(V, (list, tuple)) else [V] * inner
+    if len(values) != inner:
+        raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
+    return values
+
+
+def _of_runs(batch: tuple[int, ...], name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(as_numeric(name, value), dtype=np.float64)
+    check_shape(name, array[(0,) * (array.ndim - len(shape))], "n, d"[: 3 * len(shape) - 2], shape)
+    return np.broadcast_to(array, (*batch, *shape))
 
 
 def _product(part: tuple[np.ndarray, ...]) -> np.ndarray:
-    return part[0] if len(part) == 1 else part[0] @ np.swapaxes(part[1], -1, -2)
+    return part[0] if len(part) == 1 else part[0] @ part[1].mT
 
 
-def _norm(G: np.ndarray) -> np.ndarray:
-    return np.asarray(np.sqrt((G * G).sum(axis=(-2, -1), keepdims=True)))
+def _norm(G: np.ndarray) -> Any:
+    return np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+
+
+def _loss(u: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0.0, -u).mean(axis=-1)
 
 
 def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
     """One normalised step of all weights together; the gradients have logarithms of their scales (..., 1, 1)."""
-    directions = []
+    top, moves = np.max([scale for _, scale in gradients], axis=0), []
     for part, (G, scale) in zip(weights, gradients, strict=True):
-        of_factors = (G,) if len(part) == 1 else (G @ part[1], np.swapaxes(G, -1, -2) @ part[0])
-        directions.append([(D, scale) for D in of_factors])
-    top = np.max([scale for direction in directions for _, scale in direction], axis=0)
-    scaled = [[D * np.exp(scale - top) for D, scale in direction] for direction in directions]
-    length = np.sqrt(sum(_norm(D) ** 2 for direction in scaled for D in direction))
+        D = G * np.exp(scale - top)
+        moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
+    length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
     length = np.where(length > 0, length, 1.0)  # a gradient of zero: the run stays
     return [
-        tuple(a - lr * D / length for a, D in zip(part, direction, strict=True))
-        for part, direction in zip(weights, scaled, strict=True)
+        tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
+        for part, move in zip(weights, moves, strict=True)
     ]
 
 
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+def _each(W: np.ndarray) -> np.ndarray:
+    """(..., 1, d, d): the same for all sequences of a run."""
+    return W[..., None, :, :]
 
 
 def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tuple[list[np.ndarray], list[Any], Any]:
-    """What each layer reads, the logarithm of its attention (..., n, S, T), and the loss."""
+    """What each layer reads, the logarithm of its attention (..., n, S, T), and the signed outputs (..., n)."""
     hidden, logs = [X], []
     for W, V in zip(matrices, [*values, None], strict=True):
         h = hidden[-1]
-        queries = h if V is not None else z[..., None, :]
-        logs.append(_log_softmax(queries @ _each(W, transposed=True) @ np.swapaxes(h, -1, -2)))
+        logits = (z[..., None, :] if V is None else h) @ _each(W).mT @ h.mT
+        logits = logits - logits.max(axis=-1, keepdims=True)
+        logs.append(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
         attended = np.exp(logs[-1]) @ h
         if V is not None:
             hidden.append(h + attended @ _each(V))
-    u = y * (attended @ v[..., None, :, None])[..., 0, 0]
-    return hidden, logs, np.logaddexp(0.0, -u).mean(axis=-1)
+    return hidden, logs, y * (attended @ v[..., None, :, None])[..., 0, 0]
 
 
-def _each(W: np.ndarray, transposed: bool = False) -> np.ndarray:
-    """(..., d, d) for all sequences of a run."""
-    W = np.swapaxes(W, -1, -2) if transposed else W
-    return W[..., None, :, :] if W.ndim > 2 else W
-
-
-def _backward(hidden: Any, logs: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
+def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
     """(dL/dW_l, logarithm of its scale (..., 1, 1)) of every layer, lowest first."""
-    u = y * ((np.exp(logs[-1]) @ hidden[-1]) @ v[..., None, :, None])[..., 0, 0]
     slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
     D = slope[..., None, None] * v[..., None, None, :]  # the derivative in what a query's output is, exp(scale) D
     scale = np.zeros(D.shape[:-1])
     gradients = []
     for h, log, W, V in zip(hidden[::-1], logs[::-1], matrices[::-1], [None, *values[::-1]], strict=True):
-        queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V, transposed=True))
+        queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V).mT)
         # dL/dlogit_t = p_t (g_t - p.g), by differences to the token of the largest p: nothing cancels
         top = log.argmax(axis=-1)[..., None]
-        gains = back @ np.swapaxes(h, -1, -2)
+        gains = back @ h.mT
         gains = gains - np.take_along_axis(gains, top, -1)
         pull = gains - (np.exp(log) * gains).sum(axis=-1, keepdims=True)
         weight = scale[..., None] + log
-        # sum_t dL/dlogit_t h_t, where the top token has minus the sum of the others
         others = pull.copy()
         np.put_along_axis(others, top, 0.0, -1)
-        highest = np.take_along_axis(h, top, -2)
         with np.errstate(divide="ignore"):
             size = weight + np.log(np.abs(others))
-        most = _finite(size.max(axis=(-3, -2, -1), keepdims=True))
-        gradients.append((_summed(np.sign(others) * np.exp(size - most), h, highest, queries), most[..., 0]))
-        if len(gradients) < len(matrices):
-            D, scale = _below(D, scale, weight, (pull, others), (h, highest, queries), back, W, residual=V is not None)
+        most = size.max(axis=(-3, -2, -1), keepdims=True)
+        most = np.where(np.isfinite(most), most, 0.0)
+        rows = _rows(np.sign(others) * np.exp(size - most), top, h)
+        gradients.append(((rows.mT @ queries).sum(axis=-3), most[..., 0]))
+        if len(gradients) == len(matrices):
+            break
+        # The derivative in what the layer reads: as the value and the key of every query; of an inner layer also by the
+        # residual connection, and as a query.
+        most = weight.max(axis=-2)  # for every token, the largest term
+        most = most if V is None else np.maximum(scale, most)
+        share = np.exp(weight - most[..., None, :])
+        below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)
+        if V is not None:
+            rows = _rows(np.exp(weight - most[..., None]) * others, top, h)
+            below = below + D * np.exp(scale - most)[..., None] + rows @ _each(W)
+        D, scale = below, most
     return gradients[::-1]
 
 
-def _finite(logs: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(logs), logs, 0.0)
-
-
-def _differences(c: np.ndarray, h: np.ndarray, highest: np.ndarray) -> np.ndarray:
-    """``sum_t c_t (h_t - h_top)`` of every query, (..., n, S, d)."""
-    return np.asarray(c @ h - c.sum(axis=-1, keepdims=True) * highest)
-
-
-def _summed(c: np.ndarray, h: np.ndarray, highest: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    rows = _differences(c, h, highest)
-    return np.asarray(np.einsum("...nsd,...nse->...de", rows, np.broadcast_to(queries, rows.shape), optimize=True))
-
-
-def _below(
-    D: Any, scale: Any, weight: Any, pulls: Any, tokens: Any, back: Any, W: Any, residual: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The derivative in what the layer reads: as the value and the key of every query; of an inner layer also by the
-    residual connection, and as a query."""
-    (pull, others), (h, highest, queries) = pulls, tokens
-    most = weight.max(axis=-2)  # for every token, the largest term
-    most = np.maximum(scale, most) if residual else most
-    share = np.swapaxes(np.exp(weight - most[..., None, :]), -1, -2)
-    found = share @ back + (share * np.swapaxes(pull, -1, -2)) @ (queries @ _each(W, transposed=True))
-    if residual:
-        rows = _differences(np.exp(weight - most[..., :, None]) * others, h, highest)
-        found = found + D * np.exp(scale - most)[..., None] + rows @ _each(W)
-    return found, most
+def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """``sum_t c_t (h_t - h_top)`` of every query, (..., n, S, d); c is 0 at its top token."""
+    np.put_along_axis(c, top, -c.sum(axis=-1, keepdims=True), -1)
+    return np.asarray(c @ h)

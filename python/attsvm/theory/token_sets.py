@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
-from ..attention.selection import HIGH, LOW, Selection
-from ..attention.selection import undecided as open_queries
+from ..attention.selection import HIGH, LOW, Selection, undecided
 from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
 from ..common.result import Solved
 from ..common.types import Norm
@@ -63,19 +62,23 @@ def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH
     low, high = as_number("low", low, least=0.0), as_number("high", high, above=0.0)
     if not low < high <= 1:
         raise ValueError(f"low and high must be 0 <= low < high <= 1, got {low:g} and {high:g}")
-    if isinstance(probabilities, (list, tuple)) and len({np.shape(part) for part in probabilities}) > 1:
-        parts = [_probabilities(f"probabilities[{i}]", part) for i, part in enumerate(probabilities)]
-        selected = [part >= high for part in parts]
-        return selected, [open_queries(part, False, low, high) for part in parts]
-    array = _probabilities("probabilities", probabilities)
-    return array >= high, open_queries(array, False, low, high)
+    ragged = isinstance(probabilities, (list, tuple)) and len({np.shape(part) for part in probabilities}) > 1
+    parts = as_parts("probabilities", probabilities, ragged, _probabilities)
+    if ragged:
+        return [part >= high for part in parts], [undecided(part, False, low, high) for part in parts]
+    return parts >= high, undecided(parts, False, low, high)
 
 
-def _probabilities(name: str, value: Any) -> np.ndarray:
+def _of_tokens(name: str, value: Any) -> np.ndarray:
     array = np.asarray(as_numeric(name, value), dtype=np.float64)
     check_finite(name, array)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have shape (..., T), got {array.shape}")
+    return array
+
+
+def _probabilities(name: str, value: Any) -> np.ndarray:
+    array = _of_tokens(name, value)
     if array.min() < 0 or array.max() > 1 + 1e-9:
         raise ValueError(f"{name} must lie between 0 and 1, got {array.min():g} to {array.max():g}")
     return array
@@ -127,23 +130,18 @@ class Decomposition(Solved):
         return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.solution.norm_name} norm"
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [
+        lines = [
             ("norm of W_fin", f"{np.linalg.norm(self.W_fin):.6g}"),
             ("norm of W_svm", f"{np.linalg.norm(self.W_svm):.6g} ({self.status})"),
             ("R", f"{self.R:.6g}"),
             ("correlation", f"{self.correlation:.9g}"),
-            *self._late(),
         ]
-
-    def _late(self) -> list[tuple[str, str]]:
-        """What a reader should know before trusting the correlation."""
-        late = np.flatnonzero(np.concatenate([np.ravel(part) for part in self.unconverged]))
-        if len(late) == 0:
-            return []
-        shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
-        return [
-            ("not converged", f"{'query' if len(late) == 1 else 'queries'} {shown}: less than half as far as R says")
-        ]
+        late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
+        if len(late):  # what a reader should know before trusting the correlation
+            shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
+            queries = "query" if len(late) == 1 else "queries"
+            lines.append(("not converged", f"{queries} {shown}: less than half as far as R says"))
+        return lines
 
     def columns(self) -> dict[str, Any]:
         columns = self.solution.columns()
@@ -198,13 +196,13 @@ def decompose(
     parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
-        selected, undecided = selected_sets(probabilities)
-        open_queries = np.flatnonzero(np.concatenate([np.ravel(part) for part in undecided]))
-        if open_queries.size:
+        selected = data._layout.shape_entries(p >= HIGH, False)
+        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data.indptr[:-1]))
+        if late.size:
             raise ValueError(
-                f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {open_queries.size} "
-                f"quer{'y' if open_queries.size == 1 else 'ies'} with one in between (the first is query "
-                f"{open_queries[0]}): train longer, or say which tokens count by selected="
+                f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {late.size} "
+                f"quer{'y' if late.size == 1 else 'ies'} with one in between (the first is query "
+                f"{late[0]}): train longer, or say which tokens count by selected="
             )
     selection = Selection(data, selected)
     if selection.kept is None:
@@ -215,13 +213,11 @@ def decompose(
     if svm.W is None:
         raise ValueError(f"no W separates the selected sets: {svm.message}")
     W_fin = _finite_part(data, selection.kept, p, norm)
-    largest = np.abs(svm.W).max()
-    R = 0.0
-    if largest > 0:
-        direction = svm.W / largest
-        R = float(np.vdot(direction, W - W_fin) / np.vdot(direction, direction) / largest)
+    largest = np.abs(svm.W).max() or 1.0
+    direction = svm.W / largest
+    R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
     total = W_fin + R * svm.W
-    late = _separation(data, W, selection.kept) < _separation(data, total, selection.kept) / 2
+    behind = _separation(data, W, selection.kept) < _separation(data, total, selection.kept) / 2
     return Decomposition(
         data._layout.shape_entries(selection.kept, False),
         W_fin,
@@ -231,7 +227,7 @@ def decompose(
         total,
         correlation(total, W),
         data.probabilities(total),
-        data._layout.shape_queries(late),
+        data._layout.shape_queries(behind),
     )
 
 
@@ -256,8 +252,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    W = sol.W  # both statuses have one
-    return W
+    return np.asarray(sol.W)  # both statuses have one
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:
@@ -284,11 +279,6 @@ def tokens_kept(scores: ArrayLike, lam: float) -> Any:
     [1, 1, 2, 3, 4]
     """
     lam = as_number("lam", lam, least=0.0)
-    scores = np.asarray(as_numeric("scores", scores), dtype=np.float64)
-    check_finite("scores", scores)
-    if scores.ndim == 0 or scores.size == 0:
-        raise ValueError(f"scores must have shape (..., T), got {scores.shape}")
-    falling = -np.sort(-scores, axis=-1)
-    gaps = falling[..., :-1] - falling[..., 1:]
-    reached = np.cumsum(np.arange(1, scores.shape[-1]) * gaps, axis=-1) < 2 * lam
+    gaps = np.diff(np.sort(_of_tokens("scores", scores), axis=-1), axis=-1)[..., ::-1]
+    reached = np.cumsum(np.arange(1, gaps.shape[-1] + 1) * gaps, axis=-1) < 2 * lam
     return 1 + reached.sum(axis=-1)
