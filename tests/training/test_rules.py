@@ -38,6 +38,29 @@ def test_polyak_goes_on_where_the_loss_is_its_infimum_to_the_last_bit(trained, l
         assert attsvm.correlation(run.W, attsvm.solve_svm(run.data, run.selected).W) > 1 - 1e-4
 
 
+@pytest.mark.parametrize("trained", ["W", "KQ", "runs", "head"])
+@pytest.mark.parametrize("rule", ["normalized", "momentum", "adam", "adagrad", "shampoo", "sign"])
+def test_a_run_goes_on_as_if_it_had_never_ended(rule, trained, sphere):
+    """With all that its rule keeps, and its count of steps, which the rate and Adam's means see."""
+    if rule == "shampoo" and trained == "head":
+        pytest.skip("its roots are those of matrices")
+    case, (K, Q) = sphere(), np.random.default_rng(0).standard_normal((2, 10, 3))
+    start = {"KQ": dict(K=K, Q=Q), "runs": dict(W=np.stack([K @ Q.T, Q @ K.T]))}.get(trained, {})
+    way = dict(rule="normalized", momentum=0.9) if rule == "momentum" else dict(rule=rule)
+    way |= dict(runs=2) if trained == "runs" else dict(train_head=trained == "head")
+    way["lr"] = lambda k: 0.1 / (k + 1)
+    whole = attsvm.train(case.problem, **start, **way, steps=60)
+    half = attsvm.train(case.problem, **start, **way, steps=25)
+    seen = half.W.copy()
+    rest = attsvm.train(case.problem, W=half, **way, steps=35)
+    np.testing.assert_array_equal(rest.W, whole.W)
+    np.testing.assert_equal(rest.parameters, whole.parameters)
+    np.testing.assert_array_equal(half.W, seen)
+    assert rest.steps.tolist() == [25, 60]
+    with pytest.raises(ValueError, match="W is a run by .* a run goes on by its own rule"):
+        attsvm.train(case.problem, W=half, **way | dict(rule="constant", momentum=0.5 * (rule != "momentum")))
+
+
 @pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_gemm"])
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 @pytest.mark.parametrize("rule", ["normalized", "constant", "polyak"])

@@ -15,6 +15,7 @@ from ..common.norms import Metric, as_metric
 from ..rules import UpdateRule, as_portion
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
+from .run import Run
 
 
 def start_of(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequence[Any]:
@@ -24,6 +25,21 @@ def start_of(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequ
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
         return np.zeros((*problem._stack(runs), problem.data.dk, problem.data.dz)), None, None
     return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
+
+
+def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """A copy of what the rule of `run` kept, which must have the form of this empty memory."""
+    if run.memory is None:
+        raise ValueError(
+            "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
+        )
+    if run.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in zip(run.memory, memory, strict=True)):
+        raise ValueError(
+            f"W is a run by {run.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: give its "
+            "weights, W=run.W, to begin with an empty memory"
+        )
+    mean, root, past = (None if a is None else a.copy() for a in run.memory)
+    return mean, root, past
 
 
 def check_flags(train_head: Any, callback: Any) -> None:

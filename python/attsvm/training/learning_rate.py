@@ -57,10 +57,10 @@ def _spread(first: int, stop: int, most: int) -> np.ndarray:
     return np.linspace(first, stop - 1, most).astype(int)
 
 
-def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
-    """(1 or runs, 1 or steps) of what is given; C stretches an axis of length one."""
+def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
+    """(1 or runs, 1 or begun + steps) of what is given; C stretches an axis of length one."""
     if callable(lr):
-        lr = [lr(k) for k in range(steps)] or 0.0  # nothing is asked of a run without steps
+        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0  # nothing is asked of a run without steps
     if isinstance(lr, float):
         return np.array([[as_number("lr", lr, least=0.0)]])
     if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
@@ -69,4 +69,4 @@ def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
         found = as_floats("lr", array if array.ndim else array[None], "steps", (steps if array.ndim else 1,))[None]
     if found.min() < 0:
         raise ValueError(f"lr must not be negative, got {found.min():g}")
-    return found
+    return np.pad(found, ((0, 0), (begun, 0))) if begun and found.shape[1] > 1 else found

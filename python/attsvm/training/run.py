@@ -125,6 +125,8 @@ class Run(Result):
     lr: float | np.ndarray | None = None
     besides: str = ""
 
+    # What the rule has kept, for a run that goes on (session.Descent: mean, root, past); not of a run from a file.
+    memory: ClassVar[Any] = None
     # Entered by theory.limit, which knows the SVM: the limit of a run; and whether a record of it proves that.
     find_limit: ClassVar[Callable[[Run], Any]]
     watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]

@@ -262,8 +262,11 @@ class Training:
         if self.runs is not None:
             rows = [None if a is None else a.swapaxes(0, 1) for a in rows]
         weights, head_records, loss, norm, log_grad_norm, half_squares = rows
-        return Run(
+        found = Run(
             self.problem, self.rule.word, descent.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
             head_records, None if v is None else self.problem.head, self.runs is not None, half_squares,
             self._kept_mean(), self._metric_of_steps(), self._rate(), self._besides(),
         )  # fmt: skip
+        if status != "running":
+            vars(found)["memory"] = descent.mean, descent.root, descent.past
+        return found

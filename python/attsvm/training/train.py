@@ -15,7 +15,17 @@ from ..common.check import as_choice, as_count, as_number, check_type
 from ..common.progress import bar
 from ..common.workers import Workers
 from ..rules import UpdateRule, Word, as_rule
-from .arguments import ball_of, check_flags, head_parameters, means_of, metric_for, record_steps, start_of, target_of
+from .arguments import (
+    ball_of,
+    check_flags,
+    head_parameters,
+    means_of,
+    memory_to_go_on,
+    metric_for,
+    record_steps,
+    start_of,
+    target_of,
+)
 from .gradient import span_of
 from .learning_rate import default_rate, rates
 from .problem import Problem
@@ -49,7 +59,7 @@ def _says_what_moved(function: Function) -> Function:
 @_says_what_moved
 def train(
     problem: Problem,
-    W: ArrayLike | None = None,
+    W: ArrayLike | Run | None = None,
     *,
     K: ArrayLike | None = None,
     Q: ArrayLike | None = None,
@@ -78,7 +88,9 @@ def train(
     problem : Problem
     W : (dk, dz) array_like, optional
         Initial weights; zero by default.  With ``heads=H`` all weights have an axis of length H first, and several
-        heads whose attended vectors are summed need a start: from equal weights they would stay equal.
+        heads whose attended vectors are summed need a start: from equal weights they would stay equal.  A :class:`Run`
+        goes on where it ended, on any data of the same widths: with its factors, its head, what its rule has kept
+        (momentum, squares of gradients), and its count of steps.
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
     rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", \
@@ -224,9 +236,14 @@ def train(
             problem._check_scale()
         own, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
-        W0, K0, Q0 = start_of(problem, W, K, Q, several)
+        before: Any = W if isinstance(W, Run) else None
+        begun = 0 if before is None else int(before.steps[-1])
+        if before is None:
+            W0, K0, Q0 = start_of(problem, W, K, Q, several)
+        else:
+            W0, K0, Q0 = start_of(problem, before.W if before.K is None else None, before.K, before.Q, several)
         matrices = [K0, Q0] if W0 is None else [W0]
-        wanted = record_steps(record, last, sum([a.size for a in matrices]))
+        wanted = begun + record_steps(record, last, sum([a.size for a in matrices]))
         check_flags(train_head, callback)
         if until is not None:
             as_choice("until", until, ("limit",))
@@ -235,23 +252,28 @@ def train(
                     "until='limit' does not go with reduce: the infimum of the loss is that of own queries only"
                 )
         v = head_parameters(problem, own, several) if train_head else None
+        if before is not None and v is not None and np.shape(before.parameters) == v.shape:
+            v = np.array(before.parameters)
         objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
         first, decay, second = means_of(own, momentum, weight_decay)
         target = target_of(problem, own, train_head, alone)
         default = functools.partial(default_rate, own, W0 is None, problem.data) if lr is None else None
-        rate = rates(lr, last, several) if default is None else default(*problem._token_squares)
+        rate = rates(lr, begun, last, several) if default is None else default(*problem._token_squares)
         radius, norm = ball_of(own, ball, W0 is None)
         metric = metric_for(own, problem, radius, W0 is None)
         plain = alone and v is None and radius < 0 and metric is None and not (first or decay)
         span = span_of(problem, W0) if plain and W0 is not None and own.word in ALONG else None
         blocks = (several or 1) * (problem.heads or 1)
+        memory = memory_of(own, first, matrices, v, blocks, metric)
+        if before is not None:
+            memory = memory_to_go_on(before, own, memory)
         descent = Descent(
             objective, *problem._functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
             first, decay, second, own.eps, wanted, W0, K0, Q0, span, v,
-            *memory_of(own, first, matrices, v, blocks, metric),
-            *records_of(problem, len(wanted), several, K0, v), np.zeros(2, np.intp),
+            *memory,
+            *records_of(problem, len(wanted), several, K0, v), np.array([begun, 0], np.intp),
         )  # fmt: skip
         return Training(problem, own, several, callback, default, metric, descent)
 
@@ -283,14 +305,14 @@ def train(
 
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
-    steps = int(state.descent.record[-1])
+    begun, last = int(state.descent.record[0]), int(state.descent.record[-1])
     try:
-        if not progress or (shown := bar(total=steps, unit="step", desc="train")) is None:
-            return state.advance(0, steps)
-        part = max(1, steps // BAR_PARTS)
+        if not progress or (shown := bar(total=last - begun, unit="step", desc="train")) is None:
+            return state.advance(begun, last)
+        part = max(1, (last - begun) // BAR_PARTS)
         with shown:
-            for first in range(0, max(1, steps), part):
-                code, exception = state.advance(first, min(first + part, steps))
+            for first in range(begun, max(begun + 1, last), part):
+                code, exception = state.advance(first, min(first + part, last))
                 shown.update(state.step - first)
                 if code != "done":
                     break
