@@ -63,6 +63,17 @@ def test_local_score_is_a_squared_loss_and_its_gradient(rng):
     np.testing.assert_allclose((gradient * step).sum(axis=1), slope, rtol=1e-6)
 
 
+def test_the_finite_part_s_basis_is_of_all_differences_within_components():
+    *_, found = next_token.draw(np.random.default_rng(10))  # its components have two differences
+    basis, _, _ = next_token.finite_part(found)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+    X, Z = found.data.keys.reshape(*found.selected.shape, -1), found.data.queries
+    for x, z, kept in zip(X, Z, found.selected, strict=True):
+        for t in x[kept]:
+            row = np.outer(x[kept][0] - t, z).ravel()
+            np.testing.assert_allclose(basis @ (basis.T @ row), row, atol=1e-12)
+
+
 def test_between_maximises_the_least_score_and_margin():
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=5)
     data = attsvm.cross_attention(X, Z)
