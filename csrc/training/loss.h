@@ -1,5 +1,6 @@
 /* Decreasing losses of the label-signed output u of a query, and the logarithm of the slope, which keeps its value
- * where the slope itself underflows.  A new loss is a line of LOSS_LIST and a case in each switch of loss.c.
+ * where the slope itself underflows.  A new loss is a line of LOSS_LIST and a case in each switch of loss.c; its
+ * form for proofs of the limit is in python/attsvm/theory/limit_proofs.py.
  *
  *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)
  *     exponential  e^-u              -l' = e^-u

@@ -31,7 +31,7 @@ struct transform {
 /* Multiplications of all transforms and their adjoints, as a rough cost. */
 double transform_cost(const struct windows *w, const struct weights *at);
 
-/* `besides`: multiplications that going through both factors costs besides its own; where it costs some, only W itself
+/* `extra`: multiplications that going through both factors costs besides its own; where it costs some, only W itself
  * is asked for otherwise, and not transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
                     double extra, struct arena *arena);

@@ -28,6 +28,8 @@
 
 struct arena;
 
+/* The rules up to polyak step along the gradient: bind_train.c reads that off the order, and ALONG of
+ * python/attsvm/training/train.py names them. */
 #define UPDATE_RULE_LIST(RULE) \
     RULE(UPDATE_CONSTANT, "constant") \
     RULE(UPDATE_NORMALIZED, "normalized") \

@@ -2,9 +2,8 @@
  *
  *     phi(K, Q) = 1/2 (||K||^2 + ||Q||^2) + eps/2 sum_k c_k^2,    c = lambda + (b - A(K Q^T)) / eps,
  *
- * c cut off at 0 on margin rows.  With M = A^*(c) its gradient is (K -
- * M Q, Q - M^T K), so a stationary point has S(c) Y = 0.  No matrix of keys by queries is ever formed: a value
- * costs two passes over the tokens. */
+ * c cut off at 0 on margin rows.  With M = A^*(c) its gradient is (K - M Q, Q - M^T K), so a stationary point has
+ * S(c) Y = 0.  No matrix of keys by queries is ever formed: a value costs two passes over the tokens. */
 #ifndef SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 #define SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 

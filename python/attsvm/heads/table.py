@@ -251,7 +251,7 @@ COLUMNS = (
     ),
 )
 NAMES = tuple(column.name for column in COLUMNS)
-SHOWN = NAMES[:7]  # unless others are asked for: these fit into 120 characters
+SHOWN = NAMES[:7]  # by place, unless others are asked for: these fit into 120 characters
 OF_HEAD = ("head", "queries", "damage")  # known of a head without an SVM
 
 
@@ -286,8 +286,8 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """What is found there, nan where nothing is; the ends of an interval; mean, least and largest over untrained heads;
-    the length of what has a shape."""
+    """What is found there, nan where nothing is, as on a misspelt path; the ends of an interval; mean, least and
+    largest over untrained heads; the length of what has a shape."""
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
