@@ -72,7 +72,7 @@ def test_every_loss_has_its_twins(loss):
 
 
 @pytest.mark.parametrize("loss", _core.LOSS)
-@pytest.mark.parametrize("least", [-2.0, 0.125])
+@pytest.mark.parametrize("least", [-8.0, -2.0, 0.125])
 def test_every_loss_is_decreasing_and_bounded_as_said(loss, least):
     """By differences of its values: bounds of the slope and the curvature hold, and are within a factor of 3."""
     if loss == "log" and least < 0:

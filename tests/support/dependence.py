@@ -206,7 +206,7 @@ def stored():
 
 
 def compare(found, table):
-    assert [*found] == [*table]
+    assert [*found] == [*table], "python tests/support/dependence.py writes the table anew"
     for line, (numbers, sources) in found.items():
         expected, of = table[line]
         measured = line.startswith("measured")  # of trainings, which compilers round differently

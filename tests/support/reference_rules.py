@@ -74,7 +74,10 @@ class Rule:
             return g / joint
         if self.rule == "sign":
             return np.sign(g)
-        return spectral(g) if self.rule == "spectral" else g / (np.linalg.norm(g) or 1.0)
+        if self.rule == "spectral":
+            return spectral(g)
+        assert self.rule == "normalized", f"the twin knows no rule {self.rule!r}"
+        return g / (np.linalg.norm(g) or 1.0)
 
 
 def decayed(seen, beta, of=lambda G: G, power=1):

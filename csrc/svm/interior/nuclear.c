@@ -171,4 +171,4 @@ static void nuclear_move(struct ball *ball, double primal, double dual)
 
 const struct ball_norm nuclear_ball = {
     nuclear_make,   nuclear_pack,    nuclear_start,    nuclear_scale, nuclear_solve,     nuclear_fill, nuclear_target,
-    nuclear_direct, nuclear_lengths, nuclear_products, nuclear_move,  fixed_rank_finish, NULL};
+    nuclear_direct, nuclear_lengths, nuclear_products, nuclear_move,  fixed_rank_polish, NULL};

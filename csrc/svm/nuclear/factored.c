@@ -1,4 +1,4 @@
-/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by fixed_rank_finish.
+/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by fixed_rank_polish.
  *
  *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of at least rank W columns
  *
@@ -77,7 +77,7 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->active[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     matrix_rows_times_rows(s->pair.W, lagrange->Y, lagrange->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
-    int status = fixed_rank_finish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, arena);
+    int status = fixed_rank_polish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, arena);
     if (status < 0)
         return status;
     if (s->pair.gap < s->gap)

@@ -154,7 +154,7 @@ static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
 #define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
 
-int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
+int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
                       ptrdiff_t *iterations, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);

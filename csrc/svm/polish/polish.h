@@ -18,7 +18,7 @@ typedef int polish_method(struct polish_pair *pair, unsigned char *active, const
                           ptrdiff_t *iterations, struct arena *arena);
 
 /* Of the nuclear norm, with more than one ridge where the pair is near, and of the spectral norm. */
-polish_method fixed_rank_finish, semismooth_polish;
+polish_method fixed_rank_polish, semismooth_polish;
 
 #define POLISH_STEADY 0.1 /* residual below which S may change: above it the signs are not those of the solution */
 

@@ -286,12 +286,12 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """What is found there, nan where nothing is, as on a misspelt path; the ends of an interval; mean, least and
+    """What is found there, nan where nothing is; the ends of an interval; mean, least and
     largest over untrained heads; the length of what has a shape."""
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
-        found = getattr(found, name, None)
+        found = None if found is None else getattr(found, name)
     found = math.nan if found is None else found
     if names[-1].endswith("interval"):
         return {end: x if math.isfinite(x) else math.nan for end, x in zip(("low", "high"), found, strict=True)}
