@@ -1,5 +1,6 @@
 """Projections: against readable twins, and against the inequality that only the nearest point satisfies."""
 
+import judge
 import numpy as np
 import pytest
 import reference
@@ -36,11 +37,11 @@ def test_ball(rng, shape, ball, radius):
     W = rng.standard_normal(shape)
     found = _core.projection_ball(W, BALLS[ball], radius)
     np.testing.assert_allclose(found, reference.projection_ball(W, ball, radius), atol=1e-14 * np.linalg.norm(W))
-    assert reference.matrix_norms(found, ball)[0] <= radius * (1 + 1e-14)
-    if reference.matrix_norms(W, ball)[0] <= radius:
+    assert judge.norms_of(found, ball)[0] <= radius * (1 + 1e-14)
+    if judge.norms_of(W, ball)[0] <= radius:
         np.testing.assert_array_equal(found, W)
     # Nothing in the ball is nearer: its linear function W - found is largest over the ball at found itself.
-    _, dual_norm = reference.matrix_norms(W - found, ball)
+    _, dual_norm = judge.norms_of(W - found, ball)
     assert radius * dual_norm == pytest.approx(np.vdot(W - found, found), abs=1e-13 * (1 + radius))
 
 
