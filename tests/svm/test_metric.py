@@ -56,10 +56,7 @@ def test_what_else_an_answer_in_a_metric_does():
     assert 1 - 1e-8 < share[0] <= share[1] <= 1
     other = attsvm.solve_svm(data, selected).W
     assert attsvm.theory.margin_share(data, selected, other, metric=metric)[1] < 1
-    file = io.BytesIO()
-    sol.save(file)
-    file.seek(0)
-    assert attsvm.load(file) == sol and sol.to_dict()["norm"] == "metric"
+    assert sol.to_dict()["norm"] == "metric"
     with pytest.raises(ValueError, match="the checker knows no metric"):
         sol.prove(io.BytesIO())
 
