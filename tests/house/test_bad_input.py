@@ -496,6 +496,7 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
                  {"W": many, "K": None, "Q": None}, {"objective": called, "head": "no function"}],
         "regularization_path_point": [{"objective": [called], "radius": [-1.0]}],
         "head": [{"kind": [3, -1], "v": [None]}, {"kind": 0, "v": np.ones(3)}],
+        "projection_ball": [{"ball": [2, -1], "radius": [-1.0], "W": [np.ones(2)]}],
         "train": [
             {"rule": [10, -1], "root": [np.ones(5)], "mean": [None, none(5)], "past": [none((1, 2)), None],
              "momentum": [1.0], "decay": [-1.0], "second": [1.0], "eps": [nan], "p": [1.0], "ball": [2],

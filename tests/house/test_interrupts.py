@@ -5,8 +5,6 @@ Delays are CPU time between the signal and its handler: nothing else that the ma
 
 from __future__ import annotations
 
-import warnings
-
 import attsvm
 import judge
 import numpy as np
@@ -61,6 +59,7 @@ EARLY = {
     **{f"{norm} norm": (lambda: planted(700, 60, 50), {"norm": norm}) for norm in ("max", "spectral", "nuclear")},
 }
 SOON = {**dict.fromkeys(EARLY, 0.05), "a factorisation": 0.2, "block ascent": 0.25, "projected gradient": 0.25}
+pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 SLOW = [pytest.param(name, after, marks=pytest.mark.slow) for name in LONG for after in (0.3, 1.1)]
 
 
@@ -69,8 +68,7 @@ def test_every_long_call_answers_within_a_second(name, after):
     """With the best pair so far, whose bounds are true in the norm; where nothing is known yet, neither bound is."""
     make, how = (LONG | EARLY)[name]
     case = make()
-    with warnings.catch_warnings(), interrupt_after(after) as late:
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
+    with interrupt_after(after) as late:
         try:
             attsvm.solve_svm(case.data, case.selected, **{"tol": 1e-15} | how)
         except KeyboardInterrupt as interrupt:
@@ -90,9 +88,7 @@ def test_every_long_call_answers_within_a_second(name, after):
 def test_a_start_of_many_rows_is_interrupted():
     """2,500 rows join the active set one by one, which takes seconds; 576 unknowns, so most of them leave again."""
     case = planted(1500, 20, 24)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        start = attsvm.solve_svm(case.data, case.selected, method="block", max_iter=6).dual
+    start = attsvm.solve_svm(case.data, case.selected, method="block", max_iter=6).dual
     assert (start > 0).sum() > 2000
     for after in (0.1, 0.4):
         with interrupt_after(after) as late, pytest.raises(KeyboardInterrupt) as stopped:

@@ -43,7 +43,7 @@ def test_newton_finishes_the_spectral_norm(n, T, dk, dz):
 def test_feasible_agrees_with_the_solver(kind, norm):
     case = draw(kind, 1)
     answer, sol = (call(case.data, case.selected, norm) for call in (attsvm.feasible, attsvm.solve_svm))
-    assert answer.status == ("feasible" if sol.status == "optimal" else sol.status)
+    assert answer.status == ("feasible" if sol.status == "optimal" else sol.status) and answer.norm == norm
     assert judge.wrong(case, answer) is None
     if sol.status == "optimal":  # both intervals hold the margin, to rounding
         assert answer.margin * (1 - 1e-9) <= sol.margin_bound and sol.margin <= answer.margin_bound * (1 + 1e-9)

@@ -50,12 +50,3 @@ def test_norms_beyond_the_range_of_squares(rng):
     W /= np.linalg.norm(W)
     np.testing.assert_allclose(_core.projection_ball(1e200 * W, 0, 2.0), 2 * W, rtol=1e-14)
     np.testing.assert_allclose(_core.projection_ball(1e-200 * W, 0, 1e-201), 1e-201 * W, rtol=1e-14)
-
-
-def test_wrong_private_calls_do_not_crash():
-    with pytest.raises(ValueError, match="unknown ball"):
-        _core.projection_ball(np.ones((2, 2)), 2, 1.0)
-    with pytest.raises(ValueError, match="radius"):
-        _core.projection_ball(np.ones((2, 2)), 0, -1.0)
-    with pytest.raises(ValueError, match="W must be an array"):
-        _core.projection_ball(np.ones(2), 0, 1.0)
