@@ -9,8 +9,9 @@ import pytest
 from kinds import draw
 from problems import CASES
 
-NAMES = ["paper_size", "equalities", "causal", "ragged", "infeasible_contradiction", "contradicting_equalities"]
-ASKED = [(f"margins: {kind}", 0) for kind in ("mixed", "lognormal", "signs", "met", "contradicting")]
+NAMES = ["paper_size", "equalities", "causal", "ragged", "infeasible_contradiction"]
+ASKED = [("contradictory equalities", 0)]
+ASKED += [(f"margins: {kind}", 0) for kind in ("mixed", "lognormal", "signs", "met", "contradicting")]
 
 
 def products(case):
