@@ -44,6 +44,13 @@ def ball(seed, n, T, d, **known):
     return Case(data, pick(rng, n, T), **known)
 
 
+def gaussian(seed, n, T, d, dz=None):
+    """Gaussian tokens and queries, and what Gaussian weights select."""
+    rng, dz = np.random.default_rng(seed), dz or d
+    data = attsvm.cross_attention(rng.standard_normal((n, T, d)), rng.standard_normal((n, dz)))
+    return Case(data, data.select(rng.standard_normal((d, dz))), "optimal")
+
+
 def planted_margin(seed, n, T, d, margin, feasible=True):
     """Every row has the product ``margin`` with one unit matrix.  With many more rows than dimensions their other
     parts hold zero in their hull, so ``margin`` is the largest margin.  Infeasible: half of the rows have

@@ -8,7 +8,7 @@ import judge
 import numpy as np
 import pytest
 from kinds import draw
-from problems import Case, ball, nearly_twins, several_kept, sphere
+from problems import Case, ball, gaussian, nearly_twins, several_kept, sphere
 
 NORMS = ["max", "spectral", "nuclear", "frobenius", 3.0]
 
@@ -71,11 +71,9 @@ def test_multipliers_on_all_rows_are_no_working_set(norm):
 def test_support_tokens_are_at_their_margin(norm, seed):
     """Whatever an interior point leaves on the others.  The gap of 1e-9 is the mean excess under the multipliers, so
     that an excess of 1e-4 has at most 1e-5 of them, and a multiplier of 1e-4 at most an excess of 1e-5."""
-    rng = np.random.default_rng(seed)
-    n, T, d = ((4, 30, 6), (20, 8, 12))[seed % 2]
-    data = attsvm.cross_attention(rng.standard_normal((n, T, d)), rng.standard_normal((n, d)))
-    sol = attsvm.solve_svm(data, data.select(rng.standard_normal((d, d))), norm)
-    margins = data.margins(sol.W, sol.selected)
+    case = gaussian(seed, *((4, 30, 6), (20, 8, 12))[seed % 2])
+    sol = attsvm.solve_svm(case.data, case.selected, norm)
+    margins = case.data.margins(sol.W, sol.selected)
     assert sol.support.any() and margins[sol.support].max() < 1 + 1e-4
     assert sol.support[sol.dual > 1e-4 * sol.dual.max()].all()
 

@@ -7,7 +7,7 @@ import judge
 import numpy as np
 import pytest
 from planted import planted
-from problems import Case
+from problems import Case, gaussian
 
 # Few queries with long windows: the rows that each brings at first do not hold the answer, others must join.
 MANY = dict(n=60, T=5011, d=8)  # 300,600 rows: the size from which auto takes it
@@ -29,12 +29,10 @@ def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
 )
 def test_many_short_windows_with_few_unknowns(n, T, method):
     """Tight: rows far outnumber the 36 entries of W, and block ascent on them, whole or generated, takes far longer."""
-    g = np.random.default_rng(0)
-    data = attsvm.cross_attention(g.standard_normal((n, T, 6)), g.standard_normal((n, 6)))
-    selected = data.select(g.standard_normal((6, 6)))
-    sol = attsvm.solve_svm(data, selected)
+    case = gaussian(0, n, T, 6)
+    sol = attsvm.solve_svm(case.data, case.selected)
     assert sol.status == "optimal" and sol.method == method and sol.gap <= 1e-9
-    assert judge.wrong(Case(data, selected), sol) is None
+    assert judge.wrong(case, sol) is None
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft", "float32", "margins", "warm", "a million", "a million, soft"])

@@ -274,16 +274,3 @@ def test_a_query_sure_of_its_class_keeps_its_value_and_gradient(sure):
     rest = np.exp(-sure)  # of each of two classes; their squares are below rounding
     np.testing.assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
     np.testing.assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)
-
-
-def test_classes_that_do_not_fit_are_told():
-    data, V = build_case("cross").data, np.ones((4, 5))
-    assert repr(attsvm.SoftmaxHead(V, [0, 1])) == "SoftmaxHead(dv=4, C=5)"
-    for outputs, classes, error, match in (
-        (V, [0, 5], ValueError, "classes must hold class numbers 0 .. 4, got 5"),
-        (V, [0.0, 1.0], TypeError, "classes must hold class numbers, integers"),
-        (V, [0, 1], ValueError, r"classes must have shape \(n,\) = \(5,\), got \(2,\)"),
-        (V[:3], [0] * 5, ValueError, r"V must have shape \(dv, C\) = \(4, C\), got \(3, 5\)"),
-    ):
-        with pytest.raises(error, match=match):
-            attsvm.Problem(data, head=attsvm.SoftmaxHead(outputs, classes), loss="linear")
