@@ -273,8 +273,9 @@ two_heads("Q", K=ones((2, 2, 3)), Q=ones((2, 2, 4)))
 
 refuse("problem", lambda g, x: attsvm.train(x), None, attsvm.self_attention(ones((1, 2, 2))))
 train("rule", "lion", "Normalized", None, 0)
-for old, place in {"p": "mirror", "target_loss": "polyak", "betas": "adam", "eps": "adam", "metric": "normalized"}.items():
-    train(f"no argument {old} any more: give rule=attsvm.rules.{place}({old}", **{old: 0.5})
+for old in ("mirror(p", "polyak(target_loss", "adam(betas", "adam(eps", "normalized(metric"):
+    name = old.partition("(")[2]
+    train(f"no argument {name} any more: give rule=attsvm.rules.{old}", **{name: 0.5})
 train("no argument radius any more: give ball=radius", radius=0.5)
 train("momentum does not go with rule='polyak'", rule="polyak", momentum=0.5)
 train("weight_decay does not go with rule='mirror'", rule=RULES.mirror(p=3.0), weight_decay=0.5)
@@ -365,6 +366,14 @@ margins("selected must be token indices of each window, 0 .. 2 for query 1, got 
 margins("selected must hold token indices, got float64", selected=[0.0, 1.0])
 margins("selected must be an array of numbers", selected=[True, False])
 
+none = attsvm.cross_attention(np.empty((0, 6, 5)), np.empty((0, 4)))
+cross("no sequences, so Z must have shape", X=np.empty((0, 6, 5)), Z=ones((6, 4)))
+cross("values must have shape (0, T, d)", X=np.empty((0, 6, 5)), Z=np.empty((0, 4)), values=ones((6, 6, 5)))
+refuse("X must have shape (0, T, d)", lambda g, x: attsvm.causal_attention(x), np.empty((0, 6, 0)))
+problem("y must have shape (0,)", data=none, y=ones(6), head=LinearHead(ones(5)))
+solve("selected must have shape (0,)", data=none, selected=np.array([0]), reduce=lambda a: None)
+row("index must choose at least one sequence", lambda g: none[:])
+
 sphere = options(lambda g, **how: attsvm.sample.unit_sphere(**{"n": 6, "T": 8, "d": 10} | how))
 for argument in ("n", "T", "d"):
     sphere(argument, 0, *WHOLE)
@@ -396,6 +405,22 @@ decompose("norm", "operator")
 decompose("selected", ones((2, 2), bool))
 refuse("experiment", lambda g, x: attsvm.replicate(x, 2), {})
 refuse("n_jobs", lambda g, x: attsvm.replicate(dict, 2, n_jobs=x), *WHOLE[1:])
+replicate = options(
+    lambda g, experiment=lambda rng, **cell: {"x": 1.0}, runs=20, **how: attsvm.replicate(
+        experiment, runs, n_jobs=1, progress=False, **how))
+replicate("grid must be a mapping", grid=[1])
+replicate("grid['d'] must be a list of values, got int", grid={"d": 3})
+replicate("must be a list of values, got str", grid={"d": "abc"})
+replicate("must hold values, each of them once", grid={"d": []})
+replicate("each of them once", grid={"d": [1, "1"]})
+replicate("must hold numbers, words, bool or None, got list", grid={"d": [[1]]})
+replicate("grid must have names that a function can take", grid={"run": [1]})
+replicate("experiment must return other names than those of the grid, got 'x'", grid={"x": [1]})
+replicate("experiment must return a mapping of names to numbers, got float", experiment=lambda rng: 3.0)
+replicate("experiment must return numbers, got <U4 for 'a'", experiment=lambda rng: {"a": "text"})
+replicate("the same names and shapes in every run", experiment=lambda rng: {"a": np.zeros(rng.integers(1, 99))})
+replicate("runs must be at least 1", runs=0)
+replicate("seed must be", seed=-1)
 row("solution", lambda g: attsvm.plot.correlation(attsvm.train(g.problem, steps=1), None))
 row("run", lambda g: attsvm.plot.saturation(attsvm.solve_svm(g.data, [0, 0])))
 row("run", lambda g: attsvm.plot.saturation(attsvm.train(changed(g, heads=1), steps=3), ax=object()))

@@ -286,21 +286,6 @@ def changed(proof, path, value):
     return made
 
 
-@pytest.mark.parametrize("path", [("keys", 0, 0), ("queries", 0, 0), ("W", 0, 0), ("dual", 0, 2)], ids=str)
-def test_numbers_that_are_none(optimal, path):
-    for bad in ("nan", "inf", "-inf", "0x1p5000", "1.5", "0x1.8p+0 ", "0X1.8P+0", 1, None, ["0x1.8p+0"]):
-        assert verdict(changed(optimal, path, bad)) is None, bad
-
-
-def test_indices_that_are_none(optimal):
-    for name in ("start", "stop", "selected"):
-        for bad in (-1, 10**6, 1.0, "0", None, True):
-            made = changed(optimal, (name, 1), bad)
-            assert verdict(made) is None or (bad is True and made == optimal)
-    for q, t in ((-1, 0), (0, -1), (0, 8), (6, 0), (0, optimal["selected"][0])):
-        assert verdict(optimal | {"dual": [*optimal["dual"], [q, t, (1.0).hex()]]}) is None
-
-
 def test_a_name_twice(optimal):
     text = text_of(optimal)
     assert check.theorem(text)

@@ -271,6 +271,7 @@ def test_a_query_sure_of_its_class_keeps_its_value_and_gradient(sure):
     V = np.array([[sure, 0.0, 0.0], [0.0, 1.0, 3.0]])
     head = attsvm.SoftmaxHead(V, classes=[0, 1])
     value, gradient = head.value_and_grad(np.array([[1.0, 0.0], [1.0, 0.0]]))
+    assert repr(head) == "SoftmaxHead(dv=2, C=3)"
     rest = np.exp(-sure)  # of each of two classes; their squares are below rounding
     np.testing.assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
     np.testing.assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)
