@@ -31,6 +31,11 @@ def case(request):
     return build_case(request.param)
 
 
+@pytest.fixture(params=BUILDERS)
+def case_name(request):
+    return request.param
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(20231)
