@@ -157,9 +157,10 @@ def combined(data, W, combine):
 
 
 def logit_gradients(data, y, head, loss, W, combine="sum"):
-    """Mean loss, and of each attention head and query (c, log_scale): the gradient in its logits is c exp(log_scale).
+    """Mean loss, and of each attention head and query (c, log_scale): that of its own loss in its logits is
+    c exp(log_scale).
 
-    As the linear twin, with the scores of a step: g_t = y <d head(o) / d o^h, value_t>.
+    With the scores of a step: g_t = y <d head(o) / d o^h, value_t>.
     """
     y, M, dv = per_query(data, y), len(data.queries), data.values.shape[1]
     O, rows = combined(data, W, combine), [logits(data, one) for one in W]  # noqa: E741
@@ -172,7 +173,7 @@ def logit_gradients(data, y, head, loss, W, combine="sum"):
         for h, pairs in enumerate(found):
             g = gradient if combine == "sum" else gradient[h * dv : (h + 1) * dv]
             c, scale = softmax_pull_back(rows[h][q], dots(V, y[q] * g))
-            pairs.append((-c / M, scale + log_slope))
+            pairs.append((-c, scale + log_slope))
     return total, found
 
 
@@ -182,7 +183,9 @@ def loss_and_gradients(data, y, head, loss, W, combine="sum"):
     gradients = []
     for one, pairs in zip(W, found, strict=True):
         queries = zip(windows(data), logits(data, one), data.queries, pairs, strict=True)
-        parts = [(np.outer((X - X[np.argmax(row)]).T @ c, z), scale) for X, row, z, (c, scale) in queries]
+        parts = [
+            (np.outer((X - X[np.argmax(row)]).T @ c, z) / len(found[0]), scale) for X, row, z, (c, scale) in queries
+        ]
         gradients.append(scaled_sum(parts))
     return total, *map(np.array, zip(*gradients, strict=True))
 

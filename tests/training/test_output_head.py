@@ -102,7 +102,7 @@ def test_loss_and_gradient_equal_the_twin(name, kind, H, combine, loss):
         rows = reference.per_entry(case.data, delta if H is None else delta[h])
         top = reference.selections(case.data, given[4][h])
         for row, t, (c, log_c) in zip(rows, top, pairs, strict=True):
-            expected = c * np.exp(log_c - np.atleast_1d(log_scale)[h]) if c.any() else c
+            expected = c / len(case.data) * np.exp(log_c - np.atleast_1d(log_scale)[h]) if c.any() else c
             np.testing.assert_allclose(row, np.where(np.arange(len(c)) == t, 0.0, expected), rtol=0, atol=TWIN)
     m = case.rng.integers(1, 30)
     K, Q = (case.rng.standard_normal((*W.shape[:-2], d, m)) / m for d in W.shape[-2:])
