@@ -129,7 +129,8 @@ def step(equations, scale, missed, witness):
         need(vector and factors.keys() <= equations.keys(), "a sum of equations that are none", ValueError)
         first = tuple(vector[0][:2])
         places = {u for e in factors for u in equations[e]}
-        fine = factors[first] and not gone & factors.keys() and not sum(x * missed[e] for e, x in factors.items())
+        once = len(factors) == len(vector) and not gone & factors.keys()
+        fine = once and factors[first] and not sum(x * missed[e] for e, x in factors.items())
         zero = not any(sum(x * equations[e].get(u, 0) for e, x in factors.items()) for u in places)
         need(fine and zero, "equations do not depend on others as said")
         gone.add(first)

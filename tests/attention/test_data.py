@@ -266,35 +266,8 @@ def test_the_short_road_is_for_plain_arrays_alone(sphere):
     X, Z = sphere(n=3, T=4, d=5).X, sphere(n=3, T=4, d=5).Z
     plain = attsvm._core.plain_windows
     assert plain(X, Z, False) and plain(X.astype(np.float32), Z[:, None], False) and plain(X, X, True)
-    spoiled = [(X.copy(), Z.copy()) for _ in range(3)]
-    for (one, other), value in zip(spoiled, (np.nan, np.inf, -np.inf), strict=True):
-        one[-1, -1, -1] = other[0, 0] = value
-    names = ("fortran", "strided", "reversed", "big_endian", "long_double", "unaligned", "list")
-    wrong = [
-        np.ma.masked_array(X),
-        X.view(np.memmap),
-        X[0],
-        X[:, :0],
-        X[:2],
-        X.astype(int),
-        X.astype(np.float16),
-        None,
-        1.0,
-    ]
-    wrong += (
-        [one for one, _ in spoiled]
-        + [one.astype(np.float32) for one, _ in spoiled]
-        + [VARIANTS[name](X) for name in names]
-    )
-    for value in wrong:
-        assert plain(value, Z, False) is None
-    for value in [
-        *wrong,
-        *(other for _, other in spoiled),
-        *(VARIANTS[name](Z) for name in names),
-        Z.astype(np.float32),
-    ]:
-        assert plain(X, value, False) is None
+    for value in (X.astype(int), X.astype(np.float16), X.view(np.memmap), X.tolist(), None, 1.0):
+        assert plain(value, Z, False) is plain(X, value, False) is None
     assert plain(X, X.copy(), True) is None
 
 
@@ -359,21 +332,6 @@ def test_a_copy_of_the_selected_token_has_the_margin_zero(dtype, rng):
     X[:, 4] = X[:, 2]
     margins = attsvm.cross_attention(X, Z).margins(rng.standard_normal((20, 3)), [2, 4, 2, 4, 2])
     assert (margins[range(5), [4, 2, 4, 2, 4]] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("selected", "error", "match"),
-    [
-        ([0], ValueError, r"selected must have shape \(n,\) = \(2,\), got \(1,\)"),
-        ([0, 3], ValueError, "selected must be token indices of each window, 0 .. 2 for query 1, got 3"),
-        ([0.0, 1.0], TypeError, "selected must hold token indices, got float64"),
-        ([True, False], TypeError, "selected must be an array of numbers"),
-    ],
-)
-def test_margins_refuse_what_is_no_token(selected, error, match):
-    data = attsvm.cross_attention(np.ones((2, 3, 2)), np.ones((2, 2)))
-    with pytest.raises(error, match=match):
-        data.margins(np.eye(2), selected)
 
 
 @pytest.mark.parametrize("ragged", [False, True])

@@ -144,22 +144,3 @@ def test_an_error_says_its_cell():
     with pytest.raises(ZeroDivisionError) as caught:
         attsvm.replicate(failing, 2, n_jobs=1, grid={"d": [1, 2]}, progress=False)
     assert "in run 0 at d = 2 of replicate" in caught.value.__notes__[0]
-
-
-@pytest.mark.parametrize(
-    ("grid", "error", "match"),
-    [
-        ([1], TypeError, "grid must be a mapping"),
-        ({"d": 3}, TypeError, r"grid\['d'\] must be a list of values, got int"),
-        ({"d": "abc"}, TypeError, "must be a list of values, got str"),
-        ({"d": []}, ValueError, "must hold values, each of them once"),
-        ({"d": [1, "1"]}, ValueError, "each of them once"),
-        ({"d": [[1]]}, TypeError, "must hold numbers, words, bool or None, got list"),
-        ({"run": [1]}, ValueError, "grid must have names that a function can take"),
-        ({"x": [1]}, ValueError, "experiment must return other names than those of the grid, got 'x'"),
-    ],
-    ids=str,
-)
-def test_grids_that_are_none(grid, error, match):
-    with pytest.raises(error, match=match):
-        attsvm.replicate(lambda rng, **cell: {"x": 1.0}, 2, grid=grid, progress=False)

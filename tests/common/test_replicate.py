@@ -200,21 +200,6 @@ def test_a_number_of_runs_beyond_memory_begins_at_once():
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize(
-    ("experiment", "error", "match", "how"),
-    [
-        (lambda rng: 3.0, TypeError, "experiment must return a mapping of names to numbers, got float", {}),
-        (lambda rng: {"a": "text"}, TypeError, "experiment must return numbers, got <U4 for 'a'", {}),
-        (lambda rng: {"a": np.zeros(rng.integers(1, 99))}, ValueError, "the same names and shapes in every run", {}),
-        (experiment, ValueError, "runs must be at least 1", {"runs": 0}),
-        (experiment, ValueError, "seed must be", {"seed": -1}),
-    ],
-)
-def test_arguments_that_do_not_fit(experiment, error, match, how):
-    with pytest.raises(error, match=match):
-        attsvm.replicate(experiment, **{"runs": 20} | how, progress=False)
-
-
 def test_without_tqdm_there_are_lines(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins")

@@ -9,58 +9,9 @@ import attsvm
 import numpy as np
 import pytest
 
-HALF = np.full((6, 8), 1e-4)
-HALF[:, 0] = 1 - 7e-4
-ONE_HALF = np.where(np.arange(6)[:, None] > 0, np.eye(8)[0], HALF)
-RAGGED = np.empty(2, dtype=object)
-RAGGED[:] = [np.ones((2, 3)), np.ones((1, 3))]
-
-
-def labelled(s, y):
-    return attsvm.Problem(s.data, y, s.problem.head)
-
 
 def solved(s, selected=(0,) * 6, *args, data=None, **options):
     return attsvm.solve_svm(data or s.data, selected, *args, **options)
-
-
-MESSAGES = {
-    "Z must have shape (n, dz) = (6, dz), got (5, 10)": lambda s: attsvm.cross_attention(s.X, np.ones((5, 10))),
-    "W must have shape (dk, dz) = (10, 10), got (2, 3)": lambda s: s.data.logits(np.ones((2, 3))),
-    "X must be finite, got nan at (0, 0, 0)": lambda s: attsvm.causal_attention([[[np.nan]]]),
-    "lr must have shape (steps,) = (3,), got (1,)": lambda s: attsvm.train(s.problem, lr=[1.0], steps=3),
-    "got 6 queries with one in between (the first is query 0): train longer": lambda s: attsvm.theory.decompose(
-        s.data, HALF, np.eye(10)
-    ),
-    "got 1 query with one in between (the first is query 0)": lambda s: attsvm.theory.decompose(
-        s.data, ONE_HALF, np.eye(10)
-    ),
-    "(one token per query) or bools (per entry), got NoneType": lambda s: solved(s, None),
-    "must return a tuple (value, gradient), got a tuple of 3": lambda s: attsvm.Problem(
-        s.data, None, attsvm.CallableHead(lambda o: (o[:, 0], o, o))
-    ).loss(np.eye(10)),
-    "got an array of objects: give arrays of different lengths as a list": lambda s: attsvm.self_attention(RAGGED),
-    "y must hold labels -1 and +1 only, got 0: from labels 0 and 1 make 2 * y": lambda s: labelled(s, [0, 1] * 3),
-    "y must hold labels -1 and +1 only, got 3": lambda s: labelled(s, [3, 1] * 3),
-    "bool: give numbers, np.where(condition": lambda s: labelled(s, s.y > 0),
-    "tol must be a number, got '1'": lambda s: solved(s, tol="1"),
-    "tol must be a number, got None": lambda s: solved(s, tol=None),
-    "got Problem: pass its .data": lambda s: solved(s, data=s.problem),
-    "got 'fro': say 'frobenius'": lambda s: solved(s, (0,) * 6, "fro"),
-    "got 'nuc': say 'nuclear'": lambda s: solved(s, (0,) * 6, "nuc"),
-    "W must be an array of numbers, got Run: give its W": lambda s: attsvm.train(
-        s.problem, attsvm.train(s.problem, steps=2)
-    ),
-    "got float64: weights W select data.select(W)": lambda s: attsvm.diagnose(s.problem, np.eye(10)),
-    "or (value, derivative), got a function alone": lambda s: attsvm.Problem(s.data, s.y, s.problem.head, np.exp),
-}
-
-
-@pytest.mark.parametrize("message", MESSAGES)
-def test_what_came_what_was_expected_and_what_to_do(message, sphere):
-    with pytest.raises((TypeError, ValueError)) as caught:
-        MESSAGES[message](sphere())
-    assert message in str(caught.value)
 
 
 def test_half_precision_of_torch():

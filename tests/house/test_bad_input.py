@@ -1,6 +1,7 @@
 """Bad input: every public function refuses it with a ValueError or TypeError that names the argument.
 
-``ROWS`` is a table of (id, argument, call); a call gets fresh good arguments and spoils one of them.
+``ROWS`` is a table of (id, argument, call); a call gets fresh good arguments and spoils one of them.  In the place of
+an argument may stand words of the message, where they say what came, what was expected or what to do.
 """
 
 import contextlib
@@ -167,7 +168,13 @@ ones, W, K, MASKED = np.ones, np.zeros((2, 2)), np.ones((2, 3)), np.ma.masked_ar
 # What is no whole number of things, and no number of a size.
 WHOLE = (-9, 2.0, nan, True, np.True_, "2", [0, 1], np.array([2, 3]), 2**70, -(2**70), BadIndex())
 REAL = (-1.0, nan, inf, True, "1", 1j, [0.1, 0.2], lambda k: None)
-LinearHead, MLPHead, HUGE, UNSIGNED = attsvm.LinearHead, attsvm.MLPHead, 2**70, np.array([0, 2**64 - 1], np.uint64)
+RULES, LinearHead, MLPHead, HUGE, UNSIGNED = (
+    attsvm.rules,
+    attsvm.LinearHead,
+    attsvm.MLPHead,
+    2**70,
+    np.array([0, 2**64 - 1], np.uint64),
+)
 
 
 def ragged(*shape, of=(3, 2, 1)):
@@ -201,14 +208,31 @@ refuse("query", lambda g, x: attsvm.self_attention(g.ragged_X, query=x), 1)
 refuse("key", lambda g, x: attsvm.prompt_attention(1e300 * g.X, x), ones((4, 3)), np.full((2, 2), 1e300))
 refuse("W", lambda g, x: attsvm.cross_attention(g.X, K).logits(x), ones((3, 2)))
 refuse("W", lambda g, x: attsvm.prompt_attention(g.X).logits(x), [1.0, 2.0])
-row("W", lambda g: g.data.logits(attsvm.train(g.problem, steps=1)))
+row("W must be an array of numbers, got Run: give its W", lambda g: g.data.logits(attsvm.train(g.problem, steps=1)))
+cross("Z must have shape (n, dz) = (2, dz), got (5, 10)", Z=ones((5, 10)))
+refuse("W must have shape (dk, dz) = (2, 2), got (2, 3)", lambda g, x: g.data.logits(x), K)
+refuse("X must be finite, got nan at (0, 0, 0)", lambda g, x: attsvm.causal_attention(x), [[[nan]]])
+OBJECTS = np.array([ones((2, 3)), ones((1, 3)), None], dtype=object)[:2]
+refuse("got an array of objects: give arrays of different lengths as a list",
+       lambda g, x: attsvm.self_attention(x), OBJECTS)
 
 problem("data", ones((2, 3, 2)), None)
 row("data", lambda g: changed(g, data=g.problem))
 row("head", lambda g: attsvm.Problem(g.data, g.y))
 problem("head", ones(2), LinearHead)
+problem("y must hold labels -1 and +1 only, got 0: from labels 0 and 1 make 2 * y", y=[0, 1])
+problem("y must hold labels -1 and +1 only, got 3", y=[3, 1])
+problem("bool: give numbers, np.where(condition", y=ones(2) > 0)
+for outputs, classes, words in (
+    (ones((2, 5)), [0, 5], "classes must hold class numbers 0 .. 4, got 5"),
+    (ones((2, 5)), [0.0, 1.0], "classes must hold class numbers, integers"),
+    (ones((2, 5)), [0], "classes must have shape (n,) = (2,), got (1,)"),
+    (ones((3, 5)), [0, 0], "V must have shape (dv, C) = (2, C), got (3, 5)"),
+):
+    row(words, lambda g, V=outputs, c=classes: changed(g, y=None, head=attsvm.SoftmaxHead(V, c), loss="linear"))
 problem("y", [1.0, 0.0], [1, 2], [1.0, 1.0 + 1e-15], [0, 1], [1.0, 1.0, 1.0], [[1.0], [1.0]])
-problem("loss", "hinge", "Logistic", None, np.exp, ["logistic"], "log")
+problem("loss", "hinge", "Logistic", None, ["logistic"], "log")
+problem("or (value, derivative), got a function alone", loss=np.exp)
 problem("loss", y=None, head=LinearHead([0.0, 0.0]), loss="log")
 problem("loss", head=MLPHead(np.eye(2)), loss="log")
 problem("heads", 0, *WHOLE)
@@ -232,6 +256,8 @@ refuse("lam", lambda g, x: attsvm.QuadraticHead([1.0, 2.0], x), *REAL[1:])
 refuse("value_and_grad", lambda g, x: attsvm.CallableHead(x), 1.0)
 refuse("value_and_grad", lambda g, x: changed(g, head=attsvm.CallableHead(x)).loss(W), lambda o: o.sum(axis=1),
        lambda o: None, lambda o: (o.sum(axis=1), ones(2)), lambda o: (o, o), lambda o: (o.sum(axis=1), nan * o))
+refuse("must return a tuple (value, gradient), got a tuple of 3",
+       lambda g, x: changed(g, head=attsvm.CallableHead(x)).loss(W), lambda o: (o[:, 0], o, o))
 refuse("o", lambda g, x: g.head.value_and_grad(x), [1.0, 2.0, 3.0], [1.0, nan])
 refuse("o", lambda g, x: LinearHead(ones((2, 2))).value_and_grad(x), ones((3, 2)))
 refuse("c", lambda g, x: g.head.parameter_grad([[1.0, 2.0]], x), [1.0, 2.0])
@@ -247,13 +273,29 @@ two_heads("Q", K=ones((2, 2, 3)), Q=ones((2, 2, 4)))
 
 refuse("problem", lambda g, x: attsvm.train(x), None, attsvm.self_attention(ones((1, 2, 2))))
 train("rule", "lion", "Normalized", None, 0)
-for gone in ("p", "radius", "target_loss"):
-    train(gone, 3.0)
-refuse("p", lambda g, x: attsvm.rules.mirror(p=x), 1.0, *REAL)
-refuse("target_loss", lambda g, x: attsvm.rules.polyak(target_loss=x), *REAL[1:])
+for old in ("mirror(p", "polyak(target_loss", "adam(betas", "adam(eps", "normalized(metric"):
+    name = old.partition("(")[2]
+    train(f"no argument {name} any more: give rule=attsvm.rules.{old}", **{name: 0.5})
+train("no argument radius any more: give ball=radius", radius=0.5)
+train("momentum does not go with rule='polyak'", rule="polyak", momentum=0.5)
+train("weight_decay does not go with rule='mirror'", rule=RULES.mirror(p=3.0), weight_decay=0.5)
+train("momentum of rule='adam' is the first of betas", rule="adam", momentum=0.5)
+train("momentum must be below 1", momentum=1.0)
+train("rule must be one of", rule=RULES.adam)
+train("train_head does not go with rule='shampoo'", rule="shampoo", train_head=True)
+train("metric must have shape", rule=RULES.normalized(K))
+train("ball does not go with metric", rule=RULES.normalized(W + 1), ball=1.0)
+train("metric must be None for K and Q", rule=RULES.normalized(W + 1), K=K, Q=K)
+refuse("betas must be a pair", lambda g, x: RULES.adam(betas=x), 0.9)
+refuse("betas[1] must be below 1, got 1", lambda g, x: RULES.adam(betas=x), (0.9, 1.0))
+for made in (RULES.adagrad, RULES.shampoo):
+    refuse("eps must be", lambda g, x, made=made: made(eps=x), -1.0)
+refuse("p", lambda g, x: RULES.mirror(p=x), 1.0, *REAL)
+refuse("target_loss", lambda g, x: RULES.polyak(target_loss=x), *REAL[1:])
 train("ball", 1.0, rule="mirror")
 train("ball", "spectral", ball=1.0)
 train("ball", K=K, Q=K, ball=1.0)
+train("lr must have shape (steps,) = (3,), got (1,)", lr=[1.0], steps=3)
 train("lr", ones((1, 3)), [0.1, 0.1], [0.1] * 4, [0.1], [0.1, -0.1, 0.1], steps=3)
 train("lr", ones((3, 1)), ones((2, 4)), runs=2, steps=3)
 train("steps", None, 2**63, *WHOLE)
@@ -281,7 +323,7 @@ train("Q", ones((2, 2, 4)), K=ones((2, 2, 3)), runs=2)
 row("W", lambda g: attsvm.train(changed(g, heads=2), steps=3))
 
 solve("data", ones((2, 3, 2)))
-row("data", lambda g: attsvm.solve_svm(g.problem, [0, 0]))
+row("got Problem: pass its .data", lambda g: attsvm.solve_svm(g.problem, [0, 0]))
 solve("selected", None, [0.0, 1.0], "01", 0, [0], [0, 3], [0, -1], UNSIGNED, [0, HUGE], [0, [1]], [True, False], MASKED,
       [], np.eye(2, 3, 2, dtype=bool), ones((2, 4), dtype=bool))
 refuse("selected", lambda g, x: attsvm.solve_svm(g.ragged, x), [2, 1, 0], [a > 0 for a in ragged()])
@@ -313,6 +355,25 @@ refuse("margins", lambda g, x: attsvm.solve_svm(g.ragged, [0, 0, 0], margins=x),
 refuse("selected", lambda g, x: attsvm.feasible(g.data, x), [0, 3], [0.0, 1.0])
 refuse("data", lambda g, x: attsvm.feasible(x, [0, 0]), ones((2, 3, 2)))
 
+solve("(one token per query) or bools (per entry), got NoneType", selected=None)
+solve("tol must be a number, got '1'", tol="1")
+solve("tol must be a number, got None", tol=None)
+solve("got 'fro': say 'frobenius'", norm="fro")
+solve("got 'nuc': say 'nuclear'", norm="nuc")
+margins = options(lambda g, **how: g.data.margins(W, **how))
+margins("selected must have shape (n,) = (2,), got (1,)", selected=[0])
+margins("selected must be token indices of each window, 0 .. 2 for query 1, got 3", selected=[0, 3])
+margins("selected must hold token indices, got float64", selected=[0.0, 1.0])
+margins("selected must be an array of numbers", selected=[True, False])
+
+none = attsvm.cross_attention(np.empty((0, 6, 5)), np.empty((0, 4)))
+cross("no sequences, so Z must have shape", X=np.empty((0, 6, 5)), Z=ones((6, 4)))
+cross("values must have shape (0, T, d)", X=np.empty((0, 6, 5)), Z=np.empty((0, 4)), values=ones((6, 6, 5)))
+refuse("X must have shape (0, T, d)", lambda g, x: attsvm.causal_attention(x), np.empty((0, 6, 0)))
+problem("y must have shape (0,)", data=none, y=ones(6), head=LinearHead(ones(5)))
+solve("selected must have shape (0,)", data=none, selected=np.array([0]), reduce=lambda a: None)
+row("index must choose at least one sequence", lambda g: none[:])
+
 sphere = options(lambda g, **how: attsvm.sample.unit_sphere(**{"n": 6, "T": 8, "d": 10} | how))
 for argument in ("n", "T", "d"):
     sphere(argument, 0, *WHOLE)
@@ -335,11 +396,31 @@ row("problem", lambda g: attsvm.diagnose(changed(g, head=MLPHead(np.eye(2)))))
 refuse("solution", lambda g, x: attsvm.theory.is_locally_optimal(g.problem, x), W)
 row("solution", lambda g: attsvm.theory.is_locally_optimal(g.problem, g.sol))  # of other data
 decompose = options(lambda g, **how: attsvm.theory.decompose(**{"data": g.data, "probabilities": K / 3, "W": W} | how))
+HALF = np.array([[1 - 2e-4, 1e-4, 1e-4]] * 2)
+decompose("got 2 queries with one in between (the first is query 0): train longer", probabilities=HALF)
+decompose("got 1 query with one in between (the first is query 0)", probabilities=[HALF[0], [1.0, 0.0, 0.0]])
+refuse("got float64: weights W select data.select(W)", lambda g, x: attsvm.diagnose(g.problem, x), W)
 decompose("data", ones((2, 3, 2)))
 decompose("norm", "operator")
 decompose("selected", ones((2, 2), bool))
 refuse("experiment", lambda g, x: attsvm.replicate(x, 2), {})
 refuse("n_jobs", lambda g, x: attsvm.replicate(dict, 2, n_jobs=x), *WHOLE[1:])
+replicate = options(
+    lambda g, experiment=lambda rng, **cell: {"x": 1.0}, runs=20, **how: attsvm.replicate(
+        experiment, runs, n_jobs=1, progress=False, **how))
+replicate("grid must be a mapping", grid=[1])
+replicate("grid['d'] must be a list of values, got int", grid={"d": 3})
+replicate("must be a list of values, got str", grid={"d": "abc"})
+replicate("must hold values, each of them once", grid={"d": []})
+replicate("each of them once", grid={"d": [1, "1"]})
+replicate("must hold numbers, words, bool or None, got list", grid={"d": [[1]]})
+replicate("grid must have names that a function can take", grid={"run": [1]})
+replicate("experiment must return other names than those of the grid, got 'x'", grid={"x": [1]})
+replicate("experiment must return a mapping of names to numbers, got float", experiment=lambda rng: 3.0)
+replicate("experiment must return numbers, got <U4 for 'a'", experiment=lambda rng: {"a": "text"})
+replicate("the same names and shapes in every run", experiment=lambda rng: {"a": np.zeros(rng.integers(1, 99))})
+replicate("runs must be at least 1", runs=0)
+replicate("seed must be", seed=-1)
 row("solution", lambda g: attsvm.plot.correlation(attsvm.train(g.problem, steps=1), None))
 row("run", lambda g: attsvm.plot.saturation(attsvm.solve_svm(g.data, [0, 0])))
 row("run", lambda g: attsvm.plot.saturation(attsvm.train(changed(g, heads=1), steps=3), ax=object()))
@@ -496,6 +577,7 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
                  {"W": many, "K": None, "Q": None}, {"objective": called, "head": "no function"}],
         "regularization_path_point": [{"objective": [called], "radius": [-1.0]}],
         "head": [{"kind": [3, -1], "v": [None]}, {"kind": 0, "v": np.ones(3)}],
+        "projection_ball": [{"ball": [2, -1], "radius": [-1.0], "W": [np.ones(2)]}],
         "train": [
             {"rule": [10, -1], "root": [np.ones(5)], "mean": [None, none(5)], "past": [none((1, 2)), None],
              "momentum": [1.0], "decay": [-1.0], "second": [1.0], "eps": [nan], "p": [1.0], "ball": [2],

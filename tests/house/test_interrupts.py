@@ -5,62 +5,26 @@ Delays are CPU time between the signal and its handler: nothing else that the ma
 
 from __future__ import annotations
 
-import warnings
-
 import attsvm
 import judge
 import numpy as np
 import pytest
 from interrupt import interrupt_after
-from problems import Case, ball, planted_margin
+from long_solves import LONG
+from problems import gaussian
 
-
-def random_data(n, T, d):
-    rng = np.random.default_rng(0)
-    return attsvm.cross_attention(rng.standard_normal((n, T, d)), rng.standard_normal((n, d))), rng
-
-
-def planted(n, T, d):
-    data, rng = random_data(n, T, d)
-    return Case(data, data.select(rng.standard_normal((d, d))))
-
-
-def pairs(n, T, d):
-    """Two selected tokens in every window, of equal logits under some W or not."""
-    data, rng = random_data(n, T, d)
-    return Case(data, np.argsort(rng.random((n, T)), axis=1) < 2)
-
-
-# Each takes several seconds when nobody interrupts it, nearly all of them in what the name says.
-LONG = {
-    "rows of the entrywise norm": (lambda: planted(300, 24, 90), {"norm": 3.0}),
-    "weights of the entrywise norm": (lambda: planted(700, 10, 50), {"norm": 1.3}),
-    "interior point on rows": (lambda: planted(200, 32, 90), {"method": "interior"}),
-    "interior point on weights": (lambda: planted(700, 12, 56), {"method": "interior"}),
-    "equality rows": (lambda: pairs(2500, 3, 80), {}),
-    "active set": (lambda: planted_margin(0, 60, 40, 40, 1e-6), {"method": "active"}),
-    "large active set": (lambda: planted(250, 30, 120), {"method": "active"}),
-    "block ascent": (lambda: ball(0, 900, 64, 64), {"method": "block"}),
-    "block ascent beyond rounding": (lambda: planted(400, 64, 24), {"method": "block", "max_iter": 10**9}),
-    "projected gradient": (lambda: planted_margin(0, 40, 40, 24, 1e-6), {"method": "gradient", "max_iter": 10**9}),
-    "soft margin": (lambda: planted(128, 40, 64), {"C": 1e4, "method": "interior"}),
-    "soft margin by block ascent": (lambda: ball(0, 900, 64, 64), {"C": 100.0, "method": "block"}),
-    "nuclear norm": (lambda: planted(60, 40, 90), {"norm": "nuclear"}),
-    "nuclear norm in factors": (lambda: ball(0, 300, 40, 96), {"norm": "nuclear", "method": "factored"}),
-    "row generation": (lambda: planted(2000, 300, 24), {"tol": 1e-9}),
-    "rank cap": (lambda: planted(100, 20, 60), {"norm": "nuclear", "rank": 2}),
-}
 # Interrupted early: in a Cholesky factor of 5,000 rows, in panels that ask; in that of the equality rows, before the
 # method begins; in the Frobenius problem, which every norm begins with, and whose solution proves a margin in any norm.
 EARLY = {
-    "a factorisation": (lambda: planted(210, 25, 80), {"norm": 1.5}),
+    "a factorisation": (lambda: gaussian(0, 210, 25, 80), {"norm": 1.5}),
     **{
         f"equality rows, {name}": (LONG["equality rows"][0], {"method": name})
         for name in ("interior", "gradient", "block")
     },
-    **{f"{norm} norm": (lambda: planted(700, 60, 50), {"norm": norm}) for norm in ("max", "spectral", "nuclear")},
+    **{f"{norm} norm": (lambda: gaussian(0, 700, 60, 50), {"norm": norm}) for norm in ("max", "spectral", "nuclear")},
 }
 SOON = {**dict.fromkeys(EARLY, 0.05), "a factorisation": 0.2, "block ascent": 0.25, "projected gradient": 0.25}
+pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 SLOW = [pytest.param(name, after, marks=pytest.mark.slow) for name in LONG for after in (0.3, 1.1)]
 
 
@@ -69,8 +33,7 @@ def test_every_long_call_answers_within_a_second(name, after):
     """With the best pair so far, whose bounds are true in the norm; where nothing is known yet, neither bound is."""
     make, how = (LONG | EARLY)[name]
     case = make()
-    with warnings.catch_warnings(), interrupt_after(after) as late:
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
+    with interrupt_after(after) as late:
         try:
             attsvm.solve_svm(case.data, case.selected, **{"tol": 1e-15} | how)
         except KeyboardInterrupt as interrupt:
@@ -89,10 +52,8 @@ def test_every_long_call_answers_within_a_second(name, after):
 
 def test_a_start_of_many_rows_is_interrupted():
     """2,500 rows join the active set one by one, which takes seconds; 576 unknowns, so most of them leave again."""
-    case = planted(1500, 20, 24)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        start = attsvm.solve_svm(case.data, case.selected, method="block", max_iter=6).dual
+    case = gaussian(0, 1500, 20, 24)
+    start = attsvm.solve_svm(case.data, case.selected, method="block", max_iter=6).dual
     assert (start > 0).sum() > 2000
     for after in (0.1, 0.4):
         with interrupt_after(after) as late, pytest.raises(KeyboardInterrupt) as stopped:
@@ -102,7 +63,7 @@ def test_a_start_of_many_rows_is_interrupted():
 
 @pytest.mark.parametrize("place", ["cycle", "_call", "Separation"])
 def test_python_between_the_calls_has_a_partial_too(place, monkeypatch):
-    case = planted(300, 4, 3)
+    case = gaussian(0, 300, 4, 3)
     whole = attsvm.solve_svm(case.data, case.selected)
     calls = []
 

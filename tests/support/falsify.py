@@ -6,8 +6,7 @@ import copy
 
 import numpy as np
 
-ARRAYS = ("keys", "queries", "W")
-LISTS = ("start", "stop", "selected")
+FIELDS = "keys queries W dual start stop selected kept rhs basis dependent inverse".split()
 
 
 def _one(items, rng):
@@ -27,46 +26,21 @@ def _number(x, rng):
     return float(_one(kinds, rng)()).hex()
 
 
-def _in_table(table, rng):
-    row = _one(table, rng)
-    k = rng.integers(len(row))
-    row[k] = _number(row[k], rng)
-
-
-def numbers(proof, rng):
-    """A number of an array, or of several."""
-    names = [name for name in ARRAYS if proof[name]]
+def elements(proof, rng):
+    """A number or an index changed, or an element of a list left out or repeated: of one field, or of several."""
     for _ in range(rng.integers(1, 4)):
-        _in_table(proof[_one(names, rng)], rng)
-
-
-def multipliers(proof, rng):
-    """A multiplier changed, moved to another row, doubled, or to a row that is not there."""
-    dual, kind = proof["dual"], rng.integers(6)
-    k = rng.integers(len(dual))
-    if kind == 0:
-        dual[k][2] = _number(dual[k][2], rng)
-    elif kind == 1:
-        dual[k][int(rng.integers(2))] = int(rng.integers(-2, 8))
-    elif kind == 2:
-        dual.append(copy.deepcopy(dual[k]))
-    elif kind == 3:
-        q = int(rng.integers(len(proof["selected"])))
-        dual.append([q, proof["selected"][q], (1.0).hex()])
-    elif kind == 4:
-        del dual[k]
-    else:
-        dual[k][2] = (-abs(float.fromhex(dual[k][2])) - 1e-9).hex()
-
-
-def indices(proof, rng):
-    """An index of a window, a selected token, or what is kept."""
-    if proof["kept"] is not None and rng.random() < 0.4:
-        kept = _one(proof["kept"], rng)
-        kept[rng.integers(len(kept))] = int(rng.integers(-2, 8))
-        return
-    values = proof[LISTS[rng.integers(3)]]
-    values[rng.integers(len(values))] += int(rng.choice([-3, -2, -1, 1, 2, 3]))
+        place = _one([part[name] for part in (proof, proof["witness"]) for name in FIELDS if part.get(name)], rng)
+        while isinstance(inside := _one(place, rng), list) and inside and rng.random() < 0.8:
+            place = inside
+        k = rng.integers(len(place))
+        if isinstance(place[k], str):
+            place[k] = _number(place[k], rng)
+        elif isinstance(place[k], int):
+            place[k] += int(rng.choice([-3, -2, -1, 1, 2, 3]))
+        elif rng.random() < 0.5:
+            del place[k]
+        else:
+            place.append(copy.deepcopy(place[k]))
 
 
 def asked(proof, rng):
@@ -85,29 +59,11 @@ def asked(proof, rng):
         proof["witness"] = {"lift": False, "basis": [], "dependent": [], "inverse": []} | proof["witness"]
 
 
-def witnesses(proof, rng):
-    """Factors, an inverse, a basis, dependence: made smaller, larger, empty or otherwise."""
-    witness = proof["witness"]
-    names = [name for name, value in witness.items() if isinstance(value, list) and value]
-    if not names:
-        return multipliers(proof, rng)
-    name = _one(names, rng)
-    value, kind = witness[name], rng.integers(4)
-    if kind == 0:
-        del value[rng.integers(len(value))]
-    elif kind == 1:
-        value.append(copy.deepcopy(value[0]))
-    elif name in ("W", "dual"):
-        shrunk = 1 - 10.0 ** rng.integers(-12, 0)
-        side = value[rng.integers(2)]
+def factors(proof, rng):
+    """Of a norm, shorter than what they are factors of."""
+    for sides in filter(None, map(proof["witness"].get, ("W", "dual"))):
+        side, shrunk = sides[rng.integers(2)], 1 - 10.0 ** rng.integers(-12, 0)
         side[:] = [[(shrunk * float.fromhex(x)).hex() for x in row] for row in side]
-    elif name == "inverse":
-        _in_table(value, rng)
-    elif name == "basis":
-        value[rng.integers(len(value))] = [int(x) for x in rng.integers(-1, 6, 2)]
-    else:
-        term = _one(value, rng)
-        _one(term, rng)[2] += int(rng.choice([-1, 1]))
 
 
 def fewer_unknowns(proof, rng):
@@ -120,8 +76,6 @@ def fewer_unknowns(proof, rng):
             witness["inverse"] = [row[:cut] for row in witness["inverse"]]
         if rng.random() < 0.5:
             witness["inverse"] = witness["inverse"][:cut]
-    else:
-        multipliers(proof, rng)
 
 
 def better(proof, rng):
@@ -135,7 +89,7 @@ def better(proof, rng):
         proof["W"] = [[(float.fromhex(x) * (1 - slightly * rng.random())).hex() for x in row] for row in proof["W"]]
 
 
-KINDS = {f.__name__: f for f in (numbers, multipliers, indices, asked, witnesses, fewer_unknowns, better)}
+KINDS = {f.__name__: f for f in (elements, asked, factors, fewer_unknowns, better)}
 
 
 def falsified(proof, rng):
@@ -144,5 +98,7 @@ def falsified(proof, rng):
         changed = copy.deepcopy(proof)
         name = _one([*KINDS], rng)
         KINDS[name](changed, rng)
+        if changed == proof:
+            elements(changed, rng)
         if changed != proof:
             return name, changed

@@ -7,6 +7,7 @@ the answer's attributes.  ``test_judge.py`` shows that each check can fail.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -123,6 +124,26 @@ def bounds(case, sol, rows=None):
     return gained**2 / below if gained > 0 and below > 0 else LONG(0), most
 
 
+def interval(case, W, dual, norm):
+    """Bounds of the largest margin that W, of whatever scale, and multipliers prove."""
+    rows = rows_of(case)
+    reached = rows.apply(W)[~rows.equal].min(initial=np.inf) if W is not None else 0
+    scaled = W / reached if reached > 0 else None
+    least, most = bounds(case, SimpleNamespace(W=scaled, dual=dual, norm=norm, metric=None, C=None), rows)
+    with np.errstate(divide="ignore"):
+        return 1 / most, 1 / least
+
+
+def farkas(case, multipliers):
+    """||A^*(lambda)||_F relative to the sum of its terms: zero proves that no W exists; infinite where they ask for
+    nothing."""
+    rows = rows_of(case)
+    lam, _ = rows.multipliers(case.data, multipliers)
+    if not rows.asked @ lam > 0:
+        return np.inf
+    return np.sqrt((rows.adjoint(lam) ** 2).sum()) / ((np.abs(lam) * rows.length).sum() or 1)
+
+
 def wrong(case, sol, tol=1e-9, linprog=None):
     """What is wrong with an answer, or None.  An answer that says it is open must still have true bounds."""
     rows = rows_of(case)
@@ -156,8 +177,7 @@ def _infeasible(case, sol, rows, linprog):
     lam, _ = rows.multipliers(case.data, sol.certificate)
     if sol.C is not None and lam[~rows.equal].any():
         return "soft rows are no part of a proof"
-    terms = (np.abs(lam) * rows.length).sum()
-    if not (rows.asked @ lam > 0 and np.sqrt((rows.adjoint(lam) ** 2).sum()) <= 1.001 * FARKAS * terms):
+    if not farkas(case, sol.certificate) <= 1.001 * FARKAS:
         return "the certificate proves nothing"
     if not 1 <= np.abs(lam).max() < 2:
         return "the certificate is not of order one"

@@ -120,7 +120,8 @@ static Quotient step(int of_rows, long all, const int *exists, const Num *missed
             const Node *term = item(terms, i, -1);
             e[i] = of_rows ? row_of(term) : place_of(term), x[i] = large(item(term, 2, 3)), values[i] = missed[e[i]];
             need(exists[e[i]], "no such equation");
-            holds(!gone[e[i]] && (!i || e[i] != e[0]), "equations do not depend on others as said");
+            for (long j = 0; j <= i; j++)
+                holds(!gone[e[i]] && (j == i || e[j] != e[i]), "equations do not depend on others as said");
         }
         int cancels = x[0].sign && !dot(x, values, m).sign;
         for (long u = 0; u < unknowns && cancels; u++) {

@@ -55,80 +55,9 @@ def svm_rows(data, selected):
     return rows
 
 
-def svm_sizes(rows):
-    """||delta|| ||z|| of every row, and which rows are equalities."""
-    lengths = [np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows]
-    return np.array(lengths), np.array([equal for *_, equal in rows], dtype=bool)
-
-
 def svm_apply(rows, W):
     """A(W): delta^T W z of every row."""
     return np.array([delta @ (W @ z) for _, _, delta, z, _ in rows])
-
-
-def svm_adjoint(rows, multipliers, shape):
-    """A*(lambda) = sum lambda delta z^T."""
-    total = np.zeros(shape)
-    for weight, (_, _, delta, z, _) in zip(multipliers, rows, strict=True):
-        total += weight * np.outer(delta, z)
-    return total
-
-
-def svm_multipliers(data, rows, dual):
-    """Multipliers of the rows out of an entry-shaped dual; a negative one on a margin row counts as zero."""
-    entries = per_entry(data, dual)
-    values = [float(entries[q][t]) for q, t, _, _, _ in rows]
-    return np.array([x if equal else max(x, 0.0) for x, (*_, equal) in zip(values, rows, strict=True)])
-
-
-def matrix_norms(W, norm):
-    """The norm and its dual norm of W."""
-    if norm == "frobenius":
-        return np.linalg.norm(W), np.linalg.norm(W)
-    if norm == "max":
-        return np.abs(W).max(), np.abs(W).sum()
-    if isinstance(norm, float):
-        return np.linalg.norm(W.ravel(), norm), np.linalg.norm(W.ravel(), norm / (norm - 1))
-    sigma = np.linalg.svd(W, compute_uv=False)
-    both = sigma.sum(), sigma.max()
-    return both if norm == "nuclear" else both[::-1]
-
-
-def certificate(data, selected, W, dual, norm):
-    """Proved interval (lower, upper) of the largest margin of a unit-norm W, from the raw tokens.
-
-    ``lower`` is the margin W / ||W|| reaches (0 when W breaks a row or leaves selected tokens apart, infinite when
-    there is no row to meet), ``upper`` = ||A*(dual)||_dual / sum of the multipliers of margin rows.
-    """
-    rows = svm_rows(data, selected)
-    (lengths, equal), lower, upper = svm_sizes(rows), 0.0, math.inf
-    if W is not None:
-        W = np.asarray(W)
-        margins, size = svm_apply(rows, W), matrix_norms(W, norm)[0]
-        # An equality is computed to a few hundred roundings of its row's length times ||W||, and no better.
-        if (np.abs(margins) <= 1e-13 * lengths * np.linalg.norm(W))[equal].all():
-            asked = margins[~equal]
-            lower = math.inf if not asked.size else max(asked.min() / size, 0.0) if size > 0 else 0.0
-    if dual is not None and not equal.all():
-        weights = svm_multipliers(data, rows, dual)
-        total = weights[~equal].sum()
-        if total > 0:
-            shape = (data.keys.shape[1], data.queries.shape[1])
-            upper = matrix_norms(svm_adjoint(rows, weights, shape), norm)[1] / total
-    return lower, upper
-
-
-def farkas(data, selected, multipliers):
-    """||A*(lambda)||_F / sum over margin rows of lambda ||delta|| ||z||: zero proves that no W exists."""
-    rows = svm_rows(data, selected)
-    weights, (lengths, equal) = svm_multipliers(data, rows, multipliers), svm_sizes(rows)
-    shape = (data.keys.shape[1], data.queries.shape[1])
-    residual = np.linalg.norm(svm_adjoint(rows, weights, shape))
-    total = float((weights * lengths)[~equal].sum())
-    if total > 0:
-        return residual / total
-    # Copies of the selected token and zero queries have rows of length zero: any multiplier on one is a proof.
-    return 0.0 if (weights[~equal] > 0).any() and residual == 0 else math.inf
 
 
 # ------------------------------------------------------------------------------------ attention
@@ -208,18 +137,85 @@ def scaled_sum(parts):
     return sum((np.exp(scale - top) * G for G, scale in some), 0 * parts[0][0]), top
 
 
+def head_value(head, o, q=0):
+    """Value and gradient of a head (kind, v, a, lam) at one attended vector."""
+    kind, v, a, lam = head
+    if kind == "mlp":
+        before = v.T @ o
+        return a @ np.maximum(before, 0), v @ (a * (before > 0))
+    if kind == "classes":  # a: the class of each query
+        log_p = log_softmax(v.T @ o)
+        return log_p[a[q]], v[:, a[q]] - v @ np.exp(log_p)
+    v = v if v.ndim == 1 else v[q]
+    return v @ o - lam * (o @ o), v - 2 * lam * o
+
+
+def combined(data, W, combine):
+    """o_q (M, d) of the weights (H, dk, dz)."""
+    heads = [attended(data, one) for one in W]
+    return np.sum(heads, axis=0) if combine == "sum" else np.concatenate(heads, axis=1)
+
+
+def logit_gradients(data, y, head, loss, W, combine="sum"):
+    """Mean loss, and of each attention head and query (c, log_scale): that of its own loss in its logits is
+    c exp(log_scale).
+
+    With the scores of a step: g_t = y <d head(o) / d o^h, value_t>.
+    """
+    y, M, dv = per_query(data, y), len(data.queries), data.values.shape[1]
+    O, rows = combined(data, W, combine), [logits(data, one) for one in W]  # noqa: E741
+    total, found = 0.0, [[] for _ in W]
+    for q, V in enumerate(windows(data, values=True)):
+        value, gradient = head_value(head, O[q], q)
+        log_u = logsumexp(log_softmax(rows[0][q]), b=dots(V, y[q] * gradient)) if loss == "log" else 0.0
+        part, log_slope = loss_value(loss, y[q] * value, log_u)
+        total += part / M
+        for h, pairs in enumerate(found):
+            g = gradient if combine == "sum" else gradient[h * dv : (h + 1) * dv]
+            c, scale = softmax_pull_back(rows[h][q], dots(V, y[q] * g))
+            pairs.append((-c, scale + log_slope))
+    return total, found
+
+
+def loss_and_gradients(data, y, head, loss, W, combine="sum"):
+    """``(loss, G, log_scale)``: the gradient in the weights (H, dk, dz) is ``G[h] * exp(log_scale[h])``."""
+    total, found = logit_gradients(data, y, head, loss, W, combine)
+    gradients = []
+    for one, pairs in zip(W, found, strict=True):
+        queries = zip(windows(data), logits(data, one), data.queries, pairs, strict=True)
+        parts = [
+            (np.outer((X - X[np.argmax(row)]).T @ c, z) / len(found[0]), scale) for X, row, z, (c, scale) in queries
+        ]
+        gradients.append(scaled_sum(parts))
+    return total, *map(np.array, zip(*gradients, strict=True))
+
+
 def loss_and_grad(data, y, v, loss, W):
-    """Mean loss, and dL/dW as (G, log_scale) with the true gradient G exp(log_scale)."""
-    total, parts = 0.0, []
-    for X, z, logit, g in zip(windows(data), data.queries, logits(data, W), scores(data, y, v), strict=True):
-        log_s = log_softmax(logit)
-        a = int(np.argmax(logit))
-        mean = g[a] + np.exp(log_s) @ (g - g[a])
-        value, log_slope = loss_value(loss, mean, logsumexp(log_s, b=g) if loss == "log" else 0.0)
-        total += value / len(data.queries)
-        c, log_c = softmax_pull_back(logit, g)
-        parts.append((-np.outer((X - X[a]).T @ c, z) / len(data.queries), log_c + log_slope))
-    return total, *scaled_sum(parts)
+    """Of a linear head: mean loss, and dL/dW as (G, log_scale) with the true gradient G exp(log_scale)."""
+    head = "linear", np.array(head_rows(data, v)), None, 0.0
+    total, G, log_scale = loss_and_gradients(data, y, head, loss, W[None])
+    return total, G[0], log_scale[0]
+
+
+def head_gradients(data, y, head, loss, W, combine="sum"):
+    """``(gradients, log_scale)`` in the head's own parameters: of v; of V and a; or of v and lam.
+
+    dL/dp = 1/M sum_q loss'(u_q) y_q d head(o_q)/dp is ``gradients * exp(log_scale)``.
+    """
+    kind, v, a, lam = head
+    y, O = per_query(data, y), combined(data, W, combine)  # noqa: E741
+    dv, rest = np.zeros_like(v), np.zeros_like(a) if kind == "mlp" else np.zeros(1)
+    slopes = [loss_value(loss, y[q] * head_value(head, o)[0], 0.0)[1] for q, o in enumerate(O)]
+    for o, label, slope in zip(O, y, slopes, strict=True):
+        c = -math.exp(slope - max(slopes)) * label / len(O)
+        if kind == "mlp":
+            before = v.T @ o
+            dv += c * np.outer(o, a * (before > 0))
+            rest += c * np.maximum(before, 0)
+        else:
+            dv += c * o
+            rest -= c * (o @ o)
+    return [dv] if kind == "linear" else [dv, rest], max(slopes)
 
 
 def ridged(G, log_scale, W, ridge):
@@ -238,7 +234,7 @@ def projection_simplex(x, total):
 
 
 def projection_ball(W, norm, radius):
-    if matrix_norms(W, norm)[0] <= radius:
+    if np.linalg.norm(W, {"nuclear": "nuc"}.get(norm)) <= radius:
         return W
     if norm == "frobenius":
         return W * radius / np.linalg.norm(W)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import attsvm
 import numpy as np
 import pytest
 from attsvm.svm.support import log_pulls
 
+pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 SIZES = [(2, 3, 2, 2), (3, 6, 4, 3), (2, 4, 3, 5)]  # queries, tokens, dk, dz
 WAYS = {
     "one token": dict(),
@@ -38,9 +37,7 @@ def draw(scale, kept=1, margins=False, **options):
 
 
 def solve(X, Z, selected, margins, norm="frobenius", **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        return attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, norm, margins=margins, **options)
+    return attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, norm, margins=margins, **options)
 
 
 def together(parts):

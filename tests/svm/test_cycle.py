@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import attsvm
+import judge
 import numpy as np
 import pytest
-import reference
 from attsvm.attention.selection import Selection
 from attsvm.svm.cycle import cycle
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import sphere
+from problems import Case, sphere
 
 
 def vocabulary(seed, words, n, T, vectors, order=None):
@@ -49,7 +49,7 @@ def test_finds_a_cycle_exactly_where_there_is_one(seed, words, n, T, vectors):
     dual = cycle(data, Selection(data, selected))
     assert (dual is not None) == has_cycle(selected, tokens, kind)
     if dual is not None:
-        assert reference.farkas(data, selected, dual.reshape(n, T)) <= 1e-14
+        assert judge.farkas(Case(data, selected), dual.reshape(n, T)) <= 1e-14
         assert set(dual) <= {0.0, 1.0}
 
 
@@ -76,7 +76,7 @@ def test_an_infeasible_answer_with_its_rows(data_of):
     worst[3] = rank[words[3]].argmax()
     sol = attsvm.solve_svm(data, worst)
     assert sol.status == "infeasible" and sol.iterations == 0 and sol.method == "presolve"
-    assert reference.farkas(data, worst, sol.certificate) <= 1e-14
+    assert judge.farkas(Case(data, worst), sol.certificate) <= 1e-14
     assert "these rows combine to zero: query " in sol.message
     assert attsvm.feasible(data, worst).status == "infeasible"
     assert attsvm.solve_svm(data, worst, C=1.0).status == "optimal"  # a soft margin has an answer

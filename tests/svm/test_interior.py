@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-
 import attsvm
 import judge
 import numpy as np
 import pytest
 from problems import Case, ball, nearly_twins, planted_margin, several_kept, sphere
 
+pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
+
 
 def interior(case, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        return attsvm.solve_svm(case.data, case.selected, method="interior", **options)
+    return attsvm.solve_svm(case.data, case.selected, method="interior", **options)
 
 
 def test_ends_exactly_and_soon():

@@ -34,6 +34,18 @@ def answer(kind, status, number=0, **options):
         number += 1
 
 
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.75, 3.0])
+def test_norms_are_dual_to_each_other(norm):
+    """<W, V> is at most ||W|| ||V||_*, and just that for the W that V is steepest along."""
+    V, *others = np.random.default_rng(0).standard_normal((100, 4, 3))
+    U, _, Vt = np.linalg.svd(V, full_matrices=False)
+    q = norm / (norm - 1) if isinstance(norm, float) else 2
+    steepest = {"max": np.sign(V), "spectral": U @ Vt, "nuclear": np.outer(U[:, 0], Vt[0])}
+    W, dual = steepest.get(norm, np.sign(V) * np.abs(V) ** (q - 1)), judge.norms_of(V, norm)[1]
+    assert np.vdot(W, V) == pytest.approx(float(judge.norms_of(W, norm)[0] * dual), rel=1e-12)
+    assert all(np.vdot(W, V) <= judge.norms_of(W, norm)[0] * dual for W in others)
+
+
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 3.0])
 @pytest.mark.parametrize("kind", ["random", "margins: lognormal"])
 def test_false_optimal_answers(kind, norm):

@@ -8,7 +8,7 @@ import judge
 import numpy as np
 import pytest
 from kinds import draw
-from problems import Case, ball, nearly_twins, several_kept, sphere
+from problems import Case, ball, gaussian, nearly_twins, several_kept, sphere
 
 NORMS = ["max", "spectral", "nuclear", "frobenius", 3.0]
 
@@ -43,7 +43,7 @@ def test_newton_finishes_the_spectral_norm(n, T, dk, dz):
 def test_feasible_agrees_with_the_solver(kind, norm):
     case = draw(kind, 1)
     answer, sol = (call(case.data, case.selected, norm) for call in (attsvm.feasible, attsvm.solve_svm))
-    assert answer.status == ("feasible" if sol.status == "optimal" else sol.status)
+    assert answer.status == ("feasible" if sol.status == "optimal" else sol.status) and answer.norm == norm
     assert judge.wrong(case, answer) is None
     if sol.status == "optimal":  # both intervals hold the margin, to rounding
         assert answer.margin * (1 - 1e-9) <= sol.margin_bound and sol.margin <= answer.margin_bound * (1 + 1e-9)
@@ -71,11 +71,9 @@ def test_multipliers_on_all_rows_are_no_working_set(norm):
 def test_support_tokens_are_at_their_margin(norm, seed):
     """Whatever an interior point leaves on the others.  The gap of 1e-9 is the mean excess under the multipliers, so
     that an excess of 1e-4 has at most 1e-5 of them, and a multiplier of 1e-4 at most an excess of 1e-5."""
-    rng = np.random.default_rng(seed)
-    n, T, d = ((4, 30, 6), (20, 8, 12))[seed % 2]
-    data = attsvm.cross_attention(rng.standard_normal((n, T, d)), rng.standard_normal((n, d)))
-    sol = attsvm.solve_svm(data, data.select(rng.standard_normal((d, d))), norm)
-    margins = data.margins(sol.W, sol.selected)
+    case = gaussian(seed, *((4, 30, 6), (20, 8, 12))[seed % 2])
+    sol = attsvm.solve_svm(case.data, case.selected, norm)
+    margins = case.data.margins(sol.W, sol.selected)
     assert sol.support.any() and margins[sol.support].max() < 1 + 1e-4
     assert sol.support[sol.dual > 1e-4 * sol.dual.max()].all()
 

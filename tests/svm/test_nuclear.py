@@ -32,6 +32,7 @@ def pairs(seed, n, T, d):
     return Case(attsvm.cross_attention(sphere(rng, n, T, d), sphere(rng, n, d)), kept)
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 METHODS = ["interior", "factored"]
 PROBLEMS = {
     "random": lambda: ball(0, 20, 16, 32),
@@ -91,9 +92,7 @@ def test_auto_falls_back_on_the_other_method():
     """20 evaluations are not enough for the factored method, and 20 iterations are for the interior one."""
     case = ball(3, 20, 10, 16)
     data, selected = case.data, case.selected
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        assert attsvm.solve_svm(data, selected, "nuclear", method="factored", max_iter=20).status == "iteration limit"
+    assert attsvm.solve_svm(data, selected, "nuclear", method="factored", max_iter=20).status == "iteration limit"
     sol = attsvm.solve_svm(data, selected, "nuclear", max_iter=20)
     assert sol.status == "optimal" and sol.method == "interior"
 
@@ -102,9 +101,7 @@ def test_auto_falls_back_on_the_other_method():
 
 
 def capped(case, rank):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        return attsvm.solve_svm(case.data, case.selected, "nuclear", rank=rank)
+    return attsvm.solve_svm(case.data, case.selected, "nuclear", rank=rank)
 
 
 @pytest.mark.parametrize("name", ["paper_size", "random", "equalities", "causal", "float32_keys"])

@@ -7,7 +7,7 @@ import judge
 import numpy as np
 import pytest
 from planted import planted
-from problems import Case
+from problems import Case, gaussian
 
 # Few queries with long windows: the rows that each brings at first do not hold the answer, others must join.
 MANY = dict(n=60, T=5011, d=8)  # 300,600 rows: the size from which auto takes it
@@ -29,12 +29,10 @@ def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
 )
 def test_many_short_windows_with_few_unknowns(n, T, method):
     """Tight: rows far outnumber the 36 entries of W, and block ascent on them, whole or generated, takes far longer."""
-    g = np.random.default_rng(0)
-    data = attsvm.cross_attention(g.standard_normal((n, T, 6)), g.standard_normal((n, 6)))
-    selected = data.select(g.standard_normal((6, 6)))
-    sol = attsvm.solve_svm(data, selected)
+    case = gaussian(0, n, T, 6)
+    sol = attsvm.solve_svm(case.data, case.selected)
     assert sol.status == "optimal" and sol.method == method and sol.gap <= 1e-9
-    assert judge.wrong(Case(data, selected), sol) is None
+    assert judge.wrong(case, sol) is None
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft", "float32", "margins", "warm", "a million", "a million, soft"])
@@ -51,19 +49,6 @@ def test_many_rows(kind):
     assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-9
     assert judge.wrong(Case(data, selected, asked=options.get("margins")), sol) is None
     assert "soft" not in kind or max(np.max(x) for x in sol.slack) > 0.1
-
-
-def check_infeasible(n, T, norm):
-    """Random first tokens of n windows, of which no weights of 12 entries meet the rows: a combination of them is 0."""
-    g = np.random.default_rng(5)
-    X, Z = g.standard_normal((n, T, 4)), g.standard_normal((n, 3))
-    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), np.zeros(n, dtype=int), norm)
-    assert sol.status == "infeasible"
-    assert judge.wrong(Case(sol.data, np.zeros(n, dtype=int)), sol) is None
-
-
-def test_many_rows_that_no_weights_meet():
-    check_infeasible(600, 502, "frobenius")
 
 
 OTHERS = ["nuclear", "max", 1.75, 3.0]  # their interior points keep a working set themselves
@@ -97,9 +82,14 @@ def test_the_other_norms_on_many_rows(kind, norm):
     assert judge.wrong(Case(data, kept, asked=options.get("margins")), sol) is None
 
 
-@pytest.mark.parametrize("norm", OTHERS)
-def test_many_rows_that_no_weights_meet_in_the_other_norms(norm):
-    check_infeasible(12, 4400, norm)
+@pytest.mark.parametrize(("n", "T", "norm"), [(600, 502, "frobenius"), *((12, 4400, norm) for norm in OTHERS)])
+def test_many_rows_that_no_weights_meet(n, T, norm):
+    """Random first tokens of n windows, of which no weights of 12 entries meet the rows: a combination of them is 0."""
+    g = np.random.default_rng(5)
+    X, Z = g.standard_normal((n, T, 4)), g.standard_normal((n, 3))
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), np.zeros(n, dtype=int), norm)
+    assert sol.status == "infeasible"
+    assert judge.wrong(Case(sol.data, np.zeros(n, dtype=int)), sol) is None
 
 
 @pytest.mark.parametrize("norm", ["nuclear", "max"])

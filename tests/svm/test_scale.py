@@ -3,12 +3,11 @@ that names the scale or the argument."""
 
 from __future__ import annotations
 
-import warnings
-
 import attsvm
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 WAYS = [
     {},
     {"method": "block"},
@@ -24,9 +23,7 @@ POWERS = [-1000, -900, -650, -450, -210, 0, 210, 450, 650, 900, 1000]
 
 
 def solve(X, Z, selected, **way):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        return attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, **way)
+    return attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, **way)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

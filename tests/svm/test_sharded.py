@@ -6,7 +6,6 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-import reference
 from network import Network
 from problems import Case
 
@@ -113,7 +112,7 @@ def test_shards_that_contradict_each_other(norm):
     one, other = solve_apart([data, data], [[0], [1]], norm)
     assert one.status == other.status == "infeasible"
     whole = attsvm.cross_attention(np.concatenate([X, X]), np.concatenate([Z, Z]))
-    assert reference.farkas(whole, [0, 1], np.concatenate([one.certificate, other.certificate])) <= 1e-9
+    assert judge.farkas(Case(whole, [0, 1]), np.concatenate([one.certificate, other.certificate])) <= 1e-9
 
 
 def test_the_worker_that_holds_a_copy_names_it():
@@ -136,10 +135,11 @@ def test_rough_answers_hold_for_all_rows(tol, method):
         selected = whole.select(rng.standard_normal((14, 14)))
         parts = [attsvm.cross_attention(X[c], Z[c]) for c in (slice(20), slice(20, 40))]
         one, other = solve_apart(parts, [selected[:20], selected[20:]], tol=tol, **method)
-        bounds = reference.certificate(whole, selected, one.W, np.concatenate([one.dual, other.dual]), "frobenius")
+        case = Case(whole, selected)
+        bounds = judge.interval(case, one.W, np.concatenate([one.dual, other.dual]), "frobenius")
         assert (one.margin, one.margin_bound) == pytest.approx(bounds, rel=1e-11)
         if one.W is not None and one.margin > 0:
-            assert reference.svm_apply(reference.svm_rows(whole, selected), one.W).min() >= 1 - 1e-12
+            assert judge.rows_of(case).apply(one.W).min() >= 1 - 1e-12
 
 
 def test_workers_that_ask_for_different_norms_are_told():

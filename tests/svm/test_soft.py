@@ -4,27 +4,23 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-from problems import Case
+from problems import gaussian
 
 
 def test_rows_beyond_the_unknowns_need_little():
     """14,000 rows of 100 unknowns and 40,000 of 12, with and without a W that separates."""
-    rng = np.random.default_rng(0)
-    for n, T, dk, dz in ((2000, 8, 10, 10), (5, 8001, 4, 3)):
-        data = attsvm.cross_attention(rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz)))
-        for selected in (data.select(rng.standard_normal((dk, dz))), np.zeros(n, dtype=np.intp)):
-            sol = attsvm.solve_svm(data, selected, C=1.0)
+    for n, *sizes in ((2000, 8, 10, 10), (5, 8001, 4, 3)):
+        case = gaussian(0, n, *sizes)
+        for selected in (case.selected, np.zeros(n, dtype=np.intp)):
+            sol = attsvm.solve_svm(case.data, selected, C=1.0)
             assert sol.status == "optimal" and sol.method == "interior" and sol.iterations < 100
 
 
 def test_interior_is_soon_there_at_a_large_price():
     """Here each exchange of the support lets in a row or two, although rows outnumber the entries of W."""
-    rng = np.random.default_rng(2)
-    X, Z = rng.standard_normal((60, 20, 8)), rng.standard_normal((60, 8))
-    data = attsvm.cross_attention(X, Z)
-    selected = data.select(rng.standard_normal((8, 8)))
-    sol = attsvm.solve_svm(data, selected, C=1e3, method="interior")
-    assert sol.status == "optimal" and sol.iterations < 70 and judge.wrong(Case(data, selected), sol) is None
+    case = gaussian(2, 60, 20, 8)
+    sol = attsvm.solve_svm(case.data, case.selected, C=1e3, method="interior")
+    assert sol.status == "optimal" and sol.iterations < 70 and judge.wrong(case, sol) is None
 
 
 def test_a_poor_start_costs_interior_no_answer():

@@ -192,12 +192,11 @@ NEARLY = {
 
 @pytest.mark.parametrize("options", [{}, {"norm": "nuclear"}, {"norm": 3.0}, {"C": 1.0}], ids=str)
 @pytest.mark.parametrize("tokens", NEARLY.values(), ids=NEARLY)
+@pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 def test_only_an_exact_copy_is_a_copy(tokens, options):
     """However near a token is beside the others of its window, some W ranks the selected one first."""
     case = Case(attsvm.cross_attention([tokens], [[1.0]]), [0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        sol = attsvm.solve_svm(case.data, [0], **options)
+    sol = attsvm.solve_svm(case.data, [0], **options)
     assert sol.status != "infeasible" and "equals the selected" not in sol.message and judge.wrong(case, sol) is None
     assert attsvm.feasible(case.data, [0]).status in ("feasible", "undecided")
 

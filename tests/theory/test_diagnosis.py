@@ -6,12 +6,14 @@ import json
 import math
 
 import attsvm
+import judge
 import numpy as np
 import pytest
 import reference
 from attsvm import _core
 from builders import build_case, problem_of
 from limits import by_scores
+from problems import Case
 
 
 def equal_scores(n, T, d, rng=0):
@@ -185,7 +187,7 @@ def test_infeasible_comes_with_its_certificate(sphere):
     problem = sphere(5, 4, 2).problem
     found = attsvm.diagnose(problem)
     assert not found.dimension_suffices and found.local_cone is None and "separable           no:" in str(found)
-    assert reference.farkas(problem.data, problem.optimal, found.to_dict()["solution"]["certificate"]) < 1e-9
+    assert judge.farkas(Case(problem.data, problem.optimal), found.to_dict()["solution"]["certificate"]) < 1e-9
 
 
 def test_no_stationary_point_is_told_by_all_support_or_equal_scores(sphere):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import attsvm
+import judge
 import numpy as np
 import pytest
 import reference
@@ -22,7 +23,7 @@ def of_loss(loss):
 def frank_wolfe_gap(problem, W, radius, norm):
     """Relative, from the gradient by readable pairs."""
     _, G, _ = reference.loss_and_grad(problem.data, problem.y, problem.head.v, problem._loss_name, W)
-    _, dual = reference.matrix_norms(G, norm)
+    _, dual = judge.norms_of(G, norm)
     return (np.vdot(G, W) + radius * dual) / (radius * dual)
 
 
@@ -33,7 +34,7 @@ def test_points_are_stationary_and_turn_to_the_svm(norm, sphere):
         svm = attsvm.solve_svm(problem.data, problem.optimal, norm)
         path = attsvm.regularization_path(problem, RADII / svm.margin, norm)
         for W, radius, gap in zip(path.weights, path.radii, path.gap, strict=True):
-            assert reference.matrix_norms(W, norm)[0] == pytest.approx(radius, rel=1e-9)
+            assert judge.norms_of(W, norm)[0] == pytest.approx(radius, rel=1e-9)
             assert gap <= 1e-6
             assert frank_wolfe_gap(problem, W, radius, norm) == pytest.approx(gap, abs=1e-9)
         off = [1 - attsvm.correlation(W, svm.W) for W in path.weights]
@@ -63,7 +64,7 @@ def test_log_gradient_is_that_of_the_problem(loss):
             problem._objective, W, ball, 3.0, 1e-6, 1000
         )
         _, G = problem.loss_and_grad(W)
-        assert log_gradient == pytest.approx(math.log(reference.matrix_norms(G, norm)[1]), abs=1e-9)
+        assert log_gradient == pytest.approx(math.log(judge.norms_of(G, norm)[1]), abs=1e-9)
         assert status == 0 and gap <= 1e-6 and np.isfinite(log_excess)
 
 

@@ -7,12 +7,13 @@ import subprocess
 import sys
 
 import attsvm
+import judge
 import numpy as np
 import pytest
-import reference
 from attsvm import _core
 from attsvm.attention.data import Data
 from attsvm.theory import soft_labels
+from problems import Case
 
 
 def decoder(seed, m=8, K=6, d=12):
@@ -106,7 +107,7 @@ def test_svm_over_kinds_of_tokens_is_certified_by_all(norm, several):
     found = soft_labels(H, counts)
     selected = found.selected if several else counts.argmax(axis=1)
     svm = attsvm.solve_svm(found.data, selected, norm)
-    lower, upper = reference.certificate(found.data, selected, svm.W, svm.dual, norm)
+    lower, upper = judge.interval(Case(found.data, selected), svm.W, svm.dual, norm)
     assert svm.status == "optimal" and upper * (1 - 1e-6) <= lower <= upper * (1 + 1e-12)
 
 
@@ -115,7 +116,7 @@ def test_a_decoder_that_cannot_be_separated_has_a_certificate():
     found = soft_labels(H, np.eye(3, 9))
     answer = attsvm.solve_svm(found.data, found.selected)
     assert answer.status == "infeasible"
-    assert reference.farkas(found.data, found.selected, answer.certificate) < 1e-9
+    assert judge.farkas(Case(found.data, found.selected), answer.certificate) < 1e-9
     assert attsvm.feasible(found.data, found.selected).status == "infeasible"
 
 

@@ -129,22 +129,3 @@ def test_one_process_has_nothing_to_train_on(name):
 def test_nobody_has_anything_to_train_on():
     with pytest.raises(ValueError, match="reduce needs queries on one worker at least"):
         attsvm.train(problem(NONE), reduce=lambda a: None)
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: attsvm.cross_attention(X[NONE], Z), r"no sequences, so Z must have shape .*, got \(6, 4\)"),
-        (lambda: attsvm.cross_attention(X[NONE], Z[NONE], X), r"values must have shape \(0, T, d\)"),
-        (lambda: attsvm.causal_attention(np.empty((0, 6, 0))), r"X must have shape \(0, T, d\)"),
-        (lambda: attsvm.Problem(problem(NONE).data, Y, attsvm.LinearHead(V[0])), r"y must have shape \(0,\)"),
-        (
-            lambda: attsvm.solve_svm(problem(NONE).data, np.array([0]), reduce=lambda a: None),
-            r"selected must have shape \(0,\)",
-        ),
-        (lambda: problem(NONE)[:], "index must choose at least one sequence"),
-    ],
-)
-def test_what_does_not_fit_is_told(call, told):
-    with pytest.raises(ValueError, match=told):
-        call()

@@ -6,10 +6,11 @@ import math
 import re
 
 import attsvm
+import judge
 import numpy as np
 import pytest
-import reference
 from builders import BUILDERS, build_case, problem_of
+from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.1, 1.5, 3.0]
 TWIN = 1e-12  # relative to the largest entry: sums of some hundred terms
@@ -73,7 +74,7 @@ def test_no_interval_is_false():
     for _ in range(200):
         drawn = draw_interval(rng)
         (low, high), (problem, W, selected, norm, _) = assert_true(*drawn), drawn
-        twin = reference.certificate(problem.data, selected, W, problem.multipliers(W, selected)[0], norm)
+        twin = judge.interval(Case(problem.data, selected), W, problem.multipliers(W, selected)[0], norm)
         assert low <= twin[0] and twin[1] <= high  # outwards, and by rounding alone
         np.testing.assert_allclose((low, high), twin, rtol=1e-9, atol=1e-13)
 
@@ -93,7 +94,7 @@ def test_an_interval_of_sets_needs_equal_logits():
     sol = attsvm.solve_svm(case.data, kept)
     low, high = problem.margin_interval(sol.W, kept)
     assert 0.999 * sol.margin < low <= sol.margin_bound and high >= sol.margin
-    twin = reference.certificate(case.data, kept, sol.W, problem.multipliers(sol.W, kept)[0], "frobenius")
+    twin = judge.interval(Case(case.data, kept), sol.W, problem.multipliers(sol.W, kept)[0], "frobenius")
     np.testing.assert_allclose((low, high), twin, rtol=1e-9)
     bent = sol.W + 1e-6 * np.linalg.norm(sol.W) * case.rng.standard_normal(sol.W.shape)
     assert problem.margin_interval(bent, kept)[0] == problem.margin_interval(0 * bent, kept)[0] == 0

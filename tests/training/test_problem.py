@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from builders import build_case
 
 LOSSES = list(_core.LOSS)
 HEADS = ["shared", "per query"]
@@ -21,38 +20,6 @@ TWIN = 1e-12
 def assert_close(actual, expected, rtol=TWIN):
     """Equal relative to the largest entry."""
     np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * np.abs(expected).max(initial=0.0))
-
-
-def make(name, loss, head):
-    case = build_case(name, head, positive=loss == "log")
-    case.problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
-    case.draw = lambda *shape: case.rng.standard_normal(shape) / math.sqrt(shape[0])
-    case.W = 2 * case.draw(case.data.dk, case.data.dz)
-    m = case.rng.integers(1, 30)
-    case.K, case.Q = case.draw(case.data.dk, m), case.draw(case.data.dz, m)
-    case.twin = lambda W: reference.loss_and_grad(case.data, case.y, case.v, loss, W)
-    return case
-
-
-# ------------------------------------------------------------------------------------ against the twins
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("head", HEADS)
-def test_loss_and_gradient_are_the_twins(case_name, loss, head):
-    case = make(case_name, loss, head)
-    for weights in (dict(W=case.W), dict(K=case.K, Q=case.Q)):
-        expected, G, scale = case.twin(case.W if "W" in weights else case.K @ case.Q.T)
-        G = G * math.exp(scale)
-        value, *found = case.problem.loss_and_grad(**weights)
-        assert value == pytest.approx(expected, rel=TWIN)
-        assert case.problem.loss(**weights) == value
-        for mine, theirs in zip(found, [G] if "W" in weights else [G @ case.Q, G.T @ case.K], strict=True):
-            assert_close(mine, theirs)
-    delta, scale = case.problem.multipliers(case.W)
-    entries, rows = reference.per_entry(case.data, delta), reference.svm_rows(case.data, case.data.select(case.W))
-    pull = reference.svm_adjoint(rows, [entries[q][t] for q, t, *_ in rows], case.W.shape)
-    assert_close(-math.exp(scale) * pull, case.problem.loss_and_grad(case.W)[1], 1e-11)
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 40])

@@ -198,63 +198,7 @@ def test_steps_in_a_metric_are_the_twins(kind, rule, momentum, metric):
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
 
 
-# ------------------------------------------------------------------------------------ what does not fit
-
-
-ONES = np.ones((10, 10))
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        (dict(rule="polyak", momentum=0.5), "momentum does not go with rule='polyak'"),
-        (dict(rule=RULES.mirror(p=3.0), weight_decay=0.5), "weight_decay does not go with rule='mirror'"),
-        (dict(rule="adam", momentum=0.5), "momentum of rule='adam' is the first of betas"),
-        (dict(momentum=1.0), "momentum must be below 1"),
-        (dict(momentum=-0.1), "momentum must be"),
-        (dict(weight_decay=-1.0), "weight_decay must be"),
-        (dict(rule=RULES.adam), "rule must be one of"),
-        (dict(rule="shampoo", train_head=True), "train_head does not go with rule='shampoo'"),
-        (dict(rule=RULES.normalized(np.ones((9, 10)))), "metric must have shape"),
-        (dict(rule=RULES.normalized(ONES), ball=1.0), "ball does not go with metric"),
-        (dict(rule=RULES.normalized(ONES), K=ONES, Q=ONES), "metric must be None for K and Q"),
-    ],
-)
-def test_options_that_do_not_fit_are_named(options, match, sphere):
-    with pytest.raises(ValueError, match=match):
-        attsvm.train(sphere().problem, steps=1, **options)
-
-
-@pytest.mark.parametrize(
-    ("make", "named", "match"),
-    [
-        (RULES.adam, dict(betas=0.9), "betas must be a pair"),
-        (RULES.adam, dict(betas=(0.9, 1.0)), r"betas\[1\] must be below 1, got 1"),
-        (RULES.adagrad, dict(eps=-1.0), "eps must be"),
-        (RULES.shampoo, dict(eps=-1.0), "eps must be"),
-        (RULES.mirror, dict(p=1.0), "p must be"),
-    ],
-)
-def test_records_refuse_numbers_that_do_not_fit(make, named, match):
-    with pytest.raises(ValueError, match=match):
-        make(**named)
-
-
-@pytest.mark.parametrize(
-    ("old", "place"),
-    [
-        ("p", "mirror"),
-        ("target_loss", "polyak"),
-        ("betas", "adam"),
-        ("eps", "adam"),
-        ("metric", "normalized"),
-        ("radius", ""),
-    ],
-)
-def test_an_argument_that_moved_says_where(old, place, sphere):
-    now = rf"rule=attsvm.rules.{place}\({old}=" if place else "ball=radius"
-    with pytest.raises(TypeError, match=rf"no argument {old} any more: give {now}"):
-        attsvm.train(sphere().problem, **{old: 0.5})
+# ------------------------------------------------------------------------------------ records of rules
 
 
 def test_a_record_is_its_word_and_frozen(sphere):

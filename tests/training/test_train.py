@@ -12,7 +12,6 @@ import reference_rules
 from attsvm.common.storage import same
 from builders import problem_of
 from interrupt import interrupt_after
-from network import Network
 
 RULES = ["normalized", "normalized jointly", "constant"]
 
@@ -149,15 +148,6 @@ def test_a_progress_bar_is_shown(sphere, capsys):
     pytest.importorskip("tqdm")
     attsvm.train(sphere().problem, steps=10, progress=True)
     assert "10/10" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seeds", [(0, 1), (0, 0)])
-def test_threads_side_by_side_get_the_results_of_one(seeds, sphere):
-    """With problems of their own, and both on the same problem."""
-    problems = {seed: sphere(seed=seed).problem for seed in seeds}
-    works = [lambda seed=seed: attsvm.train(problems[seed], steps=20_000) for seed in seeds]
-    for found, work in zip(Network(2).run(works), works, strict=True):
-        assert found == work()
 
 
 # ------------------------------------------------------------------------------------ interruption
