@@ -217,7 +217,7 @@ def test_arguments_that_do_not_fit(experiment, error, match, how):
 
 def test_without_tqdm_there_are_lines(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins")
+    attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins", progress=True)
     assert capsys.readouterr().err.splitlines()[-1] == "coins: 20 of 20 runs"
 
 

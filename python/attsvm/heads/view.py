@@ -69,6 +69,7 @@ def view(
     text: Sequence[Head] | None = None,
     faithfulness: Faithfulness | None = None,
     images: Iterable[Any] | None = None,
+    progress: bool | None = None,
 ) -> View:
     """An interactive page: choose a layer, a head and a sequence, point at a query, and see why it selects its token.
 
@@ -91,6 +92,8 @@ def view(
     images : list of array_like, optional
         Where sequences are patches of images: those that were read, in their order, as (height, width, 3) uint8, or as
         the model takes them, (3, height, width) floats.  They are shown under their patches (by Pillow).
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
@@ -128,7 +131,7 @@ def view(
     if given and isinstance(given[0], HeadReport):
         reports = as_reports(given)
     else:
-        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1)
+        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1, progress=progress)
     if not reports:
         raise ValueError("heads must hold at least one head, got none")
     shown = None
@@ -139,7 +142,7 @@ def view(
         reports, shown = ([pair[k] for pair in pairs] for k in (0, 1))
     if faithfulness is not None:
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
-    data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images))
+    data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
     room = f"{left_out} heads had no room on this page." if left_out else ""
     # As \\u003c a token cannot close the script it stands in.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
