@@ -16,7 +16,7 @@ from ..common.progress import counted
 from ..common.render import new_figure
 from ..common.storage import replacing, write_table
 from ..heads.analysis import SPLITS
-from ..heads.head import QUERIES, THRESHOLD, Head
+from ..heads.head import QUERIES, THRESHOLD, Head, count_heads
 from ..heads.model_analysis import analyze_model
 from ..heads.report import results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
@@ -207,4 +207,4 @@ def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, 
     except ValueError as error:
         raise UsageError(str(error)) from None
     tokens = int(heads[0].text.lengths.sum())
-    return heads, f"{len(heads)} heads, {given}, {tokens} tokens; seed {args.seed}.", *rest
+    return heads, f"{count_heads(len(heads))}, {given}, {tokens} tokens; seed {args.seed}.", *rest
