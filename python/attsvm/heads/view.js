@@ -81,14 +81,14 @@ function showHeads() {
   grid.replaceChildren(...names, ...cells.map(([layer, number, name, place, level, parked, text]) => {
     const active = place === at.head;
     const cell = make("button", { type: "button", "data-head": place, "aria-pressed": active, tabindex: active ? 0 : -1,
-      title: name + ": " + text, "aria-label": name + ": " + text, class: parked ? "parked" : null,
+      title: text, "aria-label": text, class: parked ? "parked" : null,
       disabled: place < 0 ? "" : null });
     cell.style.gridArea = layers.indexOf(layer) + 2 + " / " + (columns.indexOf(number) + 2);
     cell.style.setProperty("--p", (level / 10).toFixed(1) + "%");
     return cell;
   }));
   const own = cells.find((cell) => cell[3] === at.head);
-  byId("of-head").textContent = own[2] + ": " + own[6];
+  byId("of-head").textContent = own[6];
 }
 
 function showChoice() {

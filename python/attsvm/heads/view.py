@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count, as_list, as_numeric, check_type
-from ..common.result import html_table
 from ..common.storage import replacing
 from .faithful import Faithfulness
 from .head import Head, as_heads, count_heads
 from .model_analysis import analyze_model
 from .report import HeadReport, Reports, as_reports
-from .table import grid, meaning
 from .view_data import contents, on_text
 
 HEIGHT = 720  # pixels, in a notebook
@@ -149,9 +147,7 @@ def view(
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     parts = {"TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe}
     order = sorted(reports, key=lambda report: -np.nan_to_num(report.ahead, nan=-np.inf))
-    table = html_table(*grid([report for report in order if not report.few]))
-    said = "".join(f"<p>{escape(line)}</p>" for _, line in Reports(reports)._lines())
-    parts |= {"TABLE": said + table, "MEANING": escape(meaning(reports))}
+    parts["TABLE"] = Reports(order)._repr_html_()
     html = re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html"))
     return View(html, left_out)
 

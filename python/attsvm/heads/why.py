@@ -107,8 +107,8 @@ class Why(Result):
                 [*rows, ("others", "", rest, "")],
             ),
             (("direction", "own W", "the SVM's W"), both),
-            (("support tokens most like it: cosine", "sequence", "query", "selected", "rival"), cases),
-            (("sequences that hold it", "pull", "margin without it", "selected without it", "text"), held),
+            (("support tokens, cosine", "sequence", "query", "selected", "rival"), cases),
+            (("held by sequence", "pull", "margin without it", "selected without it", "text"), held),
         ]
         return [table for table in tables if table[1]]
 
