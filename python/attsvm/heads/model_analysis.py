@@ -86,7 +86,7 @@ def analyze_model(
     try:
         with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
             each = counted(results, len(missing), "solve", "head", progress)
-            for k, found in zip(missing, each, strict=False):
+            for found, k in zip(each, missing, strict=True):
                 kept.add(heads[k].name, found)
                 done[k] = HeadReport(heads[k], **found)
     except KeyboardInterrupt as interrupt:
