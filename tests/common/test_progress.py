@@ -24,7 +24,7 @@ def terminal(request, monkeypatch, capsys):
 
 def test_who_watches(terminal, monkeypatch):
     assert watched(None) == terminal and watched(True) and not watched(False)
-    monkeypatch.setitem(sys.modules, "ipykernel", None)  # a notebook
+    monkeypatch.setattr(type(sys.stderr), "__module__", "ipykernel.iostream")  # of a notebook
     assert watched(None)
     of_threads = joblib.Parallel(2, backend="threading")(joblib.delayed(watched)(None) for _ in range(4))
     assert of_threads == [False] * 4

@@ -7,6 +7,7 @@ import math
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,8 +22,9 @@ def watched(progress: bool | None) -> bool:
     Nothing is shown by a process that works for others, with which it shares stderr.
     """
     if progress is None:
-        terminal = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
-        progress = terminal and threading.current_thread() is threading.main_thread()
+        notebook = type(sys.stderr).__module__ == "ipykernel.iostream"
+        looked = notebook or (sys.stderr is not None and sys.stderr.isatty())
+        progress = looked and threading.current_thread() is threading.main_thread()
     if not progress:
         return False
     from multiprocessing import parent_process  # 10 ms
@@ -44,7 +46,9 @@ def above_bars() -> contextlib.AbstractContextManager[Any]:
 
 def _tqdm() -> Any:
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
+            from tqdm.auto import tqdm
     except ImportError:
         return None
     return tqdm
