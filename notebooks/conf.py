@@ -46,7 +46,7 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": [], "gallery": []}
-copyright = "2026, the attsvm developers"
+copyright = f"2026, the attsvm developers. Version {release}, BSD-3-Clause"
 
 
 shown = site_parts.write_reference()

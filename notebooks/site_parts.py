@@ -89,8 +89,13 @@ def write_reference():
             listed = "\n".join(f"   {name}" for name in names)
             summary = f"```{{eval-rst}}\n.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{listed}\n```\n"
             write(API / f"{slug(title)}.md", f"# {title}\n\n{text}\n\n{summary}")
-    tree = "\n".join(slug(title) for title in shown)
-    write(API / "index.md", f"# Reference\n\n```{{toctree}}\n:maxdepth: 2\n\n{tree}\n```\n")
+    tree, parts = "\n".join(map(slug, shown)), []
+    for title, names in shown.items():
+        listed = "\n".join(f"   {name}" for name in names)
+        summary = f"```{{eval-rst}}\n.. autosummary::\n   :nosignatures:\n\n{listed}\n```"
+        parts.append(f"## [{title}]({slug(title)}.md)\n\n{TOPICS[title][0]}\n\n{summary}")
+    whole = "\n\n".join(["# Reference", *parts, f"```{{toctree}}\n:hidden:\n\n{tree}\n```"])
+    write(API / "index.md", whole + "\n")
     return shown
 
 
@@ -143,7 +148,8 @@ def gallery():
     from attsvm import reproduce
 
     entries = json.loads((QUICK / "claims.json").read_text())
-    names = list(dict.fromkeys(entry["figure"] for entry in entries))
+    made = {entry["figure"] for entry in entries}
+    names = [name for name in (*reproduce.FIGURES, *reproduce.NAMED) if name in made]  # as the report has them
     GALLERY.mkdir(exist_ok=True)
     cards = []
     for name in names:
@@ -155,7 +161,7 @@ def gallery():
         line = line[:1].upper() + line[1:] or re.split(r"(?<=\.)\s", " ".join(text.split()))[0].rstrip(".")
         parts = [
             f"# {short}\n\n**{line}.**",
-            f":::{{image}} {picture}\n:alt: {title}\n:class: figure\n:::",
+            f":::{{image}} {picture}\n:alt: {title}\n:class: figure\n:target: ../_images/{name}.png\n:::",
             plain(module.CAPTION),
             text,
             f"Source: {plain(module.PAPER)}. From a quick run, of few random problems; all of them:",
@@ -163,8 +169,10 @@ def gallery():
             claims([entry for entry in entries if entry["figure"] == name]),
         ]
         write(GALLERY / f"{name}.md", "\n\n".join(parts) + "\n")
+        verdicts = [entry["verdict"] for entry in entries if entry["figure"] == name]
+        told = f"{re.split('[:;]', module.PAPER)[0]}. {verdicts.count('holds')} of {len(verdicts)} claims hold."
         cards.append(f":::{{grid-item-card}} {short}\n:link: gallery/{name}\n:link-type: doc\n"
-                     f":img-top: _gallery/{name}.png\n\n{line}.\n:::")  # fmt: skip
+                     f":img-top: _gallery/{name}.png\n\n{line}.\n\n*{plain(told)}*\n:::")  # fmt: skip
     about = (
         "Every figure of the theory, redone. A page has the picture, what theory says, and what was measured against "
         "bounds that were set beforehand: a claim *holds*, *fails*, or is *undecided*, where its 95 % interval reaches "

@@ -202,7 +202,7 @@ def test_a_number_of_runs_beyond_memory_begins_at_once():
 
 def test_without_tqdm_there_are_lines(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins")
+    attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins", progress=True)
     assert capsys.readouterr().err.splitlines()[-1] == "coins: 20 of 20 runs"
 
 

@@ -179,7 +179,7 @@ def test_analyze_head(head):
 def test_a_head_without_hard_queries(rng):
     report = heads.analyze_head(make_head(rng, sharpness=0.01))
     assert report.hard == 0 and report.fit is None and report.curve == [] and report.best_baseline[0] == ""
-    said = "Nothing can be said of 1 heads, of which fewer than 30 queries count: L2H0 (0)"
+    said = "Nothing can be said of 1 head, of which fewer than 30 queries count: L2H0 (0)"
     assert said in heads.results_table([report])
     assert report.columns()["layer"] == [2] and np.isnan(report.columns()["margin"]).all()
     reason = heads.why(report, 0, 0)
@@ -356,7 +356,7 @@ def test_heads_and_reports_are_found_by_name(rng):
     assert reports["l2h3"] is reports[2, 3] is reports[-1] and reports["L2H3"].head is found[3]
     assert (reports[1:] + reports[:1])["L2H0"] is reports[0] and found[1:]["L2H3"] is found[3]
     for name in ("L1H0", "third", (2, 4)):
-        with pytest.raises(KeyError, match="is none of these 4 heads"):
+        with pytest.raises(KeyError, match="is none of 4 heads"):
             reports[name]
 
 

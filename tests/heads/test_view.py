@@ -130,7 +130,7 @@ def test_size_is_bounded_by_sentences_and_then_by_heads(reports, monkeypatch):
     monkeypatch.setattr(view_data, "MOST", 100)
     page = heads.view(reports)
     most = max(reports, key=lambda report: report.hard)
-    assert page.left_out == 1 and "1 heads left out" in repr(page) and "1 heads had no room" in page.html
+    assert page.left_out == 1 and "1 head left out" in repr(page) and "1 head had no room" in page.html
     data = data_of(page)
     (head,) = data["heads"]
     assert sorted(cell[3] for cell in data["map"]["cells"]) == [-1, 0]
@@ -154,6 +154,13 @@ def test_heads_are_analysed_first_and_may_select_nothing(rng):
         assert case[1] == 0 and all(row[1] is None for row in case[3])
 
 
+def test_the_table_has_no_rows_of_dashes(reports):
+    idle = replace(reports[0], hard=3)
+    page = heads.view([idle, reports[1]]).html
+    assert re.findall("<tr><td>(L.H.)</td>", page) == ["L2H1"]
+    assert "Nothing can be said of 1 head, of which fewer than 30 queries count: L2H0 (3)." in page
+
+
 @pytest.mark.parametrize(
     ("message", "given", "options"),
     [
@@ -161,6 +168,7 @@ def test_heads_are_analysed_first_and_may_select_nothing(rng):
         ("heads must hold at least one head", [], {}),
         ("sequences must be", None, {"sequences": 0}),
         ("title must be a string", None, {"title": None}),
+        (r"text must be a list of Head, from attsvm.torch.read\(model, \[token", None, {"text": "The cat sat."}),
         ("faithfulness must be a Faithfulness", None, {"faithfulness": "all"}),
         (r"images\[0\] must be \(height, width, 3\) uint8 or \(3", None, {"images": np.zeros((1, 4, 4))}),
     ],
@@ -211,6 +219,8 @@ def test_it_works_in_a_browser(reports, tmp_path):
     said = text_of(found, "says")
     assert f"({q})" in said and f"({selected})" in said and "selects" in said
     assert text_of(found, "role") == "It trained the SVM.".split()
+    assert text_of(found, "by-what")[:9] == "A row is a layer, a column a head;".split()
+    assert re.findall(r"<span[^>]*>([LH]\d)</span>", found) == ["L2", "H0", "H1"]
     assert rivals_of(found) == [row[0] for row in sorted(rivals, key=lambda row: row[1])]
     assert re.search(rf'<button[^>]*data-query="{q}"[^>]*aria-pressed="true"', found)
     assert re.search(rf'<li data-token="{selected}"><span class="token selected"', found)

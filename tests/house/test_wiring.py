@@ -230,7 +230,7 @@ def test_a_solver_gets_what_was_asked(drawn, monkeypatch):
 
 def test_a_bar_is_full_at_the_tolerance(drawn, monkeypatch):
     heard = []
-    bar = lambda tol: contextlib.nullcontext(lambda *now: heard.append((tol, *now)))  # noqa: E731
+    bar = lambda tol, progress: contextlib.nullcontext(lambda *now: heard.append((tol, *now)))  # noqa: E731
     monkeypatch.setattr(solve, "closing_gap", bar)
     sol = attsvm.solve_svm(drawn.data, [0] * 6, tol=1e-5, progress=True)
     assert heard[-1] == (1e-5, sol.iterations, sol.gap)

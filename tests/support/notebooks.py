@@ -26,7 +26,9 @@ def executed(path: Path, timeout: int = 300) -> nbformat.NotebookNode:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":  # bars and warnings of libraries name folders of the machine
-            cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
+            widget = "application/vnd.jupyter.widget-view+json"
+            shown = (one for one in cell.outputs if one.get("name") != "stderr")
+            cell.outputs = [one for one in shown if widget not in one.get("data", {})]
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

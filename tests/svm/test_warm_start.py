@@ -144,7 +144,7 @@ def test_progress_is_reported(name, monkeypatch):
     reports = []
 
     class Watch:
-        def __init__(self, tol):
+        def __init__(self, tol, progress):
             assert tol == 1e-15
 
         def __enter__(self):

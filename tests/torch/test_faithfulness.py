@@ -69,6 +69,20 @@ def test_a_head_that_does_nothing_has_no_importance(made):
     assert all(np.isnan(table.recovered("L0H0", column)) for column in ("own", "SVM", "rule", "random head"))
 
 
+@pytest.mark.parametrize("terminal", [False, True], ids=["a file", "a terminal"])
+def test_long_work_is_shown_at_a_terminal(made, terminal, monkeypatch, capsys):
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: terminal)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # lines in place of bars
+    model, _, held_out, _ = made
+    found = attsvm.torch.read(model, held_out)[:1]
+    reports = attsvm.heads.analyze_model(found, null=False, nuclear_queries=0, splits=1, n_jobs=1)
+    attsvm.torch.damage(model, reports, held_out)
+    attsvm.torch.read(model, iter(held_out), progress=False)
+    attsvm.torch.faithfulness(model, found, held_out, [5], 1, n_jobs=1)
+    begun = {line.partition(":")[0] for line in capsys.readouterr().err.splitlines()}
+    assert begun == ({"read", "solve", "damage", "faithfulness"} if terminal else set())
+
+
 def without(model, held_out, h, change):
     """1 - cosine of the output with something else of this head, of each input."""
     found = []

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+from types import SimpleNamespace
 
 import attsvm.torch
 import numpy as np
 import pytest
 import torch
 from attsvm.torch import watch
+from attsvm.torch.batch import Batch
 from spellings import SPELLINGS, Own
 from torch.nn import functional as F
 
@@ -218,6 +220,20 @@ def test_arguments_that_do_not_fit(batches, options, error, message):
     arguments = {"model": Own("@"), "batches": batches} | options
     with pytest.raises(error, match=message):
         attsvm.torch.read(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"id_to_token": {0: "a"}.get}, "none for number 7"),
+        ({"convert_ids_to_tokens": lambda ids: [*"ab"][ids]}, "TypeError: list indices"),
+        ({"decode": lambda ids: {0: "a"}[ids[0]]}, "KeyError: 7"),
+    ],
+)
+def test_a_tokenizer_of_another_vocabulary_is_refused(names, said):
+    batch = Batch({"input_ids": torch.tensor([[0, 7]])}, lambda input_ids: None, None, SimpleNamespace(**names))
+    with pytest.raises(ValueError, match=f"tokenizer must name all tokens of the model, as its own does, got {said}"):
+        batch.words(0, 2, "", "self", True, 1)
 
 
 def test_half_precision_is_read_exactly():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import attsvm
 import numpy as np
@@ -74,6 +75,7 @@ def test_a_gradient_outlives_its_derivative():
             ValueError,
             r"loss\[1\], the derivative, must be negative and finite, got 1",
         ),
+        ((math.exp, LOGISTIC[1]), TypeError, r"loss\[0\] must take an array u, as np.exp does and math.exp does not"),
         ((soft, lambda u: 0 * u), ValueError, "must be negative, got 0"),
         ((soft, lambda u: u[:1]), ValueError, r"loss\[1\] must return an array of shape"),
         ((*LOGISTIC[:2], lambda u: -u), ValueError, r"loss\[2\] must be the logarithm"),

@@ -16,7 +16,7 @@ from ..common.progress import counted
 from ..common.render import new_figure
 from ..common.storage import replacing, write_table
 from ..heads.analysis import SPLITS
-from ..heads.head import QUERIES, THRESHOLD, Head
+from ..heads.head import QUERIES, THRESHOLD, Head, count_heads
 from ..heads.model_analysis import analyze_model
 from ..heads.report import results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     )
     from ..torch import damage
 
-    reports = damage(model, reports, sample)
+    reports = damage(model, reports, sample, progress=True)
     columns = reports.columns()
     if args.json:
         print(
@@ -130,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
     figure = new_figure((2 + 0.6 * max(len(numbers), 6), 1.6 + 0.45 * len(layers)))
     _write(args.out / "heads.png", reports.plot(figure.subplots()).figure)
     write_table(args.out / "heads.csv", list(columns), zip(*columns.values(), strict=True))
-    view(reports, title="/".join(Path(args.model).resolve().parts[-2:])).save(args.out / "heads.html")
+    title = "/".join(Path(args.model).resolve().parts[-2:])
+    view(reports, title=title, progress=True).save(args.out / "heads.html")
     if not args.json:
         print(f"wrote heads.html, heads.csv, heads.png to {args.out} in {time.perf_counter() - begin:.1f} s")
     return 0
@@ -206,4 +207,4 @@ def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, 
     except ValueError as error:
         raise UsageError(str(error)) from None
     tokens = int(heads[0].text.lengths.sum())
-    return heads, f"{len(heads)} heads, {given}, {tokens} tokens; seed {args.seed}.", *rest
+    return heads, f"{count_heads(len(heads))}, {given}, {tokens} tokens; seed {args.seed}.", *rest

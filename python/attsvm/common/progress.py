@@ -5,12 +5,31 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Report = Callable[[int, float], None]  # iterations so far, relative gap of the bounds (infinite: none yet)
 LINES_APART = 1.0  # seconds between plain lines
+PATIENCE = 1.0  # seconds that a solver runs before it shows a gap nobody has asked for
+
+
+def watched(progress: bool | None) -> bool:
+    """Whether to show what runs: as asked, and by default (None) in the main thread at a terminal or in a notebook.
+
+    Nothing is shown by a process that works for others, with which it shares stderr.
+    """
+    if progress is None:
+        notebook = type(sys.stderr).__module__ == "ipykernel.iostream"
+        looked = notebook or (sys.stderr is not None and sys.stderr.isatty())
+        progress = looked and threading.current_thread() is threading.main_thread()
+    if not progress:
+        return False
+    from multiprocessing import parent_process  # 10 ms
+
+    return parent_process() is None
 
 
 def bar(*results: Any, **options: Any) -> Any:
@@ -27,36 +46,51 @@ def above_bars() -> contextlib.AbstractContextManager[Any]:
 
 def _tqdm() -> Any:
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
+            from tqdm.auto import tqdm
     except ImportError:
         return None
     return tqdm
 
 
-def counted(results: Iterable[Any], total: int, name: str, unit: str) -> Iterator[Any]:
-    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed.
-
-    Nothing is shown by a process that works for others, with which it shares stderr.
-    """
-    from multiprocessing import parent_process  # 10 ms
-
-    if parent_process() is not None:
+def counted(
+    results: Iterable[Any], total: int | None, name: str, unit: str, progress: bool | None = True
+) -> Iterator[Any]:
+    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed."""
+    if not watched(progress):
         yield from results
         return
     shown = bar(results, total=total, desc=name, unit=unit, leave=False)
-    every = max(1, total // 10)
+    every = max(1, (total or 100) // 10)
     for i, result in enumerate(results if shown is None else shown, start=1):
         yield result
         if shown is None and (i % every == 0 or i == total):
-            print(f"{name}: {i} of {total} {unit}s", file=sys.stderr)
+            print(f"{name}: {i}{f' of {total}' if total else ''} {unit}s", file=sys.stderr)
 
 
 @contextlib.contextmanager
-def closing_gap(tol: float) -> Iterator[Report]:
-    """A bar over the digits of the gap where tqdm is installed, in a terminal or a notebook; else lines on stderr."""
+def closing_gap(tol: float, progress: bool | None = True) -> Iterator[Report]:
+    """A bar over the digits of the gap where tqdm is installed, else lines on stderr; not asked for, it appears once
+    the solver has run for a while, and leaves with it."""
+    begun, shown = time.monotonic(), None
+
+    def report(iterations: int, gap: float) -> None:
+        nonlocal shown
+        if shown is None and (progress or time.monotonic() - begun >= PATIENCE):
+            shown = stack.enter_context(_gap_shown(tol, bool(progress)))
+        if shown is not None:
+            shown(iterations, gap)
+
+    with contextlib.ExitStack() as stack:
+        yield report
+
+
+@contextlib.contextmanager
+def _gap_shown(tol: float, leave: bool) -> Iterator[Report]:
     digits = round(max(-math.log10(tol), 0.1), 1)
     form = "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} digits [{elapsed}{postfix}]"
-    shown = bar(total=digits, desc="solve_svm", bar_format=form)
+    shown = bar(total=digits, desc="solve_svm", bar_format=form, leave=leave)
     if shown is None:
         yield _lines()
         return

@@ -31,7 +31,7 @@ def replicate(
     *,
     grid: Mapping[str, Iterable[Any]] | None = None,
     file: str | os.PathLike[str] | None = None,
-    progress: bool = True,
+    progress: bool | None = None,
     name: str | None = None,
 ) -> Replicated:
     """``experiment(rng)`` for ``runs`` random generators; each of its numbers stacked over runs.
@@ -55,8 +55,8 @@ def replicate(
         A line of JSON for each run and cell, written as runs finish: seed, run, cell and numbers.  Runs that are in it
         are not done again.  Runs beyond ``runs``, cells of other values and other seeds stay in it.  Give each
         experiment a file of its own: one with other names or shapes is refused, and left as it is.
-    progress : bool
-        Show a bar, where tqdm is installed.
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
     name : str, optional
         Of the bar.
 
@@ -114,7 +114,7 @@ def replicate(
             calls = ((experiment, seed, task, cells) for task in tasks)
             with on_workers(_task, calls, n_jobs, "replicate") as results:
                 each = (row for task in results for row in task)
-                for row in counted(each, total, name or "replicate", "run") if progress and total else each:
+                for row in counted(each, total, name or "replicate", "run", progress):
                     found.add(*row)
     except KeyboardInterrupt as interrupt:
         interrupt.partial = Replicated(found.stacked(runs), axes)  # type: ignore[attr-defined]

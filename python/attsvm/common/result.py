@@ -203,14 +203,16 @@ def _parts(line: str, width: int) -> list[str]:
 
 
 def interval_bar(low: float, high: float) -> str:
-    """The certified interval [low, high] as a bar from 0: what is reached dark, what is not excluded pale."""
-    if not (0 < low <= high and math.isfinite(high)):
+    """The certified interval [low, high] as a bar from 0: what is reached dark, what is not excluded pale; none where
+    nobody sees a gap."""
+    if not (0 < low < 0.99 * high and math.isfinite(high)):
         return ""
     reached = 100 * low / high
     return (
         '<div style="width:100%;max-width:22em;height:0.7em;margin:0.4em 0;border-radius:3px;overflow:hidden;'
         f'background:#9ec9e2" title="margin reached {low:.12g}, at most {high:.12g}">'
         f'<div style="width:{reached:.6f}%;height:100%;background:#0072B2"></div></div>'
+        "<small>margin: reached (dark), not excluded (pale)</small>"
     )
 
 

@@ -43,9 +43,10 @@ class Direction:
     place: str
 
     def __str__(self) -> str:
-        """Such as: “the”, “a” → the token after."""
+        """Such as: “the”, “a” → the token after; empty where no side has a name."""
         queries, tokens = (", ".join(f"“{word}”" for word in words) for words in (self.queries, self.tokens))
-        return f"{queries or 'queries'} → {self.place or tokens or 'tokens'}"
+        known = queries or self.place or tokens
+        return f"{queries or 'queries'} → {self.place or tokens or 'tokens'}" if known else ""
 
 
 def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, most: int = 8) -> list[Direction]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..common.result import Result, Table
 from ..common.storage import storable
+from .head import count_heads
 
 # Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
 OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
@@ -139,7 +140,8 @@ class Faithfulness(Result):
         return ["head", *of_heads, f"importance ({self.metric})", *SHOWN], lines
 
     def _title(self) -> str:
-        return f"Faithfulness: {len(self.labels)} heads were looked at"
+        were = "was" if len(self.labels) == 1 else "were"
+        return f"Faithfulness: {count_heads(len(self.labels))} {were} looked at"
 
     def _lines(self) -> list[tuple[str, str]]:
         one = next(iter(self.damages.values())).shape[1]

@@ -267,6 +267,11 @@ def share_of(some: Any, total: int) -> str:
     return f"{some:,} of {total:,} ({'< 1' if 0 < percent < 0.5 else f'{percent:.0f}'} %)"
 
 
+def count_heads(number: int) -> str:
+    """Such as "1 head"."""
+    return f"{number} head{'s' * (number != 1)}"
+
+
 def place_of(name: str) -> tuple[int, int] | None:
     """Layer and number of a head's name, "L5H3" or "5.3"; None of any other word."""
     found = NAME.fullmatch(name.strip())
@@ -286,7 +291,7 @@ class ByName(list[Any]):
             head = getattr(item, "head", item)
             if (head.layer, head.number) == place:
                 return item
-        raise KeyError(f"{index!r} is none of these {len(self)} heads: they have names such as 'L3H5', or [3, 5]")
+        raise KeyError(f"{index!r} is none of {count_heads(len(self))}: they have names such as 'L3H5', or [3, 5]")
 
     def __add__(self, other: Any) -> Any:
         return type(self)([*self, *other])

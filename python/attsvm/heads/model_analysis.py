@@ -24,7 +24,7 @@ def analyze_model(
     null: bool | str = True,
     n_jobs: int | None = None,
     file: str | os.PathLike[str] | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **options: Any,
 ) -> Reports:
     """Read many heads as support vector machines, several at a time.
@@ -40,8 +40,8 @@ def analyze_model(
         there is no joblib.  Changes no result.
     file : path, optional
         Reports are written there as they are done, and those that it holds of these heads are not made again.
-    progress : bool
-        Show a bar.
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
     **options
         As for :func:`analyze_head`.
 
@@ -85,8 +85,8 @@ def analyze_model(
     missing = [k for k in range(len(heads)) if k not in done]
     try:
         with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
-            each = counted(results, len(missing), "solve", "head") if progress else results
-            for k, found in zip(missing, each, strict=False):
+            each = counted(results, len(missing), "solve", "head", progress)
+            for found, k in zip(each, missing, strict=True):
                 kept.add(heads[k].name, found)
                 done[k] = HeadReport(heads[k], **found)
     except KeyboardInterrupt as interrupt:

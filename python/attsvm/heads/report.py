@@ -16,7 +16,7 @@ from ..theory.random_tokens import capacity
 from .choices import FEW
 from .controls import Null, interval
 from .fit import SPARE, Fit, support_share
-from .head import ByName, Head, share_of
+from .head import ByName, Head, count_heads, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
 MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
@@ -263,12 +263,12 @@ class Reports(Result, ByName):
         return frame(self)
 
     def _title(self) -> str:
-        return f"{len(self)} head{'s' * (len(self) != 1)}"
+        return count_heads(len(self))
 
     def _lines(self) -> list[tuple[str, str]]:
         few = [report for report in self if report.few]
         named = ", ".join(f"{report.head.label} ({report.hard})" for report in few)
-        left = f"Nothing can be said of {len(few)} heads, of which fewer than {FEW} queries count: {named}."
+        left = f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: {named}."
         known = [report for report in self if math.isfinite(report.damage)]
         most = sorted(known, key=lambda report: -report.damage)[:MOST]
         if known and few:

@@ -319,7 +319,8 @@ def stars(reports: Sequence[HeadReport]) -> str:
     if len(looked) < 2:
         return ""
     found, chance = sum(report.beats_rules for report in looked), FALSE_STAR * len(looked)
-    return f"{found} stars in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
+    plural = "s" * (found != 1)
+    return f"{found} star{plural} in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
 
 
 CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine", "accuracy")

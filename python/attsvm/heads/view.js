@@ -65,27 +65,30 @@ function first() {
 function showHeads() {
   const { by, largest, cells } = data.map;
   byId("heads").hidden = cells.length < 2;
-  byId("by-what").textContent = by + ", at most " + largest;
+  byId("by-what").textContent = "A row is a layer, a column a head; the darker, the larger: " + by + ", at most " +
+    largest + ". A dashed frame: most of its attention is parked on the first token or the end.";
   const columns = [...new Set(cells.map((cell) => cell[1]))].sort((a, b) => a - b);
   const layers = [...new Set(cells.map((cell) => cell[0]))].sort((a, b) => a - b);
   const grid = byId("grid");
   grid.style.gridTemplateColumns = "max-content repeat(" + columns.length + ", minmax(0, 3.2rem))";
-  const names = layers.map((layer, i) => {
-    const name = make("span", { "aria-hidden": "true" }, "L" + layer);
-    name.style.gridArea = i + 1 + " / 1";
-    return name;
-  });
+  const name = (text, row, column) => {
+    const found = make("span", { "aria-hidden": "true" }, text);
+    found.style.gridArea = row + " / " + column;
+    return found;
+  };
+  const names = [...layers.map((layer, i) => name("L" + layer, i + 2, 1)),
+    ...columns.map((number, i) => name("H" + number, 1, i + 2))];
   grid.replaceChildren(...names, ...cells.map(([layer, number, name, place, level, parked, text]) => {
     const active = place === at.head;
     const cell = make("button", { type: "button", "data-head": place, "aria-pressed": active, tabindex: active ? 0 : -1,
-      title: name + ": " + text, "aria-label": name + ": " + text, class: parked ? "parked" : null,
+      title: text, "aria-label": text, class: parked ? "parked" : null,
       disabled: place < 0 ? "" : null });
-    cell.style.gridArea = layers.indexOf(layer) + 1 + " / " + (columns.indexOf(number) + 2);
+    cell.style.gridArea = layers.indexOf(layer) + 2 + " / " + (columns.indexOf(number) + 2);
     cell.style.setProperty("--p", (level / 10).toFixed(1) + "%");
     return cell;
   }));
   const own = cells.find((cell) => cell[3] === at.head);
-  byId("of-head").textContent = own[2] + ": " + own[6];
+  byId("of-head").textContent = own[6];
 }
 
 function showChoice() {
@@ -109,7 +112,7 @@ function showChoice() {
 function showNames() {
   const { directions, svm } = head();
   byId("beside").hidden = !svm.length;
-  const said = ([name, part] = ["", null]) => shown(name) + (part === null ? "" : " (" + part + "\u00a0%)");
+  const said = ([name, part] = ["", null]) => (name && shown(name)) + (part === null ? "" : " (" + part + "\u00a0%)");
   const header = ["", "own W", "the SVM’s W"].map((name) => make("th", { scope: "col", class: "word" }, name));
   const rows = svm.map((one, i) => make("tr", {}, make("td", {}, String(i)),
     ...[directions[i], one].map((direction) => make("td", { class: "word" }, said(direction)))));

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_numeric, check_type
-from ..common.result import html_table
+from ..common.check import as_count, as_list, as_numeric, check_type
 from ..common.storage import replacing
 from .faithful import Faithfulness
-from .head import Head, as_heads
+from .head import Head, as_heads, count_heads
 from .model_analysis import analyze_model
-from .report import HeadReport, as_reports
-from .table import grid, meaning
+from .report import HeadReport, Reports, as_reports
 from .view_data import contents, on_text
 
 HEIGHT = 720  # pixels, in a notebook
+READ = 'attsvm.torch.read(model, [tokenizer(text, return_tensors="pt")], tokenizer)'
 LARGEST = 224  # pixels to a side of an image: larger ones are made smaller
 
 
@@ -41,7 +40,7 @@ class View:
         self.html, self.left_out = html, left_out
 
     def __repr__(self) -> str:
-        rest = f", {self.left_out} heads left out" if self.left_out else ""
+        rest = f", {count_heads(self.left_out)} left out" if self.left_out else ""
         return f"<attsvm view of heads: {len(self.html) / 1e6:.1f} MB of HTML{rest}>"
 
     def _repr_html_(self) -> str:
@@ -69,6 +68,7 @@ def view(
     text: Sequence[Head] | None = None,
     faithfulness: Faithfulness | None = None,
     images: Iterable[Any] | None = None,
+    progress: bool | None = None,
 ) -> View:
     """An interactive page: choose a layer, a head and a sequence, point at a query, and see why it selects its token.
 
@@ -81,9 +81,9 @@ def view(
         and for a quarter those with the most held-out queries.
     title : str
     text : list of Head, optional
-        The heads read on sentences of your own, such as ``attsvm.torch.read(model, [tokenizer(sentence)], tokenizer)``:
-        those are shown, the first ones, with the SVMs of the reports.  Heads that are not among them are left
-        out.
+        The heads read on sentences of your own, ``attsvm.torch.read(model, [tokenizer(sentences,
+        return_tensors="pt", padding=True)], tokenizer)``: those are shown, the first ones, with the SVMs of the
+        reports.  Heads that are not among them are left out.
     faithfulness : attsvm.torch.Faithfulness, optional
         What the same heads do in their model: their importance and what is recovered stand on the map of all heads, and
         the damage without a direction beside its name.  Without it the map shows ``report.damage`` where that is known,
@@ -91,6 +91,8 @@ def view(
     images : list of array_like, optional
         Where sequences are patches of images: those that were read, in their order, as (height, width, 3) uint8, or as
         the model takes them, (3, height, width) floats.  They are shown under their patches (by Pillow).
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
@@ -128,24 +130,24 @@ def view(
     if given and isinstance(given[0], HeadReport):
         reports = as_reports(given)
     else:
-        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1)
+        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1, progress=progress)
     if not reports:
         raise ValueError("heads must hold at least one head, got none")
     shown = None
     if text is not None:
-        pairs = [(report, own) for report in reports for own in on_text(report, as_heads(text))]
+        pairs = [(report, own) for report in reports for own in on_text(report, as_list("text", text, Head, READ))]
         if not pairs:
             raise ValueError("text must hold one of the heads of the reports, got none")
         reports, shown = ([pair[k] for pair in pairs] for k in (0, 1))
     if faithfulness is not None:
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
-    data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images))
-    room = f"{left_out} heads had no room on this page." if left_out else ""
+    data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
+    room = f"{count_heads(left_out)} had no room on this page." if left_out else ""
     # As \\u003c a token cannot close the script it stands in.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     parts = {"TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe}
     order = sorted(reports, key=lambda report: -np.nan_to_num(report.ahead, nan=-np.inf))
-    parts |= {"TABLE": html_table(*grid(order)), "MEANING": escape(meaning(reports))}
+    parts["TABLE"] = Reports(order)._repr_html_()
     html = re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html"))
     return View(html, left_out)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.progress import counted
 from .cases import Cases, as_cases
 from .choices import all_queries, hard_queries
 from .directions import Direction, directions, name_directions, shares
@@ -42,6 +43,7 @@ def contents(
     count: int,
     measured: Faithfulness | None,
     images: Sequence[str],
+    progress: bool | None,
 ) -> tuple[str, int]:
     """The data of the page as JSON of at most ``MOST`` characters, and how many heads it has no room for.
 
@@ -54,16 +56,17 @@ def contents(
     for k, report in enumerate(looked):
         groups.setdefault(_same_text(report.head), []).append(k)
     texts: list[dict[str, Any]] = []
-    heads, sizes = {}, {}
+    tasks, heads, sizes = [], {}, {}
     for members in groups.values():
         one = looked[members[0]].head
         chosen = list(range(min(count, len(one.text.lengths))))
         if shown is None:
             chosen = choose_sequences([reports[k] for k in members], count)
-        for k in members:
-            heads[k] = _head(reports[k], len(texts), measured) | {"cases": _cases(looked[k], chosen)}
-            sizes[k] = np.cumsum([len(_compact(found)) + 1 for found in heads[k]["cases"]])
+        tasks += [(k, len(texts), chosen) for k in members]
         texts.append({"sentences": [_sequence(one.text, i, one.kind, images) for i in chosen]})
+    for k, text, chosen in counted(tasks, len(tasks), "view", "head", progress):
+        heads[k] = _head(reports[k], text, measured) | {"cases": _cases(looked[k], chosen)}
+        sizes[k] = np.cumsum([len(_compact(found)) + 1 for found in heads[k]["cases"]])
     while count > FEWEST and sum(own[:count][-1] for own in sizes.values()) > MOST:
         count -= 1
     order = sorted(sizes, key=lambda k: -reports[k].hard)

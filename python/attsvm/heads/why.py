@@ -103,12 +103,12 @@ class Why(Result):
             held.append((f"{i}", f"{pull:+.4g}", number(margin), chosen, sequence_text(text, i) if text.words else ""))
         tables: list[Table] = [
             (
-                ("direction", "singular value", "share of the margin", "queries → tokens"),
+                ("direction", "singular value", "share of the margin", "queries → tokens" * any(self.names)),
                 [*rows, ("others", "", rest, "")],
             ),
             (("direction", "own W", "the SVM's W"), both),
-            (("cosine", "sequence", "query", "selected", "rival"), cases),
-            (("sequence", "pull", "margin without it", "selected without it", "text"), held),
+            (("support tokens, cosine", "sequence", "query", "selected", "rival"), cases),
+            (("held by sequence", "pull", "margin without it", "selected without it", "text"), held),
         ]
         return [table for table in tables if table[1]]
 

@@ -67,7 +67,7 @@ def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) ->
     found: dict[str, np.ndarray] = {}
     if hasattr(figure, "experiment"):
         name = figure.__name__.rpartition(".")[2].replace("_", "-")
-        found |= replicate(figure.experiment, runs, seed, n_jobs, name=name)
+        found |= replicate(figure.experiment, runs, seed, n_jobs, progress=True, name=name)
     if hasattr(figure, "together"):
         found |= figure.together(runs, seed)
     return found

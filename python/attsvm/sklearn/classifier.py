@@ -27,6 +27,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
 
     A table ``X (n, p)`` becomes p tokens a row: token j is ``(x_j, e_j)``, the feature and a one-hot code of which it
     is, and the query is the row with a 1 appended.  The softmax then says, row by row, which features count.
+    That is what it is for: classes that different features decide in different rows.
     ``X (n, T, d)`` are tokens themselves; the query is the first token of each sequence unless ``Z`` is given.
 
     Parameters
@@ -67,8 +68,9 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    A table of p features needs ``n p (p + 1)`` numbers of memory.  Features should be of comparable scale: put
-    ``StandardScaler`` before it.
+    A table of p features needs ``n p (p + 1)`` numbers of memory.  Features must be of comparable scale: put
+    ``StandardScaler`` before it.  Where one feature is much larger than the others attention sticks to it, and every
+    row may get the class of the majority.
 
     Examples
     --------

@@ -212,7 +212,7 @@ class Plane(Result):
         return {"point": points, "positive": self.positive, "dual": self.dual, "support": np.isin(points, self.support)}
 
 
-def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool = False) -> Plane:
+def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool | None = None) -> Plane:
     """Whether two classes of points are linearly separable, and the hard-margin SVM, with certificate and proof.
 
     Parameters
@@ -223,7 +223,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool =
         Any two labels; the larger one is the positive class.
     bias : bool
         Whether the plane may pass beside the origin.
-    progress : bool
+    progress : bool, optional
         As in :func:`attsvm.solve_svm`.
 
     Returns
@@ -288,7 +288,7 @@ def _plane(
     positive: np.ndarray,
     bias: bool,
     start: tuple[np.ndarray, float] | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Plane:
     """Solved, from weights and margin of a plane like it, and certified by the points as they came; in a power of two
     as unit, since squares leave double precision."""
@@ -326,7 +326,7 @@ def _plane(
 
 
 def _solve(
-    points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool
+    points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Normal, or None, and multipliers.  ``spread`` is the bias coordinate of every point, 0 without a bias: as long as
     the farthest point, since a longer one takes few steps less and makes the certificate coarser."""

@@ -15,7 +15,7 @@ from ..attention.intervals import intervals
 from ..attention.selection import Selection, as_entries, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
 from ..common.norms import Metric, as_metric, size
-from ..common.progress import closing_gap
+from ..common.progress import closing_gap, watched
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
 from .methods import CODE, methods_of, solve_request
@@ -29,6 +29,7 @@ __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 OLD_NAMES = {"barrier": "interior"}  # of the entrywise norm
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
+SMALL = 10_000  # numbers of the tokens: a solve takes less time than to find out whether anybody watches
 LOOSEST = 2.3e-5  # the gap that rounding may leave at most (CERTIFICATE_LOOSEST of certificate.h)
 listeners: list[Callable[[Separation], None]] = []  # each is called with every answer of solve_svm
 
@@ -53,7 +54,7 @@ def solve_svm(
     metric: MetricLike | None = None,
     max_iter: int | None = None,
     warm_start: Separation | ArrayLike | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Separation:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
@@ -111,8 +112,9 @@ def solve_svm(
         "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" can
         with C alone; of another norm, the Frobenius problem that it solves first begins there.  Over a vocabulary
         (:func:`soft_labels`), whose tokens are solved by kinds, nothing does.
-    progress : bool
-        Show the gap closing: a bar where tqdm is installed, else a line on stderr every second.
+    progress : bool, optional
+        Whether to show the gap closing: a bar where tqdm is installed, else a line on stderr every second.  By default
+        after a second, for large problems, at a terminal or in a notebook.
     reduce : callable, optional
         For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
         W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
@@ -203,8 +205,8 @@ def solve_svm(
         request = ask()
         if metric is not None:
             sol = solve_in_metric(data, request, as_metric("metric", metric, data.dk, data.dz))
-        elif progress:
-            with closing_gap(tol) as report:
+        elif (progress or data.keys.size > SMALL) and watched(progress):
+            with closing_gap(tol, progress) as report:
                 sol = solve_request(data, replace(request, report=report))
                 report(sol.iterations, sol.gap)
         else:

@@ -84,13 +84,22 @@ class Batch:
         if not isinstance(ids, torch.Tensor) or ids.ndim != 2 or ids.shape[1] != size or b >= len(ids):
             of_image = "decoder" not in module if kind == "self" else keys
             return self._patches(size) if of_image and sequences == self.size else None
-        row = ids[b].tolist()
-        if hasattr(self.tokenizer, "convert_ids_to_tokens"):
-            row = self.tokenizer.convert_ids_to_tokens(row)
-        elif self.tokenizer is not None:
-            name_of = getattr(self.tokenizer, "id_to_token", None) or (lambda i: self.tokenizer.decode([i]))
-            row = map(name_of, row)
-        return [str(token) for token in row]
+        return self._named(ids[b].tolist())
+
+    def _named(self, row: list[int]) -> list[str]:
+        tokenizer, found = self.tokenizer, list[Any](row)
+        other = "tokenizer must name all tokens of the model, as its own does"
+        try:
+            if hasattr(tokenizer, "convert_ids_to_tokens"):
+                found = list(tokenizer.convert_ids_to_tokens(row))
+            elif tokenizer is not None:
+                name_of = getattr(tokenizer, "id_to_token", None) or (lambda i: tokenizer.decode([i]))
+                found = [name_of(i) for i in row]
+        except Exception as error:  # whatever it raises for a number that it does not know
+            raise ValueError(f"{other}, got {type(error).__name__}: {error}") from error
+        if None in found:
+            raise ValueError(f"{other}, got none for number {row[found.index(None)]}")
+        return [str(token) for token in found]
 
     def _patches(self, size: int) -> list[str] | None:
         """Names such as r0c3 of the patches of an image by row and column, those of extra tokens before them.

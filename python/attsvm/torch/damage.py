@@ -29,7 +29,7 @@ def damage(
     *,
     forward: Callable[..., Any] | None = None,
     metric: str = "auto",
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> Reports:
     """What the model loses without each head: its output with that head's removed, against the original one.
 
@@ -45,8 +45,8 @@ def damage(
         Called with each batch in place of the model.
     metric : {"auto", "KL", "1 - cosine"}
         As for :func:`attsvm.torch.faithfulness`.
-    progress : bool
-        Show a bar.
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def damage(
     found = []
     with unchanged(unwrap(model)), substitution(model) as running:
         held_out = HeldOut(running, model, batches, forward, metric)
-        for report in counted(reports, len(reports), "damage", "head") if progress else reports:
+        for report in counted(reports, len(reports), "damage", "head", progress):
             lost = float(held_out.damage({report.head: nothing}).mean())
             found.append(replace(report, damage=lost, metric=held_out.metric))
     return Reports(found)

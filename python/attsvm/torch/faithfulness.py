@@ -46,7 +46,7 @@ def faithfulness(
     seed: int = 0,
     n_jobs: int | None = None,
     file: str | os.PathLike[str] | None = None,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> Faithfulness:
     """Does a head matter, and what could stand in its place?
 
@@ -85,8 +85,8 @@ def faithfulness(
     file : path, optional
         What is found is written there as it is done, and what it holds of these heads and inputs is not made again: the
         SVMs and regressions of each head, and each run of the model.  ``rows="heads"`` and ``"layers"`` may share one.
-    progress : bool
-        Show a bar.
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def faithfulness(
             runs = _runs(sources, members, plan, sizes[-1], results, held_out, kept, seed, lost)
             total = sum(len(_of_row(row, plan, sizes[-1])) for row in members)
             damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
-            for key, damage in counted(runs, total, "faithfulness", "run") if progress else runs:
+            for key, damage in counted(runs, total, "faithfulness", "run", progress):
                 damages.setdefault(key, []).append(damage)
     arrays = {key: np.array(some) for key, some in damages.items()}
     return Faithfulness(

@@ -131,7 +131,7 @@ class Monitor:
     def check(self, step: int) -> list[Row]:
         """Measure now."""
         _refuse_shards(self.model)
-        found = read(self.model, self.probe, queries=self.queries, **self.options)
+        found = read(self.model, self.probe, queries=self.queries, progress=False, **self.options)
         gradients: list[Any] = [None] * len(found)
         if self.loss is not None:
             whole = in_probabilities(self.model, self.probe, self.loss)

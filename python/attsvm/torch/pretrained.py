@@ -84,7 +84,11 @@ def text_batches(
 
 
 def read_pretrained(
-    model: Any, files: Sequence[Path] = (), lengths: tuple[int, int] = (10, 50), progress: bool = False, **options: Any
+    model: Any,
+    files: Sequence[Path] = (),
+    lengths: tuple[int, int] = (10, 50),
+    progress: bool | None = None,
+    **options: Any,
 ) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
     """The heads of a model folder (or a name in the local cache), what it was given, in words, the model, and a few of
     the batches, from first to last.
@@ -118,9 +122,8 @@ def read_pretrained(
         words = f"{total} of {len(sentences)} sentences ({low} to {high} tokens)"
         batches, total, tokenizer = found, len(found), processor
         sample = found[:: -(-len(found) // SAMPLE)]
-    if progress:
-        batches = counted(batches, total, "read", "batch")
-    return read(loaded, batches, tokenizer, **options), words, loaded, sample
+    batches = counted(batches, total, "read", "batch", progress)
+    return read(loaded, batches, tokenizer, progress=False, **options), words, loaded, sample
 
 
 def checkpoints(folder: Any) -> list[tuple[int, Path]]:

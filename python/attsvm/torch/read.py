@@ -6,7 +6,7 @@ import contextlib
 import functools
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..common.check import as_choice, as_count
+from ..common.progress import counted
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold, place_of
 from .batch import TOKENIZERS, Batch, check_batches
 from .products import tensors
@@ -43,6 +44,7 @@ def read(
     tokens: int = 20_000,
     store: Any = None,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> ByName:
     """The attention heads of any PyTorch model, read while it runs.
 
@@ -76,6 +78,8 @@ def read(
         Folder for the arrays, which are memory-mapped from there; by default they stay in memory.
     seed : int
         Of the draw.
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
@@ -145,11 +149,12 @@ def read(
     if layers is not None and not isinstance(layers, Iterable):
         raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
+    total = len(batches) if isinstance(batches, Sized) else None
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
     device, watch = device_of(model), Watch(recorder)
     try:
         with unchanged(model), named(model, watch), torch.no_grad():
-            for values in batches:
+            for values in counted(batches, total, "read", "batch", progress):
                 batch = Batch(values, model if forward is None else forward, device, tokenizer)
                 recorder.begin(batch)
                 with watch:

@@ -49,7 +49,7 @@ class CallableLoss:
         spread is allowed once more, and kinks and inflections pass.
         """
         u = grid[:-1, None] + np.diff(grid)[:, None] * PART * np.arange(4) / 3
-        values = self.functions[0](u.ravel())
+        values = self._call(0, u.ravel())
         eps = np.finfo(getattr(values, "dtype", np.float64)).eps if np.asarray(values).dtype.kind == "f" else 0.0
         rounding = 64 * eps * np.abs(values).max()
         f, slopes = np.reshape(values, u.shape).astype(np.float64), self._derivative(u.ravel()).reshape(u.shape)
@@ -68,19 +68,25 @@ class CallableLoss:
     def name(self) -> str:
         return getattr(self.functions[0], "__name__", type(self.functions[0]).__name__)
 
+    def _call(self, k: int, u: np.ndarray) -> Any:
+        try:
+            return self.functions[k](u)
+        except TypeError as error:  # such as math.exp
+            raise TypeError(f"loss[{k}] must take an array u, as np.exp does and math.exp does not: {error}") from error
+
     def value(self, u: np.ndarray) -> np.ndarray:
-        return as_floats("the value of loss[0]", self.functions[0](u), "M", u.shape)
+        return as_floats("the value of loss[0]", self._call(0, u), "M", u.shape)
 
     def evaluate(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss, and the logarithm of the size of its derivative: ``-inf`` where that has underflowed."""
         derivative = self._derivative(u)
         if len(self.functions) == 3:
-            return self.value(u), as_floats("the value of loss[2]", self.functions[2](u), "M", u.shape)
+            return self.value(u), as_floats("the value of loss[2]", self._call(2, u), "M", u.shape)
         with np.errstate(divide="ignore"):
             return self.value(u), np.log(-derivative)
 
     def _derivative(self, u: np.ndarray) -> np.ndarray:
-        derivative = as_numeric("the value of loss[1]", self.functions[1](u)).astype(np.float64)
+        derivative = as_numeric("the value of loss[1]", self._call(1, u)).astype(np.float64)
         if derivative.shape != u.shape:
             raise ValueError(f"loss[1] must return an array of shape {u.shape}, got {derivative.shape}")
         wrong = ~((derivative <= 0) & np.isfinite(derivative))
