@@ -215,12 +215,6 @@ def test_arguments_that_do_not_fit(experiment, error, match, how):
         attsvm.replicate(experiment, **{"runs": 20} | how, progress=False)
 
 
-def test_without_tqdm_there_are_lines(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins")
-    assert capsys.readouterr().err.splitlines()[-1] == "coins: 20 of 20 runs"
-
-
 def test_ctrl_c_ends_a_long_replication():
     """In a process of its own, which sets the handler: nohup, and some machines that run tests, ignore SIGINT."""
     code = """

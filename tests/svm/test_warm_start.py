@@ -179,7 +179,7 @@ def test_progress_is_reported(norm, method, monkeypatch):
         assert reports[-1][0] > 0
 
 
-def test_bar_and_lines(monkeypatch, capsys):
+def test_a_bar_where_tqdm_is(monkeypatch, capsys):
     pytest.importorskip("tqdm")
     case = planted_margin(0, 40, 40, 24, 1e-6)
     options = {"method": "gradient", "max_iter": 6000}
@@ -191,5 +191,4 @@ def test_bar_and_lines(monkeypatch, capsys):
     assert out == "" and all(word in err for word in ("solve_svm", "digits", "iteration", "100%"))
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # as where it is not installed
     solve(case.data, case.selected, **options, progress=True)
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("solve_svm: iteration ") and "digits" not in err
+    assert capsys.readouterr() == ("", "")

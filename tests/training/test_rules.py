@@ -217,23 +217,6 @@ def test_records_refuse_numbers_that_do_not_fit(make, named, match):
         make(**named)
 
 
-@pytest.mark.parametrize(
-    ("old", "place"),
-    [
-        ("p", "mirror"),
-        ("target_loss", "polyak"),
-        ("betas", "adam"),
-        ("eps", "adam"),
-        ("metric", "normalized"),
-        ("radius", ""),
-    ],
-)
-def test_an_argument_that_moved_says_where(old, place, sphere):
-    now = rf"rule=attsvm.rules.{place}\({old}=" if place else "ball=radius"
-    with pytest.raises(TypeError, match=rf"no argument {old} any more: give {now}"):
-        attsvm.train(sphere().problem, **{old: 0.5})
-
-
 def test_a_record_is_its_word_and_frozen(sphere):
     problem = sphere().problem
     for word, record in RULES.BY_WORD.items():

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Report = Callable[[int, float], None]  # iterations so far, relative gap of the bounds (infinite: none yet)
-LINES_APART = 1.0  # seconds between plain lines
 
 
 def bar(*results: Any, **options: Any) -> Any:
@@ -34,31 +31,24 @@ def _tqdm() -> Any:
 
 
 def counted(results: Iterable[Any], total: int, name: str, unit: str) -> Iterator[Any]:
-    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed.
+    """The parts of a long computation as they are done, with a bar where tqdm is installed.
 
     Nothing is shown by a process that works for others, with which it shares stderr.
     """
     from multiprocessing import parent_process  # 10 ms
 
-    if parent_process() is not None:
-        yield from results
-        return
-    shown = bar(results, total=total, desc=name, unit=unit, leave=False)
-    every = max(1, total // 10)
-    for i, result in enumerate(results if shown is None else shown, start=1):
-        yield result
-        if shown is None and (i % every == 0 or i == total):
-            print(f"{name}: {i} of {total} {unit}s", file=sys.stderr)
+    shown = bar(results, total=total, desc=name, unit=unit, leave=False) if parent_process() is None else None
+    yield from results if shown is None else shown
 
 
 @contextlib.contextmanager
-def closing_gap(tol: float) -> Iterator[Report]:
-    """A bar over the digits of the gap where tqdm is installed, in a terminal or a notebook; else lines on stderr."""
+def closing_gap(tol: float) -> Iterator[Report | None]:
+    """A bar over the digits of the gap where tqdm is installed, in a terminal or a notebook."""
     digits = round(max(-math.log10(tol), 0.1), 1)
     form = "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} digits [{elapsed}{postfix}]"
     shown = bar(total=digits, desc="solve_svm", bar_format=form)
     if shown is None:
-        yield _lines()
+        yield None
         return
     with shown:
         yield lambda iterations, gap: _move(shown, iterations, gap)
@@ -66,22 +56,4 @@ def closing_gap(tol: float) -> Iterator[Report]:
 
 def _move(bar: Any, iterations: int, gap: float) -> None:
     bar.n = min(max(-math.log10(gap), 0.0) if gap > 0 else bar.total, bar.total)
-    bar.set_postfix_str(_words(iterations, gap), refresh=False)
-    bar.refresh()
-
-
-def _lines() -> Report:
-    begun, last = time.monotonic(), -math.inf
-
-    def report(iterations: int, gap: float) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= LINES_APART:
-            last = now
-            print(f"solve_svm: {_words(iterations, gap)} after {now - begun:.1f} s", file=sys.stderr, flush=True)
-
-    return report
-
-
-def _words(iterations: int, gap: float) -> str:
-    return f"iteration {iterations}, " + (f"gap {gap:.1e}" if math.isfinite(gap) else "no bounds yet")
+    bar.set_postfix_str(f"iteration {iterations}, " + (f"gap {gap:.1e}" if math.isfinite(gap) else "no bounds yet"))

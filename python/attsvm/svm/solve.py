@@ -26,7 +26,6 @@ from .transform import Whitening
 
 __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
-OLD_NAMES = {"barrier": "interior"}  # of the entrywise norm
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
 LOOSEST = 2.3e-5  # the gap that rounding may leave at most (CERTIFICATE_LOOSEST of certificate.h)
@@ -112,7 +111,7 @@ def solve_svm(
         with C alone; of another norm, the Frobenius problem that it solves first begins there.  Over a vocabulary
         (:func:`soft_labels`), whose tokens are solved by kinds, nothing does.
     progress : bool
-        Show the gap closing: a bar where tqdm is installed, else a line on stderr every second.
+        Show the gap closing: a bar where tqdm is installed.
     reduce : callable, optional
         For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
         W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
@@ -171,9 +170,7 @@ def solve_svm(
         if rank is not None and kind != "nuclear":
             raise ValueError(f"rank goes with norm='nuclear', got norm={kind!r}")
         methods = methods_of(kind, soft, cap)
-        way: str = method if isinstance(kind, str) else OLD_NAMES.get(method, method)
-        if not (isinstance(way, str) and way in methods):
-            as_choice("method", way, ("auto", *(name for name in methods if name != "auto")))
+        way = as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
         most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
         selection = Selection(data, selected, margins)
         if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):
@@ -206,7 +203,8 @@ def solve_svm(
         elif progress:
             with closing_gap(tol) as report:
                 sol = solve_request(data, replace(request, report=report))
-                report(sol.iterations, sol.gap)
+                if report is not None:
+                    report(sol.iterations, sol.gap)
         else:
             sol = solve_request(data, request)
     for listen in listeners:
