@@ -15,7 +15,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import FLOW
 from ..problems import one_scored
-from ..textbook import certificate
+from ..textbook import certificate, slope
 
 N, T, D = 6, 8, 10
 LR, STEPS = 0.05, 8000
@@ -91,8 +91,7 @@ def experiment(rng):
 
 def claims(results):
     """What theory says of these numbers."""
-    x = np.log(RATES) - np.mean(np.log(RATES))
-    order = np.log(results["drift"]) @ x / (x @ x)
+    order = slope(np.log(RATES), np.log(results["drift"]))
     away = 1 - results["aligned nuclear"]
     last, hundred, other = away[:, -1], away[:, RECORD.searchsorted(100)], 1 - results["frobenius"]
     apart = results["drift apart"] / results["drift"][:, -1]

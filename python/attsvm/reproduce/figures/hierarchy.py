@@ -19,6 +19,7 @@ from ...claims import median, share
 from ...theory import hierarchy, train_stack
 from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
 from ..papers import SVM
+from ..problems import to_svm
 from ..textbook import unit
 
 PAPER = f"{SVM}, its last sentence; no picture"
@@ -105,7 +106,7 @@ def _controls(W, X, attention, norm):
     if len(attention) == LAYERS:
         read = np.concatenate([read, attention[1][rows, read].argmax(axis=-1)], axis=1)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
-    return np.array([np.nan if svm.W is None else correlation(W, svm.W) for svm in (every, alone)])
+    return np.array([to_svm(W, svm) for svm in (every, alone)])
 
 
 def claims(results):

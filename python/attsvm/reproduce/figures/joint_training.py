@@ -20,7 +20,7 @@ from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
 from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
 from ..papers import PROMPT
-from ..problems import draws, linear_layer, sphere_problem
+from ..problems import draws, linear_layer, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
 LR, STEPS = 0.1, 1000
@@ -113,7 +113,7 @@ def experiment(rng):
         "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
         "between": between(data, selected, rho * score / np.linalg.norm(label.W)),
     }
-    found = {kind: np.nan if svm.W is None else correlation(trained.W, svm.W) for kind, svm in solutions.items()}
+    found = {kind: to_svm(trained.W, svm) for kind, svm in solutions.items()}
     return found | {"v": correlation(trained.v, label.W[:, 0]), "rho": rho}
 
 

@@ -22,7 +22,7 @@ from ...theory import margin_share
 from ..panels import finish, medians, panels
 from ..papers import LINEAR_MUON, NOWHERE
 from ..problems import sphere_problem
-from ..textbook import certificate
+from ..textbook import certificate, slope
 
 N, T, D = 6, 8, 10
 STEPS = 8000
@@ -164,10 +164,9 @@ def last_change(run):
 
 def exponent(along):
     """e of ``1 - share ~ step^e``, by least squares over the last fourth of the records, of each run and rule."""
+    last = -len(RECORDS) // 4
     with np.errstate(divide="ignore", invalid="ignore"):
-        y = np.log(1 - along[..., -len(RECORDS) // 4 :])
-    x = np.log(RECORDS[-len(RECORDS) // 4 :])
-    return (y - y.mean(axis=-1, keepdims=True)) @ (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+        return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
 def claims(results):

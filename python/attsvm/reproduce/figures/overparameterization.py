@@ -12,13 +12,13 @@ import itertools
 
 import numpy as np
 
-from ... import correlation, solve_svm, train
+from ... import solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
 from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, medians, panels, shares
 from ..papers import SVM
-from ..problems import ALLOWED, around, ending, sphere_problem
+from ..problems import ALLOWED, around, ending, sphere_problem, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
@@ -78,7 +78,7 @@ def alignment(problem):
     """Correlation of the first gradient step with the SVM of the optimal tokens."""
     solution = solve_svm(problem.data, problem.optimal)
     step = -problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1]
-    return np.nan if solution.W is None else correlation(step, solution.W)
+    return to_svm(step, solution)
 
 
 def claims(results):

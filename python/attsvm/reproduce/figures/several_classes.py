@@ -16,7 +16,7 @@ from ...claims import exactly, median, share
 from ...theory import decompose
 from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
 from ..papers import NOWHERE
-from ..problems import draws, linear_layer
+from ..problems import draws, linear_layer, to_svm
 from ..textbook import projection, softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
@@ -99,7 +99,7 @@ def experiment(rng):
         parts = decompose(data, p, trained.W, selected=kept)
         one = solve_svm(data, p.argmax(axis=1))
         found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
-        found["one"] = np.nan if one.W is None else correlation(trained.W, one.W)
+        found["one"] = to_svm(trained.W, one)
     return found
 
 

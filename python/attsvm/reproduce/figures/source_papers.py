@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ... import LinearHead, MLPHead, Problem, correlation, cross_attention, sample, solve_svm, train
+from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
 from ..papers import PROMPT, SVM
-from ..problems import sphere_problem
+from ..problems import sphere_problem, to_svm
 from ..textbook import softmax, support_margins
 
 PAPER = f"{SVM} and {PROMPT}, their remarks; no picture"
@@ -69,7 +69,7 @@ def columns(rng):
         for j, m in enumerate(COLUMNS):
             run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS, record=0)
             svm = solve_svm(problem.data, run.selected, "nuclear")
-            near[i, j] = np.nan if svm.W is None else correlation(run.W, svm.W)
+            near[i, j] = to_svm(run.W, svm)
             best[i, j] = (run.selected == problem.optimal).all()
     return {"columns: near": near, "columns: best": best}
 
@@ -147,7 +147,7 @@ def nonlinear_head(rng):
     slope = (X[own] @ V > 0) @ V.T
     scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
-    return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": correlation(run.W, svm.W)}
+    return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
 
 
 def segment(rng):
