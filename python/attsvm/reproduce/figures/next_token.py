@@ -174,4 +174,4 @@ def draw_graph(ax):
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
     draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})
-    ax.set(xticks=[], title=f"Priorities after token {k}")
+    ax.set_xlabel("priorities after this token")
