@@ -161,6 +161,19 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
     return int(number)
 
 
+def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "") -> np.ndarray:
+    """Numbers of members of a kind, 0 .. count - 1; of a shape where ``letters`` say one."""
+    array, what = as_numeric(name, value), f"{name} must hold {kind} numbers"
+    if letters:
+        check_shape(name, array, letters)
+    if array.dtype.kind == "f":
+        raise TypeError(f"{what}, integers 0 .. {count - 1}, got {array.dtype}")
+    outside = (array < 0) | (array >= count)
+    if outside.any():
+        raise ValueError(f"{what} 0 .. {count - 1}, got {array[outside][0]}")
+    return array.astype(np.intp)
+
+
 def as_index(name: str, value: Any, length: int) -> np.ndarray:
     """The numbers of the members that an index along an axis of this length chooses, in its order."""
     if isinstance(value, slice):
