@@ -23,8 +23,7 @@ def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -
 
 def medians(x: Any, curves: Any, label: str, ax: Any, color: str | None = None, **line: Any) -> None:
     """The median of many curves, and a band from their 10th to their 90th percentile."""
-    look: dict[str, Any] = {"linewidth": 2, "color": color} | line
-    band(x, curves, label, ax, middle="median", **look)
+    band(x, curves, label, ax, middle="median", color=color, **line)
 
 
 def finish(
@@ -34,14 +33,13 @@ def finish(
     ylabel: str = "",
     log: str = "",
     loc: str | None = None,
-    fontsize: float | None = None,
     anchor: tuple[float, float] | None = None,
     ncols: int = 1,
     **axis: Any,
 ) -> None:
     """A panel's title, its legend at ``loc`` of ``anchor``, labels, and logarithmic axes ("x", "y" or "xy"); ``axis``
     is for ``ax.set``."""
-    look_of_curves(ax, title, loc, fontsize=fontsize, bbox_to_anchor=anchor, ncols=ncols)
+    look_of_curves(ax, title, loc, fontsize=8, bbox_to_anchor=anchor, ncols=ncols)
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
 
 
@@ -76,4 +74,4 @@ def cumulated(values: Any, label: str, ax: Any, color: str) -> None:
     """The share of the runs with a number whose number is at most x."""
     ordered = np.sort(values[np.isfinite(values)])
     share = np.arange(1, len(ordered) + 1) / len(ordered)
-    ax.step(ordered, share, where="post", color=color, linewidth=2, label=label)
+    ax.step(ordered, share, where="post", color=color, label=label)

@@ -18,7 +18,7 @@ from ..textbook import apart, softmax, unit
 N, T, D = 6, 8, 10
 HEADS = (1, 2, 4)
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
-SHOWN = np.unique(np.concatenate([np.arange(0, 400, 10), np.arange(400, STEPS + 1, 50)]))
+SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = f"{SVM}: its open question on several attention heads; no picture"
 CAPTION = "Left and middle: how far the heads are from their own SVMs. Right: what they select."
 RUNS, QUICK = 100, 32
@@ -128,7 +128,6 @@ def plot(results):
         "attention heads",
         "share of queries",
         loc="upper center",
-        fontsize=9,
         anchor=(0.5, -0.16),
         ylim=(0, 1),
     )

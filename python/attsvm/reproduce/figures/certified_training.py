@@ -163,7 +163,6 @@ def plot(results):
         "bound / largest margin - 1",
         "xy",
         "lower left",
-        fontsize=9,
     )
     return described(
         figure,

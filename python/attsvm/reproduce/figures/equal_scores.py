@@ -129,7 +129,6 @@ def plot(results):
         "training step",
         "1 - correlation with the optimal tokens' SVM",
         loc="lower left",
-        fontsize=9,
     )
     return described(
         figure,

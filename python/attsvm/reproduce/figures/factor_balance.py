@@ -138,14 +138,13 @@ def plot(results):
         "change of K^T K - Q^T Q",
         "xy",
         "lower right",
-        fontsize=8,
         xlim=(0.01, 0.13),
     )
     for name, (label, color) in STARTS.items():
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
-        balance.plot(RECORD[: len(numbers)], numbers, color=color, linewidth=2, label=label)
+        balance.plot(RECORD[: len(numbers)], numbers, color=color, label=label)
         if name != "ridge":
             medians(RECORD, 1 - results[f"{name} nuclear"], label, direction, color)
-    finish(balance, "The factors balance", "step", "balance - 1", "xy", "center left", fontsize=8, ylim=(1e-08, 2))
-    finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy", "lower left", fontsize=8)
+    finish(balance, "The factors balance", "step", "balance - 1", "xy", "center left", ylim=(1e-08, 2))
+    finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy", "lower left")
     return figure

@@ -186,6 +186,5 @@ def plot(results):
             aspect="equal",
             loc="upper center",
             anchor=(0.5, -0.12),
-            fontsize=8,
         )
     return figure

@@ -188,7 +188,7 @@ def plot(results):
         target = results[f"{kind} {svm}"][0]
         far = 30 * target / np.linalg.norm(target)
         paths.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
-        look = {"color": color, "linewidth": 1.6}
+        look = {"color": color}
         paths.plot(*results[f"{kind} path"][0].T, label=f"{kind}: path of p", **look)
         confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
@@ -201,9 +201,8 @@ def plot(results):
         xlim=(-1, 20),
         ylim=(-2, 6),
         loc="upper left",
-        fontsize=8,
     )
-    finish(confidence, "Example: tokens and labels", "step", "probability", loc="lower right", fontsize=8, ylim=(0, 1))
+    finish(confidence, "Example: tokens and labels", "step", "probability", loc="lower right", ylim=(0, 1))
     for (kind, label), color in zip(KINDS.items(), (BLUE, ORANGE, GREEN), strict=True):
         cumulated(1 - results[kind], label, candidates, color)
     finish(
@@ -213,7 +212,6 @@ def plot(results):
         "share of the draws",
         "x",
         "lower right",
-        fontsize=8,
         ylim=(0, 1),
     )
     return figure

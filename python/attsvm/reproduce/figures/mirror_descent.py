@@ -132,7 +132,7 @@ def plot(results):
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
         for j, (q, color) in enumerate(zip(STEPS, (GREEN, BLUE, ORANGE), strict=True)):
             look = {"color": color, "linestyle": "-" if q == p else DASHED, "label": f"SVM of least l{q:g} norm"}
-            ax.plot(records(p), own[i, j], linewidth=2, **look)
+            ax.plot(records(p), own[i, j], **look)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
         ax.plot([], [], ":", color="0.4", linewidth=1.2, label="... of another run's tokens")
@@ -142,7 +142,6 @@ def plot(results):
             "step",
             log="y",
             loc="lower left",
-            fontsize=8,
             xscale="symlog",
             ylim=(0.001, 1.5),
             xlim=(0, STEPS[p]),

@@ -233,7 +233,7 @@ def plot(results):
     _table(table, results)
     for i, name in enumerate(OWN):
         missing = 1 - results["along"][:, i]
-        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], linewidth=2, label=f"{name}: {TITLES[i]}")
+        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     finish(
         way,
@@ -242,7 +242,6 @@ def plot(results):
         "1 - share of the largest margin",
         "xy",
         "lower left",
-        fontsize=8,
         ylim=(0.005, 2),
     )
     shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
@@ -260,7 +259,6 @@ def plot(results):
         "share of the largest margin",
         "x",
         "lower left",
-        fontsize=8,
         ylim=(0, 1),
     )
     figure.suptitle("The optimiser picks the norm", fontsize=12)

@@ -152,7 +152,7 @@ def plot(results):
         )
     shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
     medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)
-    finish(right, f"n = T = {SMALL}, all selections", "dimension d", loc="lower right", fontsize=9)
+    finish(right, f"n = T = {SMALL}, all selections", "dimension d", loc="lower right")
     axes[0].set_ylabel("probability")
     return described(
         figure,

@@ -79,7 +79,7 @@ def plot(results):
     for kind, label, color in (("random", "random queries", BLUE), ("last", "the final word queries", ORANGE)):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):
-            ax.plot(SCALES, values, "o-", color=color, linewidth=2, label=label, clip_on=False)
+            ax.plot(SCALES, values, "o-", color=color, label=label, clip_on=False)
     for ax, title, label, top, loc in (
         (axes[0], "Separable", "share of the draws", 1, None),
         (axes[1], "Margin of those, median", "margin / squared length", None, "upper left"),

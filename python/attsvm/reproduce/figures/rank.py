@@ -190,7 +190,7 @@ def plot(results):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
                 look, ranks = {"color": color, "linestyle": line}, _means(results[norm])[i]
-                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", linewidth=2, **look)
+                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", **look)
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)
@@ -203,7 +203,6 @@ def plot(results):
             ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
             ylabel="rank, mean of the feasible draws",
             loc=("upper left", "lower right")[letter],
-            fontsize=9,
         )
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
     return described(

@@ -104,5 +104,5 @@ def plot(results):
         (norm, "norm of W", "Growth of the norm"),
         (attention, "- log of the attention of another token", "Attention on other tokens"),
     ):
-        finish(ax, title, "step", label, "xy", "best", fontsize=8)
+        finish(ax, title, "step", label, "xy", "best")
     return figure

@@ -142,7 +142,6 @@ def plot(results):
         "share of the draws",
         "x",
         "upper left",
-        fontsize=8,
         ylim=(0, 1),
     )
     return figure

@@ -221,7 +221,7 @@ def plot(results):
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]
-            above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2.2, label=label, color=color)
+            above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2, label=label, color=color)
             above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, color=color)
         late, label = results[f"{d} late"], "W_fin + R W_svm by exact steps: mean"
         above.plot(
