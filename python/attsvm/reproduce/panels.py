@@ -27,19 +27,12 @@ def medians(x: Any, curves: Any, label: str, ax: Any, color: str | None = None, 
 
 
 def finish(
-    ax: Any,
-    title: str,
-    xlabel: str = "",
-    ylabel: str = "",
-    log: str = "",
-    loc: str | None = None,
-    anchor: tuple[float, float] | None = None,
-    ncols: int = 1,
-    **axis: Any,
+    ax: Any, title: str, xlabel: str = "", ylabel: str = "", log: str = "", below: float | None = None, **axis: Any
 ) -> None:
-    """A panel's title, its legend at ``loc`` of ``anchor``, labels, and logarithmic axes ("x", "y" or "xy"); ``axis``
-    is for ``ax.set``."""
-    look_of_curves(ax, title, loc, fontsize=8, bbox_to_anchor=anchor, ncols=ncols)
+    """A panel's title, its legend where there is room or so far ``below`` it, labels, and logarithmic axes ("x", "y" or
+    "xy"); ``axis`` is for ``ax.set``."""
+    where = {"loc": "best"} if below is None else {"loc": "upper center", "bbox_to_anchor": (0.5, -below)}
+    look_of_curves(ax, title, fontsize=8, **where)
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
 
 

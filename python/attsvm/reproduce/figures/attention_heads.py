@@ -106,14 +106,7 @@ def plot(results):
         for H in HEADS:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
             medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, COLORS[H])
-        finish(
-            ax,
-            f"Attended vectors {text}",
-            "training step",
-            "1 - correlation of a head with its own SVM",
-            "xy",
-            "lower left",
-        )
+        finish(ax, f"Attended vectors {text}", "training step", "1 - correlation of a head with its own SVM", "xy")
     best, agree = ([results[f"{key} {what}"].mean() for key in KINDS] for what in ("best", "agree"))
     pairs(
         bars,
@@ -122,15 +115,7 @@ def plot(results):
         ("all heads select the same token", "#E69F00", agree, None),
         fontsize=7,
     )
-    finish(
-        bars,
-        "What they select",
-        "attention heads",
-        "share of queries",
-        loc="upper center",
-        anchor=(0.5, -0.16),
-        ylim=(0, 1),
-    )
+    finish(bars, "What they select", "attention heads", "share of queries", below=0.16, ylim=(0, 1))
     return described(
         figure,
         f"Several attention heads: {N} sequences of {T} tokens, d = {D}",

@@ -152,18 +152,9 @@ def plot(results):
     excess = np.maximum(results["high"] - 1, LEAST)
     for i, (title, color) in enumerate(zip(TITLES, COLORS, strict=True)):
         right.plot(np.nanmedian(results["norm"][:, i], 0), np.nanmedian(excess[:, i], 0), label=title, color=color)
-    finish(
-        left, "Two ends of one number", "training step", "part of the largest margin", "x", "upper right", ylim=(0, 2)
-    )
-    finish(middle, "The gradient turns first", "training step", "1 - correlation with the SVM", "xy", "lower left")
-    finish(
-        right,
-        "Each rule in its own norm",
-        "Frobenius norm of the weights",
-        "bound / largest margin - 1",
-        "xy",
-        "lower left",
-    )
+    finish(left, "Two ends of one number", "training step", "part of the largest margin", "x", ylim=(0, 2))
+    finish(middle, "The gradient turns first", "training step", "1 - correlation with the SVM", "xy")
+    finish(right, "Each rule in its own norm", "Frobenius norm of the weights", "bound / largest margin - 1", "xy")
     return described(
         figure,
         f"Training certifies itself: {N} sequences of {T} tokens, d = {D}",

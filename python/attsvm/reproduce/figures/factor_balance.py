@@ -137,7 +137,6 @@ def plot(results):
         "step length",
         "change of K^T K - Q^T Q",
         "xy",
-        "lower right",
         xlim=(0.01, 0.13),
     )
     for name, (label, color) in STARTS.items():
@@ -145,6 +144,6 @@ def plot(results):
         balance.plot(RECORD[: len(numbers)], numbers, color=color, label=label)
         if name != "ridge":
             medians(RECORD, 1 - results[f"{name} nuclear"], label, direction, color)
-    finish(balance, "The factors balance", "step", "balance - 1", "xy", "center left", ylim=(1e-08, 2))
-    finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy", "lower left")
+    finish(balance, "The factors balance", "step", "balance - 1", "xy", ylim=(1e-08, 2))
+    finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy")
     return figure

@@ -140,7 +140,7 @@ def plot(results):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
             curves = results[f"distance, {name}"][..., column]
             medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)
-    finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy", loc="lower left")
+    finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy")
     left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
     left.minorticks_off()
     names = list(SETTINGS_OF)
@@ -153,7 +153,7 @@ def plot(results):
         middle.plot([], [], ".", color=color, label=label)
     middle.set_xticks(range(len(names)), names, rotation=20)
     middle.margins(x=0.06)
-    finish(middle, "The lowest layer and its controls", ylabel="1 - correlation with the weights", loc="lower left")
+    finish(middle, "The lowest layer and its controls", ylabel="1 - correlation with the weights")
     balances = [results[f"balance, {name}"] for name in names]
     right.boxplot([x[np.isfinite(x)] for x in balances])
     right.axhline(1, color="0.3", linewidth=0.8, zorder=0)

@@ -200,18 +200,11 @@ def plot(results):
         "second coordinate of p",
         xlim=(-1, 20),
         ylim=(-2, 6),
-        loc="upper left",
     )
-    finish(confidence, "Example: tokens and labels", "step", "probability", loc="lower right", ylim=(0, 1))
+    finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
     for (kind, label), color in zip(KINDS.items(), (BLUE, ORANGE, GREEN), strict=True):
         cumulated(1 - results[kind], label, candidates, color)
     finish(
-        candidates,
-        "Random data: three candidates",
-        "1 - correlation with W",
-        "share of the draws",
-        "x",
-        "lower right",
-        ylim=(0, 1),
+        candidates, "Random data: three candidates", "1 - correlation with W", "share of the draws", "x", ylim=(0, 1)
     )
     return figure

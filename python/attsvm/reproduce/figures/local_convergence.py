@@ -197,7 +197,6 @@ def plot(results):
         "training step",
         "1 - correlation of the weights",
         "xy",
-        "lower left",
         xlim=(10, LONG_STEPS),
         ylim=(3e-05, 1.2),
     )

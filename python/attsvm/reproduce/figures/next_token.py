@@ -148,15 +148,13 @@ def plot(results):
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, BLUE)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
-    finish(
-        direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", "upper right", ylim=(0.002, 1.5)
-    )
+    finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
     medians(steps, results["finite"], "inside: distance from W_fin", finite, GREEN)
     medians(steps, results["outside"], "attention outside the component", finite, ORANGE)
-    finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y", "lower left")
+    finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
     medians(late, 1 - results["local own"], "SVM of its own tokens", other, BLUE)
     medians(late, 1 - results["local graph"], "SVM of the graph", other, ORANGE)
-    finish(other, "A loss that is not convex", "step", "1 - correlation", "y", "lower left", ylim=(0.0005, 1.5))
+    finish(other, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
     return figure
 
 

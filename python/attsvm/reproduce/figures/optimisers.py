@@ -235,15 +235,7 @@ def plot(results):
         missing = 1 - results["along"][:, i]
         way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
-    finish(
-        way,
-        "The way to its own norm: medians",
-        "step",
-        "1 - share of the largest margin",
-        "xy",
-        "lower left",
-        ylim=(0.005, 2),
-    )
+    finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
     shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
     for label, values, color in (
         ("own metric", metric[..., 0, 0], COLORS[5]),
@@ -258,7 +250,6 @@ def plot(results):
         "memory in steps, 1 / (1 - beta_2)",
         "share of the largest margin",
         "x",
-        "lower left",
         ylim=(0, 1),
     )
     figure.suptitle("The optimiser picks the norm", fontsize=12)

@@ -202,7 +202,6 @@ def plot(results):
             above,
             ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
             ylabel="rank, mean of the feasible draws",
-            loc=("upper left", "lower right")[letter],
         )
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
     return described(

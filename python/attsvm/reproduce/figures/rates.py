@@ -104,5 +104,5 @@ def plot(results):
         (norm, "norm of W", "Growth of the norm"),
         (attention, "- log of the attention of another token", "Attention on other tokens"),
     ):
-        finish(ax, title, "step", label, "xy", "best")
+        finish(ax, title, "step", label, "xy")
     return figure

@@ -224,5 +224,5 @@ def plot(results):
         ax.plot([], [], ".", color=color, label=label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
-    finish(ax, "By recipe", "1 - correlation with the trained weights", loc="center")
+    finish(ax, "By recipe", "1 - correlation with the trained weights")
     return described(figure, "Which SVM belongs to which recipe", f"{runs} runs a recipe.")

@@ -112,20 +112,12 @@ def plot(results):
     band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":")
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
-    finish(
-        left,
-        "Directions meet the SVM of their norm",
-        "radius / norm of the SVM solution",
-        "1 - correlation",
-        "xy",
-        "lower left",
-    )
+    finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
     finish(
         right,
         "The loss falls by the margin",
         "radius / norm of the SVM solution",
         "log10 of the loss above its infimum",
-        loc="lower left",
         ylim=(-46, 0),
     )
     return described(

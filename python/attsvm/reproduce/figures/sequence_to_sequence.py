@@ -118,7 +118,7 @@ def plot(results):
             xlim=(0, 600),
             ylim=(0, 1),
         )
-        finish(right, "Directions", "training step", "1 - correlation of the weights", "xy", "lower left")
+        finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
     return described(
         figure,
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",

@@ -141,7 +141,6 @@ def plot(results):
         "1 - correlation with W",
         "share of the draws",
         "x",
-        "upper left",
         ylim=(0, 1),
     )
     return figure

@@ -132,7 +132,7 @@ def plot(results):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
         medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
-    finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y", "lower left")
+    finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
     pairs(
         right,
@@ -140,15 +140,7 @@ def plot(results):
         ("the best token", "0.35", best, None),
         ("the token of plain training", "#E69F00", same, None),
     )
-    finish(
-        right,
-        "What is selected",
-        "training",
-        "share of queries that select",
-        loc="upper center",
-        anchor=(0.5, -0.2),
-        ylim=(0, 1),
-    )
+    finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
     return described(
         figure,
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",

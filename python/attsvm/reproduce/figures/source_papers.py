@@ -218,7 +218,7 @@ def plot(results):
     for i, (d, color) in enumerate(zip(DIMENSIONS, (GREEN, BLUE, ORANGE), strict=True)):
         medians(np.arange(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank, color)
     rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
-    finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y", "best")
+    finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9, color=BLUE)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     for key, label, color in (
@@ -227,13 +227,13 @@ def plot(results):
         ("coins", "labels by coin", "0.6"),
     ):
         benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
-    finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x", "best")
+    finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")
     for key, color in (("gradient", BLUE), ("scores", ORANGE)):
         head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), color=color, alpha=0.6, label=f"by the head's {key}")
-    finish(head, "A locally linear head", "support tokens that score less", "runs", loc="best")
+    finish(head, "A locally linear head", "support tokens that score less", "runs")
     for same, label, color in ((0, "different tokens", ORANGE), (1, "the same", BLUE)):
         losses = results["segment: loss"][results["segment: same"] == same]
         between.plot([], [], color=color, label=label)
