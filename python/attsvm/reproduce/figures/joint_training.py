@@ -192,7 +192,6 @@ def plot(results):
         paths.plot(*results[f"{kind} path"][0].T, label=f"{kind}: path of p", **look)
         confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
-    paths.plot([], [], color="0.6", linewidth=6, alpha=0.5, label="SVM, relaxed SVM")
     finish(
         paths,
         "Example: where the prompt goes",

@@ -135,7 +135,6 @@ def plot(results):
             ax.plot(records(p), own[i, j], **look)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
-        ax.plot([], [], ":", color="0.4", linewidth=1.2, label="... of another run's tokens")
         finish(ax, f"training with p = {p:g}", "step", log="y", xscale="symlog", ylim=(0.001, 1.5), xlim=(0, STEPS[p]))
     axes[0].set_ylabel("Bregman divergence of the direction")
     return described(

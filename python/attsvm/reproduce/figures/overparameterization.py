@@ -141,7 +141,6 @@ def plot(results):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
             held = results["all support"][:, i].mean(axis=0)
             ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
-        ax.plot([], [], color="0.3", linestyle=DASHED, label="all tokens are support")
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter], "dimension d", ylim=(-0.01, 1.0))
     shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
     medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)

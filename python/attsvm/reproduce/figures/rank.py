@@ -195,9 +195,6 @@ def plot(results):
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)
             shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color)
-        above.plot([], [], color="0.3", linewidth=0.6, label="published counting")
-        if letter == 0:
-            above.plot([], [], "x", color="0.3", markersize=5, label="published nuclear")
         finish(
             above,
             ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
