@@ -12,7 +12,8 @@ from ..plot.curves import band
 from ..plot.curves import finish as look_of_curves
 
 DASHED = (0, (4, 2))  # a line
-BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of Okabe and Ito, told apart by everybody
+# Of Okabe and Ito, told apart by everybody.
+PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000"
 
 
 def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> tuple[Figure, Any]:

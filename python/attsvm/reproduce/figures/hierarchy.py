@@ -17,7 +17,7 @@ import numpy as np
 from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
 from ..papers import SVM
 from ..problems import to_svm
 from ..textbook import unit
@@ -136,7 +136,7 @@ def plot(results):
     """Left: distances over steps.  Middle: the lowest layer beside its controls.  Right: the balance."""
     figure, (left, middle, right) = panels((14, 4.6), 3)
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
-    for name, color in zip(("two layers", "random start", "three layers"), (BLUE, ORANGE, GREEN), strict=True):
+    for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
             curves = results[f"distance, {name}"][..., column]
             medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)

@@ -18,7 +18,7 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
-from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
+from ..panels import BLUE, ORANGE, PALETTE, cumulated, finish, panels
 from ..papers import PROMPT
 from ..problems import draws, linear_layer, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
@@ -201,7 +201,7 @@ def plot(results):
         ylim=(-2, 6),
     )
     finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
-    for (kind, label), color in zip(KINDS.items(), (BLUE, ORANGE, GREEN), strict=True):
+    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
         cumulated(1 - results[kind], label, candidates, color)
     finish(
         candidates, "Random data: three candidates", "1 - correlation with W", "share of the draws", "x", ylim=(0, 1)

@@ -19,7 +19,7 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import margin_share
-from ..panels import finish, medians, panels
+from ..panels import PALETTE, finish, medians, panels
 from ..papers import LINEAR_MUON, NOWHERE
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
@@ -71,7 +71,6 @@ MORE = {
 RULES = OWN | LONG | SHORT | OTHERS
 AT = {name: i for i, name in enumerate(RULES)}
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-COLORS = ("#0072B2", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#000000")  # Okabe and Ito's
 # No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
 # they go.  So these two are only asked to lead in most draws; each of the six rules would in one of six by chance.
 SLOW = ("mirror 3", "spectral")
@@ -233,14 +232,14 @@ def plot(results):
     _table(table, results)
     for i, name in enumerate(OWN):
         missing = 1 - results["along"][:, i]
-        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], label=f"{name}: {TITLES[i]}")
+        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=PALETTE[i], label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
     shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
     for label, values, color in (
-        ("own metric", metric[..., 0, 0], COLORS[5]),
-        ("max", shares[..., 3], COLORS[3]),
-        ("Frobenius", shares[..., 0], COLORS[0]),
+        ("own metric", metric[..., 0, 0], PALETTE[5]),
+        ("max", shares[..., 3], PALETTE[3]),
+        ("Frobenius", shares[..., 0], PALETTE[0]),
         ("own metric, then frozen", metric[..., 1, 0], "0.6"),
     ):
         medians([*MEMORY.values()], values, label, memory, color)

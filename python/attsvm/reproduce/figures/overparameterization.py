@@ -16,7 +16,7 @@ from ... import solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, medians, panels, shares
+from ..panels import BLUE, DASHED, ORANGE, PALETTE, described, finish, medians, panels, shares
 from ..papers import SVM
 from ..problems import ALLOWED, around, ending, sphere_problem, to_svm
 
@@ -137,7 +137,7 @@ def plot(results):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)
     for letter, ax in enumerate(axes):
-        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
             held = results["all support"][:, i].mean(axis=0)
             ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, none, share
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels, shares
+from ..panels import DASHED, PALETTE, described, finish, panels, shares
 from ..papers import SVM
 from ..problems import around, sphere_problem
 from ..textbook import apart, certificate
@@ -186,7 +186,7 @@ def plot(results):
     """Above: ranks against d, for n on the left and for T on the right.  Below: how many draws are feasible."""
     figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
     for letter, (above, below) in enumerate(axes.T):
-        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
                 look, ranks = {"color": color, "linestyle": line}, _means(results[norm])[i]

@@ -14,7 +14,7 @@ import numpy as np
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
-from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
+from ..panels import PALETTE, cumulated, finish, panels
 from ..papers import NOWHERE
 from ..problems import draws, linear_layer, to_svm
 from ..textbook import projection, softmax
@@ -133,7 +133,7 @@ def plot(results):
     ticks = {"xticks": range(1, T + 1), "yticks": range(1, T + 1)}
     tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", **ticks)
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
-    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
+    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
         cumulated(1 - results[kind], label, direction, color)
     finish(
         direction,

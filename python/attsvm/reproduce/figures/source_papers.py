@@ -23,7 +23,7 @@ import numpy as np
 from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
 from ..papers import PROMPT, SVM
 from ..problems import sphere_problem, to_svm
 from ..textbook import softmax, support_margins
@@ -215,7 +215,7 @@ def claims(results):
 def plot(results):
     figure, axes = panels((13, 7), 3, 2)
     (rank, ends, benign), (codes, head, between) = axes
-    for i, (d, color) in enumerate(zip(DIMENSIONS, (GREEN, BLUE, ORANGE), strict=True)):
+    for i, (d, color) in enumerate(zip(DIMENSIONS, PALETTE, strict=False)):
         medians(np.arange(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank, color)
     rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
