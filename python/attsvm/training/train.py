@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -24,7 +23,6 @@ from .session import Descent, Training, memory_of, records_of
 
 __all__ = ["train"]
 
-logger = logging.getLogger(__name__)
 
 BAR_PARTS = 200  # a progress bar moves this often
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
@@ -247,7 +245,6 @@ def train(
     if until is not None:
         state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
-    logger.debug("%s rule, %d of %d steps: %s", state.rule.word, state.step, state.descent.record[-1], code)
     if code in ("done", "stopped") and state.limit_proved:
         return state.run("limit proved")
     if code == "done":
