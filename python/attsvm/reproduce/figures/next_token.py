@@ -163,4 +163,6 @@ def draw_graph(ax):
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
     draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})
-    ax.set_xlabel("priorities after this token")
+    ax.get_legend().remove()
+    ax.set_title(f"Priorities after token {k};\na cycle in orange", fontsize=10)
+    ax.set_xlabel("last token")
