@@ -201,6 +201,15 @@ def test_arrays_of_other_libraries_are_copied(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tokens_begin_a_cache_line(dtype, rng):
+    arrays = [name for name in MAKERS if name not in ("lists", "one sequence")]
+    for n in range(1, 6):
+        X, Z, V = (rng.standard_normal(shape).astype(dtype) for shape in ((n, 300, 4), (n, 4), (n, 300, 2)))
+        made = [MAKERS[name](X, Z, V) for name in arrays] + [attsvm.causal_attention([*X, X[0, :2]])]
+        assert all(data.keys.ctypes.data % 64 == 0 for data in made)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_view_where_it_is_asked_for(dtype, rng):
     """And of a memory map always."""
     X, V = rng.standard_normal((3, 5, 4)).astype(dtype), rng.standard_normal((3, 5, 2))

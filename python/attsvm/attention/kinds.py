@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..common.check import as_count, as_doubles, as_floats, check_finite
 from .data import Data, read_only
 from .layout import Layout, NoSequences
-from .tokens import own, read_queries, read_tokens, read_values, with_sink
+from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
 
 __all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
 
@@ -223,6 +223,6 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     values, layout = None, Layout(lengths, np.ones_like(lengths), single=True)
     if key is not None:
         values, matrix = keys, as_floats("key", key, "dk, d", (None, keys.shape[1]))
-        keys = as_doubles(values) @ matrix.T
+        keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
         check_finite("X key^T", keys)
     return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values, layout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,18 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric, check_shape
 
-__all__ = ["own", "read_queries", "read_tokens", "read_values", "with_sink"]
+__all__ = ["empty", "own", "read_queries", "read_tokens", "read_values", "with_sink"]
+
+CACHE_LINE = 64  # bytes
+SMALL = 1024  # numbers of windows that a step reads from a copy of its own; to find a cache line takes 2 us
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Rows of eight doubles, which C reads as one, are whole cache lines here; in arrays of NumPy each is in two, and a
+    step of training from cache takes 1.1 to 1.3 times as long."""
+    room = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + CACHE_LINE, np.uint8)
+    begin = -room.ctypes.data % CACHE_LINE
+    return room[begin : room.size - CACHE_LINE + begin].view(dtype).reshape(shape)
 
 
 def own(array: Any) -> Any:
@@ -20,7 +32,13 @@ def own(array: Any) -> Any:
         numbers = np.asarray(array)
     except (ValueError, TypeError, RuntimeError):  # whoever reads it says why
         return array
-    return numbers.copy() if numbers.dtype.kind == "f" else array  # reading converts others
+    if numbers.dtype.kind != "f":  # reading converts it
+        return array
+    if numbers.size <= SMALL:
+        return numbers.copy()
+    copy = empty(numbers.shape, numbers.dtype)
+    copy[...] = numbers
+    return copy
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
@@ -35,8 +53,10 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
 def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
     """The same tokens, or values, with a zero vector at the end of each sequence."""
     rows, lengths = read_tokens(name, X, letters)
+    longer = empty((len(rows) + len(lengths), rows.shape[1]), rows.dtype)
     ends = np.cumsum(lengths + 1)
-    longer = np.insert(rows, np.cumsum(lengths), 0.0, axis=0)
+    longer[ends - 1] = 0.0
+    longer[np.delete(np.arange(len(longer)), ends - 1)] = rows
     if (lengths == lengths[0]).all():
         return longer.reshape(len(lengths), lengths[0] + 1, -1)
     return np.split(longer, ends[:-1])
@@ -72,7 +92,8 @@ def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = 
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
-    return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
+    flat = empty((sum(map(len, parts)), parts[0].shape[1]), np.result_type(*parts))
+    return np.concatenate(parts, out=flat), np.array([len(part) for part in parts], dtype=np.intp)
 
 
 def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:
