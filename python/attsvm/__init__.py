@@ -13,7 +13,6 @@ Examples begin with these lines:
 """
 
 import importlib as _importlib
-import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -41,8 +40,6 @@ from .training.train import train
 
 if _TYPE_CHECKING:
     from . import heads
-
-_logging.getLogger(__name__).addHandler(_logging.NullHandler())  # silent until the user asks
 
 
 __all__ = [

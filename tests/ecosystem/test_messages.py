@@ -49,16 +49,6 @@ def test_a_missing_package_is_named_with_its_command(sphere, monkeypatch, packag
         call(sol)
 
 
-def test_what_goes_on_is_logged_for_those_who_ask(sphere, caplog):
-    problem = sphere().problem
-    with caplog.at_level("DEBUG", logger="attsvm"):
-        run = attsvm.train(problem, steps=30)
-        attsvm.solve_svm(problem.data, run.selected)
-    assert [record.name for record in caplog.records] == ["attsvm.training.train", "attsvm.svm.methods"]
-    assert caplog.messages[0] == "normalized rule, 30 of 30 steps: done"
-    assert caplog.messages[1].startswith("Frobenius norm, active on 42 rows: optimal after ")
-
-
 @pytest.mark.parametrize("name", ["Gradient", "Plane", "Replicated", *attsvm.theory.__all__])
 def test_a_name_that_moved_says_where_it_is(name):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}': it is attsvm") as caught:

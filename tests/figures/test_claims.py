@@ -28,8 +28,6 @@ def test_intervals_of_counts_are_scipys(runs):
         exact = ten.low - one.high, ten.high - one.low
         np.testing.assert_allclose(difference_interval(true, (runs - true) // 2, runs), exact, atol=1e-11)
     assert median_rank(runs) == stats.binom.ppf(0.025, runs, 0.5)
-    with pytest.raises(ValueError, match="successes must lie between 0 and runs"):
-        binomial_interval(runs + 1, runs)
 
 
 HUNDRED, NAN = np.arange(100), math.nan
@@ -143,10 +141,7 @@ def test_exactly_names_the_worst_value():
         (lambda: share("x", [0.5], low=0), "flags must be true, false or NaN.*'x'"),
         (lambda: median("x", [1]), "must have a bound.*'x'"),
         (lambda: exactly("x", [1]), "must have a bound.*'x'"),
-        (lambda: median("x", [1], low=np.inf), "low must be finite or None, got inf"),
-        (lambda: mean("x", [1], (0, 1), high=np.nan), "high must be finite or None, got nan"),
         (lambda: difference("x", [0.5], [0], low=0), "flags must be true, false or NaN.*'x'"),
-        (lambda: exactly("x", [1], 2, 1), "low must not exceed high, got 2 and 1"),
     ],
 )
 def test_what_is_no_claim(wrong, message):

@@ -260,7 +260,6 @@ refuse("must return a tuple (value, gradient), got a tuple of 3",
        lambda g, x: changed(g, head=attsvm.CallableHead(x)).loss(W), lambda o: (o[:, 0], o, o))
 refuse("o", lambda g, x: g.head.value_and_grad(x), [1.0, 2.0, 3.0], [1.0, nan])
 refuse("o", lambda g, x: LinearHead(ones((2, 2))).value_and_grad(x), ones((3, 2)))
-refuse("c", lambda g, x: g.head.parameter_grad([[1.0, 2.0]], x), [1.0, 2.0])
 loss("W")
 for how in ({}, {"Q": K}):
     loss("W", W=W, K=K, **how)
@@ -519,7 +518,6 @@ def calls():
         linear = attsvm.Problem(data, g.y, g.head)
         linear.optimal, linear.loss(K=K, Q=K), linear.loss_and_grad(W)
         core.multipliers(linear._objective, None, None, W[None], None, None)
-        core.head_parameters(core.HEAD["mlp"], K, ones(3), 0.0, ones((2, 2)), ones(2))
         attsvm.train(linear, W, steps=3, record=3, momentum=0.5, train_head=True)
         MLPHead(K, ones(3)).value_and_grad(ones((2, 2)))
         found["objective"] |= {"kind": core.HEAD["mlp"], "v": K, "a": ones(3), "scores": None}

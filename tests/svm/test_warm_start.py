@@ -170,7 +170,7 @@ def test_progress_is_reported(name, monkeypatch):
         assert reports[-1][0] > 0
 
 
-def test_bar_and_lines(monkeypatch, capsys):
+def test_a_bar_where_tqdm_is(monkeypatch, capsys):
     pytest.importorskip("tqdm")
     case = planted_margin(0, 40, 40, 24, 1e-6)
     options = {"method": "gradient", "max_iter": 6000}

@@ -62,16 +62,11 @@ def differences(function, x, h=1e-6):
 def test_head_values_and_gradients(kind, name):
     case = build_case(name)
     head, twin = make_head(kind, 5, case.data, case.rng)
-    o, c = case.rng.standard_normal((len(case.data), 5)), case.rng.standard_normal(len(case.data))
+    o = case.rng.standard_normal((len(case.data), 5))
     value, gradient = head.value_and_grad(o)
     expected = [reference.head_value(twin, o[q], q) for q in range(len(o))]
     assert_close(value, np.array([v for v, _ in expected]))
     assert_close(gradient, np.array([g for _, g in expected]))
-    if kind in TRAINED or name == "cross" and kind != "classes":
-        found = head.parameter_grad(o, c)
-        assert list(found) == list(head.names)
-        slope = differences(lambda row: c @ head.from_row(row).value_and_grad(o)[0], head.row())
-        np.testing.assert_allclose(np.concatenate([np.ravel(part) for part in found.values()]), slope, atol=1e-7)
 
 
 # ------------------------------------------------------------------------------------ the objective

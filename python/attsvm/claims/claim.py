@@ -353,16 +353,11 @@ def none(text: str, flags: Any) -> Claim:
 
 
 class _Sample:
-    """All values, those that are finite numbers, how many are not; and the bound: one that is none is refused."""
+    """All values, those that are finite numbers, how many are not; and the bound, which there must be."""
 
     def __init__(self, text: str, values: Any, low: float | None, high: float | None):
         if low is None and high is None:
             raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
-        for name, bound in (("low", low), ("high", high)):
-            if bound is not None and not math.isfinite(bound):
-                raise ValueError(f"{name} must be finite or None, got {bound} for {text!r}")
-        if low is not None and high is not None and low > high:
-            raise ValueError(f"low must not exceed high, got {low} and {high} for {text!r}")
         self.text, self.low, self.high = text, low, high
         self.values = np.ravel(np.asarray(values, dtype=float))
         self.found = self.values[np.isfinite(self.values)]

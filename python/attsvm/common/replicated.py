@@ -135,15 +135,16 @@ def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over the last axis and both ends of its 95 % interval: Wilson's of flags, Student's of numbers."""
+    """Mean over the last axis and both ends of its 95 % interval: the exact one of flags, Student's of numbers."""
+    from scipy import special  # an extra
+
     middle, error, count = _statistics(array)
-    z = 1.959964  # of the normal distribution
     if flags:
-        centre, spread = middle + z**2 / (2 * count), z * np.sqrt(middle * (1 - middle) / count + (z / 2 / count) ** 2)
-        return middle, (centre - spread) / (1 + z**2 / count), (centre + spread) / (1 + z**2 / count)
-    n = np.maximum(count - 1, 1)  # Student's quantile by its expansion in 1 / n, to 1 % from three numbers on
-    terms = 96 * (z**3 + z), 4 * (5 * z**5 + 16 * z**3 + 3 * z), 3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z
-    half = (z + np.polyval([*terms[::-1], 0.0], 1 / n) / 384) * error
+        true = middle * count
+        low = special.betaincinv(true, count - true + 1, 0.025)  # NaN where none is true
+        high = special.betaincinv(true + 1, count - true, 0.975)  # NaN where all are
+        return middle, np.where(true > 0, low, 0.0), np.where(true < count, high, 1.0)
+    half = special.stdtrit(count - 1, 0.975) * error
     return middle, middle - half, middle + half
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # NumPy loads numpy.random when it is first asked for: import
 __all__ = ["Ball", "Loss", "Method", "MetricLike", "Norm", "Random", "Selecting"]
 
 Norm: TypeAlias = Literal["frobenius", "nuclear", "max", "spectral"] | float
-Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored", "barrier"]
+Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored"]
 Loss: TypeAlias = Literal["logistic", "exponential", "linear", "log"]
 MetricLike: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
 Ball: TypeAlias = Literal["frobenius", "nuclear"]

@@ -78,15 +78,15 @@ def band(
     return ax
 
 
-def finish(ax: Any, title: str, loc: str | None = None, **legend_kw: Any) -> None:
-    """The look of a panel of curves: a pale grid below, no box, a legend at ``loc`` or where curves rarely are."""
+def finish(ax: Any, title: str, loc: str | None = "lower right", **legend_kw: Any) -> None:
+    """The look of a panel of curves: a pale grid below, no box, a legend at ``loc``, where curves rarely are."""
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(title, loc="left", fontsize=11)
     ax.margins(x=0)
-    if ax.lines or loc is not None:
-        ax.legend(loc=loc or "lower right", frameon=False, **legend_kw)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(loc=loc, frameon=False, **legend_kw)
 
 
 def weights_of(solution: Separation) -> np.ndarray:

@@ -12,7 +12,8 @@ from ..plot.curves import band
 from ..plot.curves import finish as look_of_curves
 
 DASHED = (0, (4, 2))  # a line
-BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of Okabe and Ito, told apart by everybody
+# Of Okabe and Ito, told apart by everybody.
+PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000"
 
 
 def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> tuple[Figure, Any]:
@@ -23,25 +24,16 @@ def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -
 
 def medians(x: Any, curves: Any, label: str, ax: Any, color: str | None = None, **line: Any) -> None:
     """The median of many curves, and a band from their 10th to their 90th percentile."""
-    look: dict[str, Any] = {"linewidth": 2, "color": color} | line
-    band(x, curves, label, ax, middle="median", **look)
+    band(x, curves, label, ax, middle="median", color=color, **line)
 
 
 def finish(
-    ax: Any,
-    title: str,
-    xlabel: str = "",
-    ylabel: str = "",
-    log: str = "",
-    loc: str | None = None,
-    fontsize: float | None = None,
-    anchor: tuple[float, float] | None = None,
-    ncols: int = 1,
-    **axis: Any,
+    ax: Any, title: str, xlabel: str = "", ylabel: str = "", log: str = "", below: float | None = None, **axis: Any
 ) -> None:
-    """A panel's title, its legend at ``loc`` of ``anchor``, labels, and logarithmic axes ("x", "y" or "xy"); ``axis``
-    is for ``ax.set``."""
-    look_of_curves(ax, title, loc, fontsize=fontsize, bbox_to_anchor=anchor, ncols=ncols)
+    """A panel's title, its legend where there is room or so far ``below`` it, labels, and logarithmic axes ("x", "y" or
+    "xy"); ``axis`` is for ``ax.set``."""
+    where = {"loc": "best"} if below is None else {"loc": "upper center", "bbox_to_anchor": (0.5, -below)}
+    look_of_curves(ax, title, fontsize=8, **where)
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
 
 
@@ -76,4 +68,4 @@ def cumulated(values: Any, label: str, ax: Any, color: str) -> None:
     """The share of the runs with a number whose number is at most x."""
     ordered = np.sort(values[np.isfinite(values)])
     share = np.arange(1, len(ordered) + 1) / len(ordered)
-    ax.step(ordered, share, where="post", color=color, linewidth=2, label=label)
+    ax.step(ordered, share, where="post", color=color, label=label)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import LinearHead, Problem, Run, Separation, cross_attention, sample, solve_svm
+from .. import LinearHead, Problem, Run, Separation, correlation, cross_attention, sample, solve_svm
 from ..common.types import Loss, Norm
 from ..plot.curves import SATURATED
 from ..theory import conditions as theory
@@ -56,6 +56,11 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
         local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
+
+
+def to_svm(W: np.ndarray, solution: Separation) -> float:
+    """Correlation of weights with a solution; NaN where there is none."""
+    return np.nan if solution.W is None else correlation(W, solution.W)
 
 
 def differs(problem: Problem, solution: Separation) -> bool:

@@ -26,6 +26,12 @@ def unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
+def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of the line through points x (n), y (..., n), by least squares."""
+    x = x - x.mean()
+    return y @ x / (x @ x)
+
+
 def logits_of(X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> np.ndarray:
     """``x_t^T W z`` (n, T) of tokens and queries of one length each."""
     return np.einsum("ntd,nd->nt", X, Z @ W.T)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import replace
 from typing import Any
@@ -18,8 +17,6 @@ from .transform import OUT_OF_RANGE, in_units, scaled_number
 from .vocabulary import Vocabulary, solve_levels
 
 __all__ = ["METHODS", "methods_of", "solve_request"]
-
-logger = logging.getLogger(__name__)
 
 # The methods of a problem and a norm by their names, as the extension exports them.
 METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped": {}}
@@ -55,11 +52,6 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
         if answer is None:
             answer = _call(methods[request.method], data, request)
         sol = Separation(data, request, answer)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "%s norm, %s on %d rows: %s after %d iterations, gap %.1e",
-                *(sol.norm_name, sol.method, data._rows, sol.status, sol.iterations, sol.gap),
-            )
         if sol.status == "interrupted" or answer.exception is not None:
             exception = answer.exception or KeyboardInterrupt()
             exception.partial = sol  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ from .support import ROUNDED, log_pulls, products
 DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
 BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
 MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 take minutes
-NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
+NUDGES = (0.0, 1e-13, 1e-11, 1e-9)  # of W, into the margins that it misses by rounding
 
 
 def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
@@ -192,8 +192,6 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
     if not len(at):
         return {}
     A = rows.dense(at)
-    if not A.any():  # copies of the selected token alone: every W meets them
-        return {}
     places = list(np.ndindex(rows.sol.W.shape))
     found = _square(A, rows.names(at), places, np.ones(A.shape[1]), lambda e, k: rows.entry(at[e], *places[k]))
     return found or {"basis": [], "dependent": [], "inverse": []}
@@ -209,32 +207,19 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     pull = log_pulls(rows.sol, rows.entries[at])
     needed = np.zeros(len(rows.dual))
     needed[at] = np.where(pull > pull.max(initial=-np.inf) + math.log(ROUNDED), rows.dual[at], 0.0)
-    for dual in (*_of_one_query(rows, needed), needed, rows.dual):
-        for lift in (False, True):
-            found = _contradiction(rows, dual, lift)
-            if found is not None:
-                yield found
+    for lift in (False, True):
+        found = _contradiction(rows, needed, lift)
+        if found is not None:
+            yield found
     if rows.sol.C is None:  # rounding has made the contradiction one of very large W alone
         factors = of_values(rows.sol.norm)[0]
         held = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
         yield rows.file("excluded", rows.dual, None, {"dual": held} if factors else {})
 
 
-def _of_one_query(rows: _Rows, dual: np.ndarray) -> Iterator[np.ndarray]:
-    """The multipliers of equal queries, where those alone add the rows up to zero."""
-    b = rows.kept == 0 if rows.rhs is None else np.maximum(rows.rhs, -1e300)  # no multiplier where there is no row
-    kind = np.unique(rows.queries, axis=0, return_inverse=True)[1].ravel()[rows.query]
-    for k in np.unique(kind[dual != 0]):
-        one = np.where(kind == k, dual, 0.0)
-        some = np.flatnonzero(one)
-        parts = one[some, None] * rows.differences(some)
-        if np.abs(parts.sum(axis=0)).max() <= 1e-6 * np.abs(parts).sum() and one @ b > 0:
-            yield one / np.abs(one).max()
-
-
 def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] | None:
     """The file of multipliers near these whose rows add up to zero.  With ``lift``, as if unequal tokens were
-    orthogonal; of one query, its largest number stands for the others, which are multiples of it."""
+    orthogonal."""
     at = np.flatnonzero(dual)
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
@@ -244,13 +229,6 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
         D[every, place[rows.chosen[at]]] = 1.0
         D[every, place[rows.key[at]]] -= 1.0
     keys, queries = np.flatnonzero(D.any(axis=0)), np.flatnonzero(Z.any(axis=0))
-    multiples = []
-    if (Z == Z[0]).all():
-        most = int(np.abs(Z[0]).argmax())
-        for j in queries[queries != most].tolist():
-            one, other = _whole([Fraction(Z[0, most]), -Fraction(Z[0, j])])
-            multiples += [[[i, j, one], [i, most, other]] for i in keys.tolist()]
-        queries = np.array([most])
     A = products(D[:, keys], Z[:, queries]).T
     touched = np.flatnonzero(A.any(axis=1))
     places = [(keys[k // len(queries)].item(), queries[k % len(queries)].item()) for k in touched]
@@ -268,7 +246,6 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
     if (exact[at][~rows.equation[at]] < 0).any():
         return None
-    found["dependent"] = multiples + found["dependent"]
     return rows.file("infeasible", exact, None, {"lift": lift, **found}, at)
 
 

@@ -26,7 +26,6 @@ from .transform import Whitening
 
 __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
-OLD_NAMES = {"barrier": "interior"}  # of the entrywise norm
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
 SMALL = 10_000  # numbers of the tokens: a solve takes less time than to find out whether anybody watches
@@ -84,7 +83,7 @@ def solve_svm(
         plain reference).  Nuclear: "interior" (interior point) or "factored" (augmented Lagrangian in ``W = K Q^T``,
         for large problems), both finished by Newton's method at fixed rank.  Max and
         spectral: "interior" (interior point on a working set of rows; for spectral finished by Newton's method).
-        Entrywise: "interior" (also called by its old name, "barrier").
+        Entrywise: "interior".
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
         row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.  Its methods
@@ -173,9 +172,7 @@ def solve_svm(
         if rank is not None and kind != "nuclear":
             raise ValueError(f"rank goes with norm='nuclear', got norm={kind!r}")
         methods = methods_of(kind, soft, cap)
-        way: str = method if isinstance(kind, str) else OLD_NAMES.get(method, method)
-        if not (isinstance(way, str) and way in methods):
-            as_choice("method", way, ("auto", *(name for name in methods if name != "auto")))
+        way = as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
         most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
         selection = Selection(data, selected, margins)
         if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.layout import Layout
-from ..common.check import as_count, as_floats, as_numeric, as_parts, check_parts, check_shape
+from ..common.check import as_count, as_floats, as_numbers_of, as_parts, check_parts
 from ..common.result import Result
 from ..common.storage import storable
 from ..training.output_head import LinearHead, LogarithmHead
@@ -138,7 +138,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     embeddings = as_floats("embeddings", embeddings, "K, d")
     tokens, lengths = _read_sequences(sequences, len(embeddings))
     n, first = len(lengths), np.cumsum(lengths) - lengths
-    labels = _tokens("labels", labels, len(embeddings))
+    labels = as_numbers_of("labels", labels, "token", len(embeddings), "n")
     if len(labels) != n:
         raise ValueError(f"labels must have shape (n,) = ({n},), got {labels.shape}")
     label = np.repeat(labels, lengths)
@@ -233,19 +233,8 @@ def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Token numbers of all sequences one after the other, and the length of each sequence."""
     ragged = isinstance(sequences, (list, tuple)) and len({np.shape(part) for part in sequences}) > 1
     letters = "n" if ragged else "n, T"
-    parts = as_parts("sequences", sequences, ragged, lambda name, part: _tokens(name, part, K, letters))
+    parts = as_parts("sequences", sequences, ragged, lambda name, part: as_numbers_of(name, part, "token", K, letters))
     return np.concatenate(parts), np.array(list(map(len, parts)), dtype=np.intp)
-
-
-def _tokens(name: str, value: Any, K: int, letters: str = "n") -> np.ndarray:
-    array = as_numeric(name, value)
-    check_shape(name, array, letters)
-    if array.dtype.kind == "f":
-        raise TypeError(f"{name} must hold token numbers, integers 0 .. {K - 1}, got {array.dtype}")
-    outside = (array < 0) | (array >= K)
-    if outside.any():
-        raise ValueError(f"{name} must hold token numbers 0 .. {K - 1}, got {array[outside][0]}")
-    return array.astype(np.intp)
 
 
 def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:

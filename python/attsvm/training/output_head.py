@@ -50,37 +50,6 @@ class _Parametric:
         value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(o)), self.a, self.lam, o)
         return value.reshape(shape), gradient.reshape(*shape, self.dv)
 
-    def parameter_grad(self, o: ArrayLike, c: ArrayLike) -> dict[str, Any]:
-        """Gradient of ``sum_q c_q head(o_q)`` in the head's own parameters.
-
-        Parameters
-        ----------
-        o : (..., dv) array_like
-        c : (...) array_like
-            Of the mean loss: ``y loss'(u) / M``.
-
-        Returns
-        -------
-        dict
-            By parameter: "v", and "lam" of a quadratic head; "V" and "a" of an MLP.
-
-        Examples
-        --------
-        >>> import attsvm
-        >>> attsvm.LinearHead([1.0, 2.0]).parameter_grad([[1.0, 1.0], [0.0, 3.0]], [1.0, 2.0])
-        {'v': array([1., 7.])}
-        """
-        o, shape = self._vectors(o)
-        c, v = as_numeric("c", c), self._flat_v(len(o))
-        if c.shape != shape:
-            raise ValueError(f"c must have shape {shape}, got {c.shape}")
-        c = as_floats("c", c.reshape(-1), "M")
-        dv, da, dlam = _core.head_parameters(_core.HEAD[self.kind], v, self.a, self.lam, o, c)
-        if self.kind == "mlp":
-            return {"V": dv, "a": da}
-        shaped = {"v": dv[0] if v.ndim == 1 else dv.reshape(*shape, self.dv)}
-        return shaped | {"lam": dlam} if self.kind == "quadratic" else shaped
-
     @property
     def _shared(self) -> bool:
         """Whether it is the same for all queries."""

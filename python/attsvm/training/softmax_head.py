@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data
-from ..common.check import as_floats, as_numeric, as_parts, check_shape
+from ..common.check import as_floats, as_numbers_of, as_parts, check_shape
 from .output_head import CallableHead
 
 __all__ = ["SoftmaxHead"]
@@ -42,20 +42,12 @@ class SoftmaxHead(CallableHead):
 
     def __init__(self, V: ArrayLike, classes: Any):
         self.V = as_floats("V", V, "dv, C")
-        self.classes = as_parts("classes", classes, True, self._numbers)
+        C = self.V.shape[1]
+        self.classes = as_parts("classes", classes, True, lambda name, part: as_numbers_of(name, part, "class", C))
         self._flat = np.concatenate(self.classes) if isinstance(self.classes, list) else self.classes.ravel()
 
     def __repr__(self) -> str:
         return f"SoftmaxHead(dv={self.V.shape[0]}, C={self.V.shape[1]})"
-
-    def _numbers(self, name: str, value: Any) -> np.ndarray:
-        array, C = as_numeric(name, value), self.V.shape[1]
-        if array.dtype.kind == "f":
-            raise TypeError(f"{name} must hold class numbers, integers 0 .. {C - 1}, got {array.dtype}")
-        outside = (array < 0) | (array >= C)
-        if outside.any():
-            raise ValueError(f"{name} must hold class numbers 0 .. {C - 1}, got {array[outside][0]}")
-        return array.astype(np.intp)
 
     def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities of the classes at attended vectors o (M, dv), and their gradients."""

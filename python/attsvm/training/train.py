@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,29 +33,11 @@ from .session import Descent, Training, memory_of, records_of
 
 __all__ = ["train"]
 
-logger = logging.getLogger(__name__)
 
 BAR_PARTS = 200  # a progress bar moves this often
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
-# Arguments that have gone into others.
-MOVED = {name: f"rule=attsvm.rules.{rule}({name}=...)" for name, rule in (
-    ("p", "mirror"), ("target_loss", "polyak"), ("betas", "adam"), ("eps", "adam"), ("metric", "normalized"),
-)} | {"radius": 'ball=radius or ball=("nuclear", radius)'}  # fmt: skip
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _says_what_moved(function: Function) -> Function:
-    @functools.wraps(function)
-    def checked(*args: Any, **named: Any) -> Any:
-        if not MOVED.keys().isdisjoint(named):
-            name = min(named.keys() & MOVED)
-            raise TypeError(f"train has no argument {name} any more: give {MOVED[name]}")
-        return function(*args, **named)
-
-    return checked  # type: ignore[return-value]
-
-
-@_says_what_moved
 def train(
     problem: Problem,
     W: ArrayLike | Run | None = None,
@@ -286,7 +267,6 @@ def train(
     if until is not None:
         state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
-    logger.debug("%s rule, %d of %d steps: %s", state.rule.word, state.step, state.descent.record[-1], code)
     if code in ("done", "stopped") and state.limit_proved:
         return state.run("limit proved")
     if code == "done":

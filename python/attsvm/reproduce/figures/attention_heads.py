@@ -18,7 +18,7 @@ from ..textbook import apart, softmax, unit
 N, T, D = 6, 8, 10
 HEADS = (1, 2, 4)
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
-SHOWN = np.unique(np.concatenate([np.arange(0, 400, 10), np.arange(400, STEPS + 1, 50)]))
+SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = f"{SVM}: its open question on several attention heads; no picture"
 CAPTION = "Left and middle: how far the heads are from their own SVMs. Right: what they select."
 RUNS, QUICK = 100, 32
@@ -106,14 +106,7 @@ def plot(results):
         for H in HEADS:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
             medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, COLORS[H])
-        finish(
-            ax,
-            f"Attended vectors {text}",
-            "training step",
-            "1 - correlation of a head with its own SVM",
-            "xy",
-            "lower left",
-        )
+        finish(ax, f"Attended vectors {text}", "training step", "1 - correlation of a head with its own SVM", "xy")
     best, agree = ([results[f"{key} {what}"].mean() for key in KINDS] for what in ("best", "agree"))
     pairs(
         bars,
@@ -122,16 +115,7 @@ def plot(results):
         ("all heads select the same token", "#E69F00", agree, None),
         fontsize=7,
     )
-    finish(
-        bars,
-        "What they select",
-        "attention heads",
-        "share of queries",
-        loc="upper center",
-        fontsize=9,
-        anchor=(0.5, -0.16),
-        ylim=(0, 1),
-    )
+    finish(bars, "What they select", "attention heads", "share of queries", below=0.16, ylim=(0, 1))
     return described(
         figure,
         f"Several attention heads: {N} sequences of {T} tokens, d = {D}",

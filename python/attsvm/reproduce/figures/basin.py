@@ -182,7 +182,6 @@ def plot(results):
         "Who stays",
         "c: training starts at c times the SVM solution",
         "share that still selects its tokens",
-        loc="center right",
         ylim=(-0.02, 1),
     )
     left.margins(x=0.05)

@@ -14,7 +14,7 @@ import numpy as np
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
 from ...plot.curves import correlations
-from ..panels import described, finish, medians, panels
+from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
 from ..textbook import tokens_of, unit
@@ -36,7 +36,6 @@ OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head"
 SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
 TITLES = ("gradient descent, Frobenius", "mirror descent, l3", "signs, max", "spectral", "K and Q, nuclear")
-COLORS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#000000")
 PAPER = f"{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
 CAPTION = (
     "Left: both ends of the largest margin that a run of gradient descent proves, as parts of it. Middle: how far W "
@@ -144,27 +143,17 @@ def claims(results):
 def plot(results):
     """The interval, the directions, the bounds of all rules."""
     figure, (left, middle, right) = panels((13, 4.6), 3)
-    medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, COLORS[2])
-    medians(RECORDS, results["low"][:, 0], "reached by W", left, COLORS[0])
+    medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, ORANGE)
+    medians(RECORDS, results["low"][:, 0], "reached by W", left, BLUE)
     left.axhline(1, color="0.3", linewidth=0.8)
-    medians(RECORDS, results["W off"], "W", middle, COLORS[0])
-    medians(RECORDS, np.maximum(results["gradient off"], 1e-16), "-gradient", middle, COLORS[2])
+    medians(RECORDS, results["W off"], "W", middle, BLUE)
+    medians(RECORDS, np.maximum(results["gradient off"], 1e-16), "-gradient", middle, ORANGE)
     excess = np.maximum(results["high"] - 1, LEAST)
-    for i, (title, color) in enumerate(zip(TITLES, COLORS, strict=True)):
+    for i, (title, color) in enumerate(zip(TITLES, PALETTE, strict=False)):
         right.plot(np.nanmedian(results["norm"][:, i], 0), np.nanmedian(excess[:, i], 0), label=title, color=color)
-    finish(
-        left, "Two ends of one number", "training step", "part of the largest margin", "x", "upper right", ylim=(0, 2)
-    )
-    finish(middle, "The gradient turns first", "training step", "1 - correlation with the SVM", "xy", "lower left")
-    finish(
-        right,
-        "Each rule in its own norm",
-        "Frobenius norm of the weights",
-        "bound / largest margin - 1",
-        "xy",
-        "lower left",
-        fontsize=9,
-    )
+    finish(left, "Two ends of one number", "training step", "part of the largest margin", "x", ylim=(0, 2))
+    finish(middle, "The gradient turns first", "training step", "1 - correlation with the SVM", "xy")
+    finish(right, "Each rule in its own norm", "Frobenius norm of the weights", "bound / largest margin - 1", "xy")
     return described(
         figure,
         f"Training certifies itself: {N} sequences of {T} tokens, d = {D}",

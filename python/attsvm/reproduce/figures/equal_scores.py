@@ -14,7 +14,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
 from ...claims import difference, exactly, median, none, share
 from ...plot.curves import correlations
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, error_bars, finish, pairs, panels
+from ..panels import BLUE, DASHED, PALETTE, described, error_bars, finish, pairs, panels
 from ..papers import SVM
 from ..problems import around
 from ..textbook import apart, gradient_of
@@ -109,27 +109,14 @@ def plot(results):
         for key, color in (("equal", BLUE), ("random", "#999999"))
     ]
     pairs(left, names, *bars)
-    finish(
-        left,
-        "From a random start",
-        ylabel="share of runs that select the optimal tokens",
-        ylim=(0, 1),
-        loc="upper center",
-        anchor=(0.5, -0.08),
-        ncols=2,
-    )
+    finish(left, "From a random start", ylabel="share of runs that select the optimal tokens", ylim=(0, 1), below=0.08)
     left.margins(x=0.03)
-    for i, (size, color) in enumerate(zip(names, (BLUE, ORANGE, GREEN), strict=True)):
+    for i, (size, color) in enumerate(zip(names, PALETTE, strict=False)):
         for name, level, line in (("median", 50, "-"), ("90th percentile", 90, DASHED)):
             off = np.percentile(1 - results["correlation"][:, i], level, axis=0)
             right.loglog(RECORDS, off, color=color, linestyle=line, label=f"{size}, {name}")
     finish(
-        right,
-        "Equal scores: the direction converges",
-        "training step",
-        "1 - correlation with the optimal tokens' SVM",
-        loc="lower left",
-        fontsize=9,
+        right, "Equal scores: the direction converges", "training step", "1 - correlation with the optimal tokens' SVM"
     )
     return described(
         figure,

@@ -15,7 +15,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import FLOW
 from ..problems import one_scored
-from ..textbook import certificate
+from ..textbook import certificate, slope
 
 N, T, D = 6, 8, 10
 LR, STEPS = 0.05, 8000
@@ -91,8 +91,7 @@ def experiment(rng):
 
 def claims(results):
     """What theory says of these numbers."""
-    x = np.log(RATES) - np.mean(np.log(RATES))
-    order = np.log(results["drift"]) @ x / (x @ x)
+    order = slope(np.log(RATES), np.log(results["drift"]))
     away = 1 - results["aligned nuclear"]
     last, hundred, other = away[:, -1], away[:, RECORD.searchsorted(100)], 1 - results["frobenius"]
     apart = results["drift apart"] / results["drift"][:, -1]
@@ -138,15 +137,13 @@ def plot(results):
         "step length",
         "change of K^T K - Q^T Q",
         "xy",
-        "lower right",
-        fontsize=8,
         xlim=(0.01, 0.13),
     )
     for name, (label, color) in STARTS.items():
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
-        balance.plot(RECORD[: len(numbers)], numbers, color=color, linewidth=2, label=label)
+        balance.plot(RECORD[: len(numbers)], numbers, color=color, label=label)
         if name != "ridge":
             medians(RECORD, 1 - results[f"{name} nuclear"], label, direction, color)
-    finish(balance, "The factors balance", "step", "balance - 1", "xy", "center left", fontsize=8, ylim=(1e-08, 2))
-    finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy", "lower left", fontsize=8)
+    finish(balance, "The factors balance", "step", "balance - 1", "xy", ylim=(1e-08, 2))
+    finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy")
     return figure

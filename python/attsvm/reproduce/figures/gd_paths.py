@@ -184,8 +184,6 @@ def plot(results):
             xlim=(-reach, reach),
             ylim=(-reach, reach),
             aspect="equal",
-            loc="upper center",
-            anchor=(0.5, -0.12),
-            fontsize=8,
+            below=0.12,
         )
     return figure

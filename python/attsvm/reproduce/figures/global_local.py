@@ -100,8 +100,7 @@ def plot(results):
         ax.bar(x + 0.26, held, 0.2, color="#444444", label="all tokens are support")
         ax.set_xticks(x, DIMENSIONS)
         finish(ax, f"training {title} SVM", "dimension d", ylim=(0, 100))
-        if ax.get_legend() is not None:
-            ax.get_legend().remove()
+        ax.get_legend().remove()
         ax.margins(x=0.02)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
     figure.axes[0].set_ylabel("percentage of runs")

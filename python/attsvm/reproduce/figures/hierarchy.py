@@ -17,8 +17,9 @@ import numpy as np
 from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
 from ..papers import SVM
+from ..problems import to_svm
 from ..textbook import unit
 
 PAPER = f"{SVM}, its last sentence; no picture"
@@ -105,7 +106,7 @@ def _controls(W, X, attention, norm):
     if len(attention) == LAYERS:
         read = np.concatenate([read, attention[1][rows, read].argmax(axis=-1)], axis=1)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
-    return np.array([np.nan if svm.W is None else correlation(W, svm.W) for svm in (every, alone)])
+    return np.array([to_svm(W, svm) for svm in (every, alone)])
 
 
 def claims(results):
@@ -135,11 +136,11 @@ def plot(results):
     """Left: distances over steps.  Middle: the lowest layer beside its controls.  Right: the balance."""
     figure, (left, middle, right) = panels((14, 4.6), 3)
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
-    for name, color in zip(("two layers", "random start", "three layers"), (BLUE, ORANGE, GREEN), strict=True):
+    for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
             curves = results[f"distance, {name}"][..., column]
             medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)
-    finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy", loc="lower left", fontsize=8)
+    finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy")
     left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
     left.minorticks_off()
     names = list(SETTINGS_OF)
@@ -152,13 +153,7 @@ def plot(results):
         middle.plot([], [], ".", color=color, label=label)
     middle.set_xticks(range(len(names)), names, rotation=20)
     middle.margins(x=0.06)
-    finish(
-        middle,
-        "The lowest layer and its controls",
-        ylabel="1 - correlation with the weights",
-        loc="lower left",
-        fontsize=8,
-    )
+    finish(middle, "The lowest layer and its controls", ylabel="1 - correlation with the weights")
     balances = [results[f"balance, {name}"] for name in names]
     right.boxplot([x[np.isfinite(x)] for x in balances])
     right.axhline(1, color="0.3", linewidth=0.8, zorder=0)

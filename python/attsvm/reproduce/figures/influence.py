@@ -100,5 +100,5 @@ def plot(results):
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
     medians(COUNTS, results["share"], "share of sequences with a support token", right, ORANGE)
     medians(COUNTS, results["error"], "error on new sequences", right, BLUE)
-    finish(right, "Few supports, few errors", "sequences", "share", "xy", loc="lower left")
+    finish(right, "Few supports, few errors", "sequences", "share", "xy")
     return described(figure, "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile.")

@@ -18,9 +18,9 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
-from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
+from ..panels import BLUE, ORANGE, PALETTE, cumulated, finish, panels
 from ..papers import PROMPT
-from ..problems import draws, linear_layer, sphere_problem
+from ..problems import draws, linear_layer, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
 LR, STEPS = 0.1, 1000
@@ -113,7 +113,7 @@ def experiment(rng):
         "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
         "between": between(data, selected, rho * score / np.linalg.norm(label.W)),
     }
-    found = {kind: np.nan if svm.W is None else correlation(trained.W, svm.W) for kind, svm in solutions.items()}
+    found = {kind: to_svm(trained.W, svm) for kind, svm in solutions.items()}
     return found | {"v": correlation(trained.v, label.W[:, 0]), "rho": rho}
 
 
@@ -188,11 +188,10 @@ def plot(results):
         target = results[f"{kind} {svm}"][0]
         far = 30 * target / np.linalg.norm(target)
         paths.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
-        look = {"color": color, "linewidth": 1.6}
+        look = {"color": color}
         paths.plot(*results[f"{kind} path"][0].T, label=f"{kind}: path of p", **look)
         confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
-    paths.plot([], [], color="0.6", linewidth=6, alpha=0.5, label="SVM, relaxed SVM")
     finish(
         paths,
         "Example: where the prompt goes",
@@ -200,20 +199,11 @@ def plot(results):
         "second coordinate of p",
         xlim=(-1, 20),
         ylim=(-2, 6),
-        loc="upper left",
-        fontsize=8,
     )
-    finish(confidence, "Example: tokens and labels", "step", "probability", loc="lower right", fontsize=8, ylim=(0, 1))
-    for (kind, label), color in zip(KINDS.items(), (BLUE, ORANGE, GREEN), strict=True):
+    finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
+    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
         cumulated(1 - results[kind], label, candidates, color)
     finish(
-        candidates,
-        "Random data: three candidates",
-        "1 - correlation with W",
-        "share of the draws",
-        "x",
-        "lower right",
-        fontsize=8,
-        ylim=(0, 1),
+        candidates, "Random data: three candidates", "1 - correlation with W", "share of the draws", "x", ylim=(0, 1)
     )
     return figure

@@ -84,7 +84,7 @@ def plot(results):
         left.loglog(results["attends"][:, k], results["step"][:, k], ".", color=color, alpha=0.7, label=NAMES[k])
     line = np.array([RECORD, STEPS])
     left.loglog(line, line, color="0.3", linewidth=0.8, zorder=0)
-    finish(left, "When", f"step at which attention passes {DECIDED:g}", "step of the proof", loc="lower right")
+    finish(left, "When", f"step at which attention passes {DECIDED:g}", "step of the proof")
     bars = []
     for label, kind, color in (("on the best tokens", 1, BLUE), ("on others", 0, ORANGE)):
         flags = [proved[best == kind] for proved, best in zip(results["proved"].T, results["best"].T, strict=True)]
@@ -92,15 +92,7 @@ def plot(results):
         errors = [error_bars(one)[:, 0] if len(one) else (np.nan, np.nan) for one in flags]
         bars.append((label, color, heights, np.transpose(errors)))
     pairs(right, NAMES, *bars, rotation=15)
-    finish(
-        right,
-        "How many",
-        ylabel="share of the runs that is proved",
-        ylim=(0, 1),
-        loc="upper center",
-        anchor=(0.5, -0.14),
-        ncols=2,
-    )
+    finish(right, "How many", ylabel="share of the runs that is proved", ylim=(0, 1), below=0.14)
     return described(
         figure,
         "The limit of training, proved at a step",

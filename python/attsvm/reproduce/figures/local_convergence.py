@@ -181,13 +181,13 @@ def plot(results):
     """Two panels: attention picks one token; weights turn to the SVM solutions of the picked tokens."""
     figure, (left, right) = panels((12, 5.4), 2, width_ratios=(1, 1.6))
     for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the own norm first
-        band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained), linewidth=2.2)
+        band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:
             label = f"{trained} and its {NORMS[norm]} SVM"
             off = 1 - results[f"{name} {norm}"][:, 1:]
-            medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm), linewidth=2.2)
+            medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm))
     off = 1 - results["KQ_without_ridge nuclear"][:, 1:]
-    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, "black", linewidth=1.2)
+    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, "black")
     finish(
         left, "Attention picks one token", "training step", "largest softmax probability", xlim=(0, 400), ylim=(0, 1)
     )
@@ -197,8 +197,6 @@ def plot(results):
         "training step",
         "1 - correlation of the weights",
         "xy",
-        "lower left",
-        fontsize=9,
         xlim=(10, LONG_STEPS),
         ylim=(3e-05, 1.2),
     )

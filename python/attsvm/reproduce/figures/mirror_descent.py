@@ -15,7 +15,7 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels
+from ..panels import DASHED, PALETTE, described, finish, panels
 from ..papers import MIRROR
 from ..problems import sphere_problem
 from ..textbook import apart, certificate, mirror_descend, tokens_of
@@ -130,23 +130,12 @@ def plot(results):
     figure, axes = panels((12, 4), 3, sharey=True)
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
-        for j, (q, color) in enumerate(zip(STEPS, (GREEN, BLUE, ORANGE), strict=True)):
+        for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):
             look = {"color": color, "linestyle": "-" if q == p else DASHED, "label": f"SVM of least l{q:g} norm"}
-            ax.plot(records(p), own[i, j], linewidth=2, **look)
+            ax.plot(records(p), own[i, j], **look)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
-        ax.plot([], [], ":", color="0.4", linewidth=1.2, label="... of another run's tokens")
-        finish(
-            ax,
-            f"training with p = {p:g}",
-            "step",
-            log="y",
-            loc="lower left",
-            fontsize=8,
-            xscale="symlog",
-            ylim=(0.001, 1.5),
-            xlim=(0, STEPS[p]),
-        )
+        finish(ax, f"training with p = {p:g}", "step", log="y", xscale="symlog", ylim=(0.001, 1.5), xlim=(0, STEPS[p]))
     axes[0].set_ylabel("Bregman divergence of the direction")
     return described(
         figure,

@@ -13,6 +13,7 @@ import numpy as np
 from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
+from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import NEXT_TOKEN
@@ -147,43 +148,21 @@ def plot(results):
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, BLUE)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
-    finish(
-        direction,
-        "W turns to the SVM of the graph",
-        "step",
-        "1 - correlation",
-        "y",
-        "upper right",
-        fontsize=8,
-        ylim=(0.002, 1.5),
-    )
+    finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
     medians(steps, results["finite"], "inside: distance from W_fin", finite, GREEN)
     medians(steps, results["outside"], "attention outside the component", finite, ORANGE)
-    finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y", "lower left", fontsize=8)
+    finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
     medians(late, 1 - results["local own"], "SVM of its own tokens", other, BLUE)
     medians(late, 1 - results["local graph"], "SVM of the graph", other, ORANGE)
-    finish(
-        other, "A loss that is not convex", "step", "1 - correlation", "y", "lower left", fontsize=8, ylim=(0.0005, 1.5)
-    )
+    finish(other, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
     return figure
 
 
 def draw_graph(ax):
-    """The token-priority graph with the largest component, tokens on a circle."""
+    """The token-priority graph with the largest component."""
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
-    component, angle = found.components[k], 2 * np.pi * np.arange(K) / K + np.pi / 6
-    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    for a, b in found.graphs[k]:
-        color, width = (ORANGE, 1.6) if component[a] == component[b] else ("0.55", 1.0)
-        arrow = {"arrowstyle": "-|>", "shrinkA": 11, "shrinkB": 11, "connectionstyle": "arc3,rad=0.12"}
-        ax.annotate("", place[b], place[a], arrowprops=arrow | {"color": color, "linewidth": width})
-    sizes = np.bincount(component, minlength=K)
-    met = np.isin(np.arange(K), found.graphs[k])
-    for token in range(K):
-        color = ORANGE if sizes[component[token]] > 1 else BLUE if met[token] else "0.8"
-        ax.plot(*place[token], "o", markersize=20, color=color)
-        ax.text(*place[token], str(token), ha="center", va="center", color="white", fontsize=11)
-    ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal", xticks=[], yticks=[])
-    ax.spines[:].set_visible(False)
+    draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})
+    ax.get_legend().remove()
     ax.set_title(f"Priorities after token {k};\na cycle in orange", fontsize=10)
+    ax.set_xlabel("last token")

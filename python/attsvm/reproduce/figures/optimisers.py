@@ -19,10 +19,10 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import margin_share
-from ..panels import finish, medians, panels
+from ..panels import PALETTE, finish, medians, panels
 from ..papers import LINEAR_MUON, NOWHERE
 from ..problems import sphere_problem
-from ..textbook import certificate
+from ..textbook import certificate, slope
 
 N, T, D = 6, 8, 10
 STEPS = 8000
@@ -71,7 +71,6 @@ MORE = {
 RULES = OWN | LONG | SHORT | OTHERS
 AT = {name: i for i, name in enumerate(RULES)}
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-COLORS = ("#0072B2", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#000000")  # Okabe and Ito's
 # No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
 # they go.  So these two are only asked to lead in most draws; each of the six rules would in one of six by chance.
 SLOW = ("mirror 3", "spectral")
@@ -164,10 +163,9 @@ def last_change(run):
 
 def exponent(along):
     """e of ``1 - share ~ step^e``, by least squares over the last fourth of the records, of each run and rule."""
+    last = -len(RECORDS) // 4
     with np.errstate(divide="ignore", invalid="ignore"):
-        y = np.log(1 - along[..., -len(RECORDS) // 4 :])
-    x = np.log(RECORDS[-len(RECORDS) // 4 :])
-    return (y - y.mean(axis=-1, keepdims=True)) @ (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+        return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
 def claims(results):
@@ -234,23 +232,14 @@ def plot(results):
     _table(table, results)
     for i, name in enumerate(OWN):
         missing = 1 - results["along"][:, i]
-        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], linewidth=2, label=f"{name}: {TITLES[i]}")
+        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=PALETTE[i], label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
-    finish(
-        way,
-        "The way to its own norm: medians",
-        "step",
-        "1 - share of the largest margin",
-        "xy",
-        "lower left",
-        fontsize=8,
-        ylim=(0.005, 2),
-    )
+    finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
     shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
     for label, values, color in (
-        ("own metric", metric[..., 0, 0], COLORS[5]),
-        ("max", shares[..., 3], COLORS[3]),
-        ("Frobenius", shares[..., 0], COLORS[0]),
+        ("own metric", metric[..., 0, 0], PALETTE[5]),
+        ("max", shares[..., 3], PALETTE[3]),
+        ("Frobenius", shares[..., 0], PALETTE[0]),
         ("own metric, then frozen", metric[..., 1, 0], "0.6"),
     ):
         medians([*MEMORY.values()], values, label, memory, color)
@@ -260,8 +249,6 @@ def plot(results):
         "memory in steps, 1 / (1 - beta_2)",
         "share of the largest margin",
         "x",
-        "lower left",
-        fontsize=8,
         ylim=(0, 1),
     )
     figure.suptitle("The optimiser picks the norm", fontsize=12)

@@ -12,13 +12,13 @@ import itertools
 
 import numpy as np
 
-from ... import correlation, solve_svm, train
+from ... import solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, medians, panels, shares
+from ..panels import BLUE, DASHED, ORANGE, PALETTE, described, finish, medians, panels, shares
 from ..papers import SVM
-from ..problems import ALLOWED, around, ending, sphere_problem
+from ..problems import ALLOWED, around, ending, sphere_problem, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
@@ -78,7 +78,7 @@ def alignment(problem):
     """Correlation of the first gradient step with the SVM of the optimal tokens."""
     solution = solve_svm(problem.data, problem.optimal)
     step = -problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1]
-    return np.nan if solution.W is None else correlation(step, solution.W)
+    return to_svm(step, solution)
 
 
 def claims(results):
@@ -137,22 +137,14 @@ def plot(results):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)
     for letter, ax in enumerate(axes):
-        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
             held = results["all support"][:, i].mean(axis=0)
             ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
-        ax.plot([], [], color="0.3", linestyle=DASHED, label="all tokens are support")
-        finish(
-            ax,
-            ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
-            "dimension d",
-            ylim=(-0.01, 1.0),
-            loc="upper left",
-            anchor=(0.52, 0.41),
-        )
+        finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter], "dimension d", ylim=(-0.01, 1.0))
     shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
     medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)
-    finish(right, f"n = T = {SMALL}, all selections", "dimension d", loc="lower right", fontsize=9)
+    finish(right, f"n = T = {SMALL}, all selections", "dimension d")
     axes[0].set_ylabel("probability")
     return described(
         figure,

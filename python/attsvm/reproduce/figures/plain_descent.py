@@ -131,9 +131,7 @@ def plot(results):
             curves = results[f"{rule} {what}"]
             medians(RECORDS[: curves.shape[1]], curves, label, ax, color)
     finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")
-    finish(
-        right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy", "lower left"
-    )
+    finish(right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy")
     return described(
         figure,
         f"Plain and normalised descent: {N} sequences of {T} tokens, d = {D}",

@@ -79,12 +79,10 @@ def plot(results):
     for kind, label, color in (("random", "random queries", BLUE), ("last", "the final word queries", ORANGE)):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):
-            ax.plot(SCALES, values, "o-", color=color, linewidth=2, label=label, clip_on=False)
-    for ax, title, label, top, loc in (
-        (axes[0], "Separable", "share of the draws", 1, None),
-        (axes[1], "Margin of those, median", "margin / squared length", None, "upper left"),
-    ):
+            ax.plot(SCALES, values, "o-", color=color, label=label, clip_on=False)
+    titles = ("Separable", "Margin of those, median"), ("share of the draws", "margin / squared length")
+    for ax, title, label in zip(axes, *titles, strict=True):
         ax.set_xscale("symlog", linthresh=SCALES[1])
-        limits = {"xlim": (0, SCALES[-1]), "ylim": (0, top)}
-        finish(ax, title, "length of the code over that of a word", label, loc=loc, **limits)
+        finish(ax, title, "length of the code over that of a word", label, xlim=(0, SCALES[-1]))
+        ax.set_ylim(bottom=0)
     return figure

@@ -205,22 +205,15 @@ def plot(results):
         draw_paths(ax, kind, score, results)
     for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):
         label = f"{name} descent, step {table['how']['lr']:g}"
-        speed.plot(SHOWN[1:], results[f"{name} norm"][0, 1:], color=color, linewidth=2, label=label)
+        speed.plot(SHOWN[1:], results[f"{name} norm"][0, 1:], color=color, label=label)
         speed.plot([*table["norm"]], [*table["norm"].values()], "x", color=color, markersize=7)
     speed.plot([], [], "x", color="0.4", label="published")
-    finish(speed, "Three sequences: how fast", "step", "norm of the prompt", "xy", "upper left", fontsize=8)
+    finish(speed, "Three sequences: how fast", "step", "norm of the prompt", "xy")
     fine = np.linspace(SCORES[0], SCORES[-1], 100)
     for loss, color in LOSSES.items():
         beside.plot(fine, exact_offset(loss, fine), color=color, label=f"{loss} loss")
         beside.plot(SCORES, results[f"{loss} offsets"][0], "o", color=color, markersize=4)
-    finish(
-        beside,
-        "What the loss leaves",
-        "score C of the first token",
-        "distance beside the SVM direction",
-        loc="lower left",
-        fontsize=8,
-    )
+    finish(beside, "What the loss leaves", "score C of the first token", "distance beside the SVM direction")
     return figure
 
 

@@ -117,7 +117,7 @@ def plot(results):
         off[off < EXACT] = np.nan  # where every token is kept W is W_fin, and the rest rounding
         right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
     limits = {"xlim": (0.008, 2.5), "ylim": (0.002, 1)}
-    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", "lower left", **limits)
+    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", **limits)
     left.set_xlim(0.008, 2.5)
     return described(
         figure,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, none, share
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels, shares
+from ..panels import DASHED, PALETTE, described, finish, panels, shares
 from ..papers import SVM
 from ..problems import around, sphere_problem
 from ..textbook import apart, certificate
@@ -186,24 +186,19 @@ def plot(results):
     """Above: ranks against d, for n on the left and for T on the right.  Below: how many draws are feasible."""
     figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
     for letter, (above, below) in enumerate(axes.T):
-        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], (BLUE, ORANGE, GREEN), strict=True):
+        for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
                 look, ranks = {"color": color, "linestyle": line}, _means(results[norm])[i]
-                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", linewidth=2, **look)
+                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", **look)
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)
             shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color)
-        above.plot([], [], color="0.3", linewidth=0.6, label="published counting")
-        if letter == 0:
-            above.plot([], [], "x", color="0.3", markersize=5, label="published nuclear")
         finish(
             above,
             ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
             ylabel="rank, mean of the feasible draws",
-            loc=("upper left", "lower right")[letter],
-            fontsize=9,
         )
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
     return described(

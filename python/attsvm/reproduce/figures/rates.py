@@ -14,7 +14,7 @@ from ...plot.curves import correlations
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
 from ..papers import RATES
 from ..problems import one_scored
-from ..textbook import certificate, gradient_of, support_margins, tokens_of
+from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
 STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
@@ -57,10 +57,9 @@ def experiment(rng):
     return found
 
 
-def slope(curves):
-    """Least-squares slope of each log curve over log steps, from FIT on."""
-    x = np.log(RECORD[LATE])
-    return (np.log(curves[:, LATE]) @ (x - x.mean())) / ((x - x.mean()) ** 2).sum()
+def power(curves):
+    """Slope of each log curve over log steps, from FIT on."""
+    return slope(np.log(RECORD[LATE]), np.log(curves[:, LATE]))
 
 
 def claims(results):
@@ -71,16 +70,16 @@ def claims(results):
     constant = [(name, errors[name][:, LATE] * norms[name][:, LATE]) for name in ("normalised", "Polyak")]
     return {
         "Slope of the direction's error": [
-            median("normalised (proved: -1/2 or steeper)", slope(errors["normalised"]), -1.1, -0.8),
-            median("Polyak (proved: -1/2 or steeper)", slope(errors["Polyak"]), -1.1, -0.9),
-            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", slope(errors["plain"]), -0.25, -0.05),
+            median("normalised (proved: -1/2 or steeper)", power(errors["normalised"]), -1.1, -0.8),
+            median("Polyak (proved: -1/2 or steeper)", power(errors["Polyak"]), -1.1, -0.9),
+            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", power(errors["plain"]), -0.25, -0.05),
             share("errors: Polyak < normalised < plain", (polyak < normalised) & (normalised < plain), 0.9),
         ],
         "Growth of the norm": [
-            median("normalised: slope", slope(norms["normalised"]), 0.99, 1.01),
+            median("normalised: slope", power(norms["normalised"]), 0.99, 1.01),
             median("normalised: over steps", norms["normalised"][:, -1] / STEPS, 0.097, 0.101),
             exactly("plain: first step over the gradient", results["plain first"], 1 - 1e-9, 1 + 1e-9),
-            median("Polyak: slope", slope(norms["Polyak"]), 0.99, 1.01),
+            median("Polyak: slope", power(norms["Polyak"]), 0.99, 1.01),
             median("plain: correlation with log k", logarithm, 0.999),
             *(median(f"{name}: error times norm, largest over smallest", x.max(axis=1) / x.min(axis=1), high=2)
               for name, x in constant),
@@ -97,7 +96,7 @@ def plot(results):
     figure, (error, norm, attention) = panels((12, 4), 3)
     for name, (color, _) in RULES.items():
         errors = results[f"{name} error"]
-        medians(RECORD, errors, f"{name}: {np.median(slope(errors)):.2f}", error, color)
+        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color)
         medians(RECORD, results[f"{name} norm"], name, norm, color)
         medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention, color)
     for ax, label, title in (
@@ -105,5 +104,5 @@ def plot(results):
         (norm, "norm of W", "Growth of the norm"),
         (attention, "- log of the attention of another token", "Attention on other tokens"),
     ):
-        finish(ax, title, "step", label, "xy", "best", fontsize=8)
+        finish(ax, title, "step", label, "xy")
     return figure

@@ -20,10 +20,11 @@ import itertools
 
 import numpy as np
 
-from ... import LinearHead, Problem, correlation, cross_attention, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
 from ..panels import BLUE, described, finish, panels
 from ..papers import NOWHERE
+from ..problems import to_svm
 from ..textbook import projection, softmax, unit
 
 PAPER = NOWHERE
@@ -67,14 +68,14 @@ def together(runs, seed):
         problem = Problem(cross_attention(X[r], Z[r]), y[r], LinearHead(v[r]))
         data, best = problem.data, problem.optimal
         plain = solve_svm(data, best)
-        found["null"][r] = correlation(solve_svm(data, (best + 1) % T).W, plain.W)
+        found["null"][r] = to_svm(solve_svm(data, (best + 1) % T).W, plain)
         weighed = trained(problem, plain, X[r], Z[r], y[r], v[r])
         for name, (stack, _) in weights.items():
             own = sign_svm(X[r], Z[r], scores[r]) if name == "sigmoid" else solve_svm(data, data.select(stack[r]))
             weighed[name] = stack[r], own, plain
         for name, (W, own, control) in weighed.items():
-            found[f"{name}: own"][r] = np.nan if own.W is None else correlation(W, own.W)
-            found[f"{name}: plain"][r] = correlation(W, control.W)
+            found[f"{name}: own"][r] = to_svm(W, own)
+            found[f"{name}: plain"][r] = to_svm(W, control)
         margins = data._flat_margins(weights["sparsemax"][0][r], best)
         found["sparsemax: margin"][r] = margins[np.arange(N * T) % T != np.repeat(best, T)].min()
     return found
@@ -223,5 +224,5 @@ def plot(results):
         ax.plot([], [], ".", color=color, label=label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
-    finish(ax, "By recipe", "1 - correlation with the trained weights", loc="center")
+    finish(ax, "By recipe", "1 - correlation with the trained weights")
     return described(figure, "Which SVM belongs to which recipe", f"{runs} runs a recipe.")

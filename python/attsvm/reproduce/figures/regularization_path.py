@@ -105,28 +105,19 @@ def plot(results):
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
             label = f"{title} ball and {NORMS[of]} SVM"
-            band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line, linewidth=2)
+            band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line)
         decades = results[f"{norm} log excess"] / np.log(10)
-        band(MARGINS, decades, f"{title} ball", right, color=color, linewidth=2)
+        band(MARGINS, decades, f"{title} ball", right, color=color)
     off = 1 - results["causal own"]
-    band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":", linewidth=2)
+    band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":")
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
-    finish(
-        left,
-        "Directions meet the SVM of their norm",
-        "radius / norm of the SVM solution",
-        "1 - correlation",
-        "xy",
-        "lower left",
-        fontsize=9,
-    )
+    finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
     finish(
         right,
         "The loss falls by the margin",
         "radius / norm of the SVM solution",
         "log10 of the loss above its infimum",
-        loc="lower left",
         ylim=(-46, 0),
     )
     return described(

@@ -18,7 +18,7 @@ from ..textbook import apart, loss_gradient
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
-SHOWN = np.unique(np.concatenate([np.arange(0, 400, 10), np.arange(400, STEPS + 1, 50)]))
+SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = f"{SVM}: the extension to every query and causal attention; no picture"
 CAPTION = "A row a mask. Left: how sharp attention becomes. Right: how far the weights are from the two SVMs."
 RUNS, QUICK = 100, 24
@@ -105,7 +105,7 @@ def plot(results):
     figure, axes = panels((11, 8), 2, 2)
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
         for name, trained, *norms, _ in KINDS:
-            band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained), linewidth=2.2)
+            band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained))
             for norm in norms:
                 label = f"{trained} and its {norm.replace('f', 'F')} SVM"
                 off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
@@ -118,7 +118,7 @@ def plot(results):
             xlim=(0, 600),
             ylim=(0, 1),
         )
-        finish(right, "Directions", "training step", "1 - correlation of the weights", "xy", "lower left", fontsize=9)
+        finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
     return described(
         figure,
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",

@@ -14,9 +14,9 @@ import numpy as np
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
-from ..panels import BLUE, GREEN, ORANGE, cumulated, finish, panels
+from ..panels import PALETTE, cumulated, finish, panels
 from ..papers import NOWHERE
-from ..problems import draws, linear_layer
+from ..problems import draws, linear_layer, to_svm
 from ..textbook import projection, softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
@@ -99,7 +99,7 @@ def experiment(rng):
         parts = decompose(data, p, trained.W, selected=kept)
         one = solve_svm(data, p.argmax(axis=1))
         found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
-        found["one"] = np.nan if one.W is None else correlation(trained.W, one.W)
+        found["one"] = to_svm(trained.W, one)
     return found
 
 
@@ -133,7 +133,7 @@ def plot(results):
     ticks = {"xticks": range(1, T + 1), "yticks": range(1, T + 1)}
     tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", **ticks)
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
-    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
+    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
         cumulated(1 - results[kind], label, direction, color)
     finish(
         direction,
@@ -141,8 +141,6 @@ def plot(results):
         "1 - correlation with W",
         "share of the draws",
         "x",
-        "upper left",
-        fontsize=8,
         ylim=(0, 1),
     )
     return figure

@@ -221,7 +221,7 @@ def plot(results):
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]
-            above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2.2, label=label, color=color)
+            above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2, label=label, color=color)
             above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, color=color)
         late, label = results[f"{d} late"], "W_fin + R W_svm by exact steps: mean"
         above.plot(
@@ -229,16 +229,13 @@ def plot(results):
         )
         title = f"d = {d}: {len(late)} of {results[f'{d} trained'].sum():,} runs keep several"
         finish(above, title, "training step", log="xy", xlim=(20, STEPS), ylim=(0.0002, 1.2))
-        above.get_legend().remove()
         dead = results[f"{d} dead"].astype(bool)
         x, y = np.maximum(results[f"{d} masked"], 1e-20), results[f"{d} both"][:, -1]
         for which, color, label in ((~dead, BLUE, "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
             below.scatter(x[which], y[which], s=30, color=color, alpha=0.6, linewidths=0, label=label)
         finish(below, "", "largest probability of a token left out", log="xy", xlim=(1e-20, 2e-06), ylim=(0.0001, 1))
-    axes[0, 0].plot([], [], color="0.3", linewidth=1, linestyle=DASHED, label="medians")
-    for ax, what, loc in zip(axes[:, 0], ("with W", "of W_fin + R W_svm"), ("lower left", "upper left"), strict=True):
+    for ax, what in zip(axes[:, 0], ("with W", "of W_fin + R W_svm"), strict=True):
         ax.set_ylabel(f"1 - correlation {what}")
-        ax.legend(loc=loc, frameon=False, fontsize=8)
     return described(
         figure,
         "Several tokens: of three predictions W is nearest to W_fin + R W_svm",

@@ -129,10 +129,10 @@ def plot(results):
     """How fast attention hardens, where the direction goes, and what is selected."""
     figure, (left, middle, right) = panels((14, 4.8), 3)
     for kind, (label, color) in KINDS.items():
-        band(SHOWN, results[f"{kind} softmax"], label, left, color=color, linewidth=2)
+        band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
         medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
-    finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y", "lower left")
+    finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
     pairs(
         right,
@@ -140,16 +140,7 @@ def plot(results):
         ("the best token", "0.35", best, None),
         ("the token of plain training", "#E69F00", same, None),
     )
-    finish(
-        right,
-        "What is selected",
-        "training",
-        "share of queries that select",
-        loc="upper center",
-        fontsize=9,
-        anchor=(0.5, -0.2),
-        ylim=(0, 1),
-    )
+    finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
     return described(
         figure,
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",

@@ -188,7 +188,7 @@ def plot(results):
         medians(COSTS, shown, f"{label}: worst row short of 1", left, color)
     off = np.maximum(results["wide off"], 1e-17)
     medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, GREEN)
-    finish(left, "Soft margin", "C", "distance", "xy", "lower left", fontsize=9)
+    finish(left, "Soft margin", "C", "distance", "xy")
     medians(ASKED, results["asked norm"], "d = 10", right, BLUE)
     finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")
     return described(

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ... import LinearHead, MLPHead, Problem, correlation, cross_attention, sample, solve_svm, train
+from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
 from ..papers import PROMPT, SVM
-from ..problems import sphere_problem
+from ..problems import sphere_problem, to_svm
 from ..textbook import softmax, support_margins
 
 PAPER = f"{SVM} and {PROMPT}, their remarks; no picture"
@@ -69,7 +69,7 @@ def columns(rng):
         for j, m in enumerate(COLUMNS):
             run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS, record=0)
             svm = solve_svm(problem.data, run.selected, "nuclear")
-            near[i, j] = np.nan if svm.W is None else correlation(run.W, svm.W)
+            near[i, j] = to_svm(run.W, svm)
             best[i, j] = (run.selected == problem.optimal).all()
     return {"columns: near": near, "columns: best": best}
 
@@ -147,7 +147,7 @@ def nonlinear_head(rng):
     slope = (X[own] @ V > 0) @ V.T
     scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
-    return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": correlation(run.W, svm.W)}
+    return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
 
 
 def segment(rng):
@@ -215,10 +215,10 @@ def claims(results):
 def plot(results):
     figure, axes = panels((13, 7), 3, 2)
     (rank, ends, benign), (codes, head, between) = axes
-    for i, (d, color) in enumerate(zip(DIMENSIONS, (GREEN, BLUE, ORANGE), strict=True)):
+    for i, (d, color) in enumerate(zip(DIMENSIONS, PALETTE, strict=False)):
         medians(np.arange(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank, color)
     rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
-    finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y", "best")
+    finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9, color=BLUE)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     for key, label, color in (
@@ -227,13 +227,13 @@ def plot(results):
         ("coins", "labels by coin", "0.6"),
     ):
         benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
-    finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x", "best")
+    finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")
     for key, color in (("gradient", BLUE), ("scores", ORANGE)):
         head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), color=color, alpha=0.6, label=f"by the head's {key}")
-    finish(head, "A locally linear head", "support tokens that score less", "runs", loc="best")
+    finish(head, "A locally linear head", "support tokens that score less", "runs")
     for same, label, color in ((0, "different tokens", ORANGE), (1, "the same", BLUE)):
         losses = results["segment: loss"][results["segment: same"] == same]
         between.plot([], [], color=color, label=label)
