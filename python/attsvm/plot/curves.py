@@ -85,7 +85,7 @@ def finish(ax: Any, title: str, loc: str | None = None, **legend_kw: Any) -> Non
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(title, loc="left", fontsize=11)
     ax.margins(x=0)
-    if ax.lines or loc is not None:
+    if (ax.lines or loc is not None) and ("handles" in legend_kw or ax.get_legend_handles_labels()[0]):
         ax.legend(loc=loc or "lower right", frameon=False, **legend_kw)
 
 
