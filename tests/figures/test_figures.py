@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attsvm import plot
 from attsvm.common import storage
-from attsvm.plot.curves import correlations
+from attsvm.plot.curves import correlations, finish
 from attsvm.reproduce.figures import local_convergence as figure
 from attsvm.reproduce.textbook import certificate, loss_gradient, softmax
 from matplotlib.figure import Figure
@@ -125,3 +125,11 @@ def test_saturation_of_ragged_data(ax):
     run = attsvm.train(problem, steps=4, record=1)
     plot.saturation(run, ax=ax)
     assert ax.lines[0].get_ydata()[0] == pytest.approx((1 / 2 + 1 / 3) / 2)
+
+
+def test_a_panel_without_labels_has_no_legend_and_no_warning():
+    for label in (None, "W"):
+        ax = Figure().add_subplot()
+        ax.plot([0, 1], [0, 1], label=label)
+        finish(ax, "")  # a warning is an error here
+        assert (ax.get_legend() is not None) == (label is not None)

@@ -378,6 +378,7 @@ def test_the_table_fits_a_terminal_and_says_what_it_is_silent_about(report):
     assert "is not known here: attsvm.torch.damage measures it" in repr(heads.Reports([report]))
     whole = heads.results_table(reports, "all")
     assert all(name in whole for name in ("null gain", "own W", "nuclear"))
+    assert "\nerror bound share of " in whole and "\nqueries     that count" in whole
 
 
 def test_reports_show_themselves(report):

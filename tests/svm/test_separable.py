@@ -67,6 +67,8 @@ def test_what_is_no_question():
     for y in ([0.0, np.nan, 1.0], np.array([0, float("nan"), 1], dtype=object)):
         with pytest.raises(ValueError, match="^y must hold two different labels, got NaN for point 1"):
             attsvm.separable(np.eye(3), y)
+    with pytest.raises(TypeError, match="^y must hold labels that can be ordered, got NoneType, str"):
+        attsvm.separable(np.eye(3), ["a", None, "b"])
     met = attsvm.separable([[0.0], [1.0], [2.0]], [0, 1, 0])
     for ask in (met.influence, lambda: met.predict([[1.0]])):
         with pytest.raises(ValueError, match="there is none|optimal plane"):

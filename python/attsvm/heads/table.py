@@ -303,7 +303,7 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
 def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
     """What the columns mean, and the spaces of these heads."""
     lines = [
-        textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<11}", subsequent_indent=" " * 11)
+        textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<12}", subsequent_indent=" " * 12)
         for column in COLUMNS
         if column.name in names and column.meaning
     ]

@@ -85,7 +85,7 @@ def finish(ax: Any, title: str, loc: str | None = "lower right", **legend_kw: An
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(title, loc="left", fontsize=11)
     ax.margins(x=0)
-    if ax.get_legend_handles_labels()[1]:
+    if "handles" in legend_kw or ax.get_legend_handles_labels()[1]:
         ax.legend(loc=loc, frameon=False, **legend_kw)
 
 

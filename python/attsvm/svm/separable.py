@@ -236,7 +236,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
     Raises
     ------
     ValueError, TypeError
-        Labels that are not two, or NaN.
+        Labels that are not two, NaN, or of kinds that cannot be ordered.
 
     See Also
     --------
@@ -262,7 +262,11 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
         raise ValueError(f"y must have shape (n,) = ({len(points)},), got {classes.shape}")
     if (missing := np.flatnonzero(classes != classes)).size:
         raise ValueError(f"y must hold two different labels, got NaN for point {missing[0]}")
-    labels, which = np.unique(classes, return_inverse=True)
+    try:
+        labels, which = np.unique(classes, return_inverse=True)
+    except TypeError as error:  # None among words: there is no larger one
+        kinds = ", ".join(sorted({type(label).__name__ for label in classes.tolist()}))
+        raise TypeError(f"y must hold labels that can be ordered, got {kinds}") from error
     if len(labels) != 2:
         raise ValueError(f"y must hold two different labels, got {len(labels)}")
     return _plane(points, np.array(labels.tolist()), which == 1, bool(bias), progress=progress)
