@@ -128,7 +128,7 @@ def largest_array(thing):
         elif isinstance(part, (list, tuple, dict)):
             parts += part.values() if isinstance(part, dict) else part
         elif type(part).__module__.startswith("attsvm.") and hasattr(part, "__dict__"):
-            parts += vars(part).values()
+            parts += [value for name, value in vars(part).items() if name != "memory"]  # of a run, and no result
     return max(found, key=lambda array: array.size)
 
 

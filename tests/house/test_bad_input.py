@@ -272,10 +272,6 @@ two_heads("Q", K=ones((2, 2, 3)), Q=ones((2, 2, 4)))
 
 refuse("problem", lambda g, x: attsvm.train(x), None, attsvm.self_attention(ones((1, 2, 2))))
 train("rule", "lion", "Normalized", None, 0)
-for old in ("mirror(p", "polyak(target_loss", "adam(betas", "adam(eps", "normalized(metric"):
-    name = old.partition("(")[2]
-    train(f"no argument {name} any more: give rule=attsvm.rules.{old}", **{name: 0.5})
-train("no argument radius any more: give ball=radius", radius=0.5)
 train("momentum does not go with rule='polyak'", rule="polyak", momentum=0.5)
 train("weight_decay does not go with rule='mirror'", rule=RULES.mirror(p=3.0), weight_decay=0.5)
 train("momentum of rule='adam' is the first of betas", rule="adam", momentum=0.5)
