@@ -28,8 +28,8 @@ LONG = {
     "projected gradient": (lambda: planted_margin(0, 40, 40, 24, 1e-6), {"method": "gradient", "max_iter": 10**9}),
     "soft margin": (lambda: gaussian(0, 128, 40, 64), {"C": 1e4, "method": "interior"}),
     "soft margin by block ascent": (lambda: ball(0, 900, 64, 64), {"C": 100.0, "method": "block"}),
-    "nuclear norm": (lambda: gaussian(0, 60, 40, 90), {"norm": "nuclear"}),
+    "nuclear norm": (lambda: gaussian(0, 150, 60, 90), {"norm": "nuclear", "method": "interior"}),
     "nuclear norm in factors": (lambda: ball(0, 300, 40, 96), {"norm": "nuclear", "method": "factored"}),
     "row generation": (lambda: gaussian(0, 2000, 300, 24), {"tol": 1e-9}),
-    "rank cap": (lambda: gaussian(0, 100, 20, 60), {"norm": "nuclear", "rank": 2}),
+    "rank cap": (lambda: gaussian(0, 400, 20, 60), {"norm": "nuclear", "rank": 2}),
 }

@@ -85,4 +85,5 @@ def plot(results):
         ax.set_xscale("symlog", linthresh=SCALES[1])
         finish(ax, title, "length of the code over that of a word", label, xlim=(0, SCALES[-1]))
         ax.set_ylim(bottom=0)
+    axes[0].set_ylim(top=1)
     return figure
