@@ -11,7 +11,7 @@ the error of the SVM on a new sequence: a sequence without one is selected right
 import numpy as np
 
 from ... import cross_attention, solve_svm, train
-from ...claims import exactly, mean, median, share
+from ...claims import mean, median, share
 from ..panels import BLUE, ORANGE, described, finish, medians, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
@@ -73,15 +73,18 @@ def learned(rng, n):
 
 def claims(results):
     """The turns agree, and the bound holds."""
-    predicted, trained = results["predicted"], results["trained"]
-    both, held = np.isfinite(trained), results["held"]
-    ratio = np.nanmedian(np.where(held, trained / np.where(held, predicted, 1), np.nan), axis=1)
-    agreement = np.corrcoef(predicted[both], trained[both])[0, 1]
+    arrived = results["arrived"].astype(bool)  # a claim on removals is about these runs: the others have no turn
+    predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
+    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN: the others selected other tokens
+    kept = np.isfinite(trained)
+    alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
+    off = (np.abs(ratio - 1) > 0.1).any(axis=1)
     return {
         "Removal and training again": [
-            median("turn trained over turn predicted, median of the removals of a run", ratio, 0.95, 1.05),
-            exactly("correlation of the two over all removals that keep the tokens", agreement, 0.999),
-            share("runs whose direction has arrived at its SVM", results["arrived"], 0.8),
+            share("runs whose direction has arrived at its SVM", arrived, 0.8),
+            median("turn trained over turn predicted, median of a run", np.nanmedian(ratio, axis=1), 0.95, 1.05),
+            median("correlation of the two over the removals of a run that keep the tokens", alike, 0.999),
+            share("runs in which a turn is more than a tenth off its prediction", off, None, 0.1),
             share("runs in which some removal makes the others select other tokens", results["kept"] < 1, None, 0.6),
         ],
         "The share of sequences with a support token bounds the error on new ones, in expectation": [
