@@ -15,13 +15,11 @@ void backward_init(struct backward *backward, struct arena *arena)
 {
     const struct windows *w = backward->w;
     backward->keys = arena_doubles(arena, windows_scratch(w), 1);
-    ARENA_DOUBLES(arena, w->longest, 1, &backward->logit, &backward->prob, &backward->c, &backward->score);
-    if (backward->head == NULL) {
-        backward->panel = arena_doubles(arena, gemm_packed(PANEL, w->dk), 1);
-        backward->packed = arena_doubles(arena, gemm_packed(w->dk, w->longest), 1);
-        backward->tile = arena_doubles(arena, w->longest, PANEL);
-        backward->tile_scores = arena_doubles(arena, w->longest, SOFTMAX_LANES);
-    }
+    ARENA_DOUBLES(arena, w->longest, 1, &backward->logit, &backward->prob, &backward->c);
+    backward->panel = arena_doubles(arena, gemm_packed(PANEL, w->dk), 1);
+    backward->packed = arena_doubles(arena, gemm_packed(w->dk, w->longest), 1);
+    backward->tile = arena_doubles(arena, w->longest, PANEL);
+    backward->tile_scores = arena_doubles(arena, w->longest, SOFTMAX_LANES);
 }
 
 /* Keeps c [T], every `step`th number, and the top token of the row of query q under run r. */
@@ -39,24 +37,13 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
                     const double *u, ptrdiff_t next)
 {
     const struct windows *w = backward->w;
-    const struct backward_head *head = backward->head;
     ptrdiff_t T = windows_length(w, q);
     const double *score = backward->scores + w->indptr[q];
-    if (head != NULL) {
-        const double *v = head->v + row % backward->runs * head->dv;
-        matrix_times_vector(backward->score, head->values + w->start[q] * head->dv, v, T, head->dv);
-        for (ptrdiff_t t = 0; t < T; ++t)
-            backward->score[t] *= head->y[q];
-        score = backward->score;
-    }
     const void *X = windows_token(w, w->start[q]), *ahead = next < 0 ? NULL : windows_token(w, next);
     matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk, ahead);
     struct softmax s = softmax_backward(backward->c, backward->prob, backward->logit, score, T);
     double *p = out->P + row * w->dk;
     matrix_weighted_differences(p, X, w->keys == NULL, backward->c, s.top, T, w->dk, ahead);
-    if (head != NULL)
-        matrix_transposed_times_vector(out->O + row * head->dv, head->values + w->start[q] * head->dv, backward->prob,
-                                       T, head->dv);
     out->score[row] = s.score;
     out->lift[row] = s.lift;
     out->shift[row] = s.shift;
@@ -130,7 +117,7 @@ static void sequence(struct backward_rows *out, const struct backward *backward,
     for (ptrdiff_t q = from; q < to; ++q)
         longest = w->stop[q] > w->stop[longest] ? q : longest;
     ptrdiff_t row = (from - first) * runs, end = (to - first) * runs;
-    if (backward->head != NULL || end - row < WORTH_A_PANEL) {
+    if (end - row < WORTH_A_PANEL) {
         for (; row < end; ++row)
             one_row(out, row, backward, first + row / runs, U + row * w->dk, row + 1 == end ? next : -1);
         return;

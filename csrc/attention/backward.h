@@ -9,34 +9,25 @@
 
 struct arena;
 
-/* A linear head that is trained; for a fixed one the scores are given. */
-struct backward_head {
-    const double *values, *y; /* (N, dv), (M) */
-    ptrdiff_t dv;
-    const double *v; /* (runs, dv) */
-};
-
 struct backward {
     const struct windows *w;
     ptrdiff_t runs;
-    const double *scores;             /* (entries) of a fixed head */
-    const struct backward_head *head; /* or NULL */
-    double *keys;                     /* scratch of windows_keys */
-    double *logit, *prob, *c, *score; /* (longest) of one row */
-    double *panel, *packed;           /* packed rows of U (16), packed keys of a sequence */
-    double *tile, *tile_scores;       /* (longest, 16), (longest, 8): rows in columns */
+    const double *scores;       /* (entries) */
+    double *keys;               /* scratch of windows_keys */
+    double *logit, *prob, *c;   /* (longest) of one row */
+    double *panel, *packed;     /* packed rows of U (16), packed keys of a sequence */
+    double *tile, *tile_scores; /* (longest, 16), (longest, 8): rows in columns */
 };
 
 /* One number, or one vector of the length given, per row. */
 struct backward_rows {
     double *P;                    /* (dk): X^T (diag(s) - s s^T) g = P e^shift */
-    double *O;                    /* (dv) attended value, for a head that is trained; else NULL */
     double *score, *lift, *shift; /* the mean score is score + lift e^shift */
     double *c;      /* (runs, entries) of all queries: (diag(s) - s s^T) g = c e^shift; or NULL, and then */
     ptrdiff_t *top; /* (runs, M) of all queries: the token with the largest logit */
 };
 
-/* Scratch; w, runs, scores and head are set before. */
+/* Scratch; w, runs and scores are set before. */
 void backward_init(struct backward *backward, struct arena *arena);
 
 /* Queries first .. last-1; U [rows,dk]. */

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/simd.h"
 #include "linalg/gemm.h"
+#include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
 #define SMALL 8192         /* doubles of keys of a group: 64 KiB, beyond which windows by themselves are as fast */
@@ -20,14 +21,14 @@ static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
     return longest;
 }
 
-int interleaved_fits(const struct windows *w)
+int interleaved_fits(const struct windows *w, ptrdiff_t dv)
 {
-    ptrdiff_t size = 0;
-    if (w->longest * WIDE * w->dk > SMALL)
+    ptrdiff_t size = 0, d = w->dk > dv ? w->dk : dv;
+    if (windows_identity(w) || w->longest * WIDE * d > SMALL)
         return 0;
     for (ptrdiff_t group = 0; group * WIDE < w->n_queries; ++group)
         size += longest_of(w, group) * WIDE;
-    return size * w->dk <= MOST && (size <= 2 * windows_entries(w) || size * w->dk <= SMALL);
+    return size * d <= MOST && (size <= 2 * windows_entries(w) || size * d <= SMALL);
 }
 
 /* sizes [8]: of each lane of x [dk,8]. */
@@ -47,79 +48,82 @@ static ptrdiff_t token_at(ptrdiff_t t, ptrdiff_t reference)
     return t == 0 ? reference : t == reference ? 0 : t;
 }
 
-static void exchange(double *a, double *b)
+/* The smallest token of each of eight windows, the reference: no difference to it is more than twice as large as a
+ * token, so that a logit relative to its own has as many digits as one by itself. */
+SIMD_DISPATCH
+static void smallest_tokens(ptrdiff_t *restrict reference, const struct windows *w, ptrdiff_t first)
 {
-    double kept = *a;
-    *a = *b;
-    *b = kept;
+    for (ptrdiff_t i = 0; i < WIDE; ++i)
+        reference[i] = 0;
+    for (ptrdiff_t i = 0; i < WIDE && first + i < w->n_queries; ++i) {
+        double least = INFINITY;
+        for (ptrdiff_t t = 0; t < windows_length(w, first + i); ++t) {
+            const void *x = windows_token(w, w->start[first + i] + t);
+            double size = 0;
+            for (ptrdiff_t k = 0; k < w->dk; ++k)
+                size += __builtin_fabs(matrix_number(x, k, w->keys == NULL));
+            reference[i] = size < least ? t : reference[i];
+            least = size < least ? size : least;
+        }
+    }
 }
 
-/* keys [(T-1) dk,8], scores [T,8] and sizes [T-1,8] of eight windows from number `first` on.  The smallest token of
- * each, the reference, changes places with its first one, is left out and subtracted from the others: no difference to
- * it is more than twice as large as a token, so that a logit relative to its own has as many digits as one by itself.
- */
+/* x [(T-1) d,8] and x_0 [d,8] of eight windows from number `first` on, X (N, d): the reference changes places with the
+ * first token of its window, is left out and subtracted from the others.  What is beyond an end has no weight. */
 SIMD_DISPATCH
-static void interleave(double *restrict keys, double *restrict scores, double *restrict sizes,
-                       ptrdiff_t *restrict reference, const struct windows *w, const double *restrict from,
-                       ptrdiff_t first, ptrdiff_t T)
+static void interleave(double *restrict x, double *restrict x_0, const ptrdiff_t *restrict reference,
+                       const struct windows *w, const void *X, int single, ptrdiff_t d, ptrdiff_t first, ptrdiff_t T)
 {
-    ptrdiff_t dk = w->dk;
-    double x_0[SMALL], size[WIDE], least[WIDE] = {0};
     for (ptrdiff_t t = 0; t < T; ++t) {
-        double *x = t == 0 ? x_0 : keys + (t - 1) * dk * WIDE;
-        ptrdiff_t at[WIDE]; /* what is beyond an end does not matter: it has no weight */
+        double *to = t == 0 ? x_0 : x + (t - 1) * d * WIDE;
+        ptrdiff_t at[WIDE];
         for (ptrdiff_t i = 0; i < WIDE; ++i) {
             ptrdiff_t q = first + i < w->n_queries ? first + i : first;
-            int here = t < windows_length(w, q);
-            at[i] = (w->start[q] + (here ? t : 0)) * dk;
-            scores[t * WIDE + i] = here && q == first + i ? from[w->indptr[q] + t] : 0;
+            at[i] = (w->start[q] + (t < windows_length(w, q) ? token_at(t, reference[i]) : 0)) * d;
         }
-        for (ptrdiff_t k = 0; k < dk; ++k)
+        for (ptrdiff_t k = 0; k < d; ++k)
             for (ptrdiff_t i = 0; i < WIDE; ++i)
-                x[k * WIDE + i] = w->keys != NULL ? w->keys[at[i] + k] : (double)w->keys32[at[i] + k];
-        add_up(size, x, dk);
-        for (int i = 0; i < WIDE; ++i) {
-            int smaller = t == 0 || size[i] < least[i];
-            reference[i] = smaller ? t : reference[i];
-            least[i] = smaller ? size[i] : least[i];
-        }
-    }
-    for (ptrdiff_t i = 0; i < WIDE; ++i) {
-        exchange(&scores[i], &scores[reference[i] * WIDE + i]);
-        for (ptrdiff_t k = 0; reference[i] > 0 && k < dk; ++k)
-            exchange(&x_0[k * WIDE + i], &keys[((reference[i] - 1) * dk + k) * WIDE + i]);
-    }
-    for (ptrdiff_t t = 1; t < T; ++t, keys += dk * WIDE) {
-        for (ptrdiff_t k = 0; k < dk * WIDE; ++k)
-            keys[k] -= x_0[k];
-        add_up(sizes + (t - 1) * WIDE, keys, dk);
+                to[k * WIDE + i] = matrix_number(X, at[i] + k, single) - (t > 0 ? x_0[k * WIDE + i] : 0);
     }
 }
 
 void interleaved_init(struct interleaved *interleaved, const struct windows *w, const double *scores,
-                      const double *idle, struct arena *arena)
+                      const double *values, ptrdiff_t dv, const double *idle, struct arena *arena)
 {
     ptrdiff_t M = w->n_queries, dk = w->dk, groups = (M + WIDE - 1) / WIDE;
-    interleaved->w = w;
+    *interleaved = (struct interleaved){.w = w, .dv = dv, .idle = idle};
     interleaved->before = arena_indices(arena, groups + 1);
     if (arena->failed)
         return;
     interleaved->before[0] = 0;
     for (ptrdiff_t group = 0; group < groups; ++group)
         interleaved->before[group + 1] = interleaved->before[group] + longest_of(w, group);
-    interleaved->keys = arena_doubles(arena, interleaved->before[groups] * dk, WIDE);
-    ARENA_DOUBLES(arena, interleaved->before[groups], WIDE, &interleaved->scores, &interleaved->sizes);
+    ptrdiff_t tokens = interleaved->before[groups];
+    interleaved->keys = interleaved->values = arena_doubles(arena, tokens * dk, WIDE);
+    interleaved->sizes = arena_doubles(arena, tokens, WIDE);
+    interleaved->scores = scores != NULL ? arena_zeros(arena, tokens, WIDE) : NULL;
+    interleaved->value = arena_doubles(arena, groups * dv + dk, WIDE);
+    if (values != w->keys && scores == NULL)
+        interleaved->values = arena_doubles(arena, tokens * dv, WIDE);
     interleaved->reference = arena_indices(arena, groups * WIDE);
-    interleaved->idle = idle;
     interleaved->transposed = arena_doubles(arena, gemm_packed(M, w->dz), 1);
     if (arena->failed)
         return;
     gemm_pack_transposed(interleaved->transposed, w->queries, w->dz, M, w->dz);
     for (ptrdiff_t group = 0; group < groups; ++group) {
-        ptrdiff_t before = interleaved->before[group];
-        interleave(interleaved->keys + (before - group) * dk * WIDE, interleaved->scores + before * WIDE,
-                   interleaved->sizes + (before - group) * WIDE, interleaved->reference + group * WIDE, w, scores,
-                   group * WIDE, interleaved->before[group + 1] - before);
+        ptrdiff_t before = interleaved->before[group] - group, T = interleaved->before[group + 1] - before - group;
+        ptrdiff_t *reference = interleaved->reference + group * WIDE, first = group * WIDE;
+        double *keys = interleaved->keys + before * dk * WIDE, *value = interleaved->value + group * dv * WIDE;
+        smallest_tokens(reference, w, first);
+        interleave(keys, value, reference, w, windows_token(w, 0), w->keys == NULL, dk, first, T);
+        for (ptrdiff_t t = 0; t + 1 < T; ++t)
+            add_up(interleaved->sizes + (before + t) * WIDE, keys + t * dk * WIDE, dk);
+        if (interleaved->values != interleaved->keys)
+            interleave(interleaved->values + before * dv * WIDE, value, reference, w, values, 0, dv, first, T);
+        for (ptrdiff_t i = 0; scores != NULL && i < WIDE && first + i < M; ++i)
+            for (ptrdiff_t t = 0; t < windows_length(w, first + i); ++t)
+                interleaved->scores[((before + group + t) * WIDE) + i] =
+                    scores[w->indptr[first + i] + token_at(t, reference[i])];
     }
 }
 
@@ -163,18 +167,25 @@ static void interleaved_logits(double *restrict logit, const double *restrict ke
         logits_of_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
 }
 
-/* `count` rows of P = sum_t c_t x_t, from number k on, and their sizes. */
-INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const double *restrict keys,
-                           const double *restrict c, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k,
-                           int count)
+/* sum += sum_t c_t x_t, `count` rows from number k on, x [(T-1) d,8]. */
+INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const double *restrict c, ptrdiff_t T,
+                          ptrdiff_t d, ptrdiff_t k, int count)
 {
-    double sum[4][WIDE] = {{0}};
     for (ptrdiff_t t = 1; t < T; ++t)
 #pragma GCC unroll 4
         for (int s = 0; s < count; ++s)
 #pragma omp simd
             for (int i = 0; i < WIDE; ++i)
-                sum[s][i] += c[t * WIDE + i] * keys[((t - 1) * dk + k + s) * WIDE + i];
+                sum[s][i] += c[t * WIDE + i] * x[((t - 1) * d + k + s) * WIDE + i];
+}
+
+/* `count` rows of P, and their sizes. */
+INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const double *restrict keys,
+                           const double *restrict c, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k,
+                           int count)
+{
+    double sum[4][WIDE] = {{0}};
+    weighted_rows(sum, keys, c, T, dk, k, count);
 #pragma GCC unroll 4
     for (int s = 0; s < count; ++s)
         for (int i = 0; i < WIDE; ++i) {
@@ -232,29 +243,106 @@ static void pull_back_exactly(double *P, double *log_scale, const struct interle
     *log_scale = size == 0 ? -INFINITY : interleaved->idle[q];
 }
 
-void interleaved_backward(double *P, double *score, double *lift, double *shift, double *log_scale,
-                          const struct interleaved *interleaved, const double *U, ptrdiff_t columns, ptrdiff_t first,
-                          ptrdiff_t last)
+/* `count` rows of O = x_0 + sum_t prob_t x_t, or O += them. */
+INLINE void attend_rows(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
+                        const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, ptrdiff_t k, int count, int add)
+{
+    double sum[4][WIDE];
+#pragma GCC unroll 4
+    for (int s = 0; s < count; ++s)
+        for (int i = 0; i < WIDE; ++i)
+            sum[s][i] = x_0[(k + s) * WIDE + i] + (add ? O[(k + s) * lead + i] : 0);
+    weighted_rows(sum, x, prob, T, dv, k, count);
+#pragma GCC unroll 4
+    for (int s = 0; s < count; ++s)
+        for (int i = 0; i < WIDE; ++i)
+            O[(k + s) * lead + i] = sum[s][i];
+}
+
+SIMD_DISPATCH
+static void attend(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
+                   const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, int add)
+{
+    ptrdiff_t k = 0;
+    for (; k + 4 <= dv; k += 4)
+        attend_rows(O, lead, x_0, x, prob, T, dv, k, 4, add);
+    for (; k < dv; ++k)
+        attend_rows(O, lead, x_0, x, prob, T, dv, k, 1, add);
+}
+
+/* Tokens of a group; the places of its first token in arrays with and without references. */
+static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interleaved *interleaved, ptrdiff_t group)
+{
+    *all = interleaved->before[group] * WIDE;
+    *others = *all - group * WIDE;
+    return interleaved->before[group + 1] - interleaved->before[group];
+}
+
+/* logit [T,8] of a group, -inf beyond an end. */
+static void logits_of(double *logit, const struct interleaved *interleaved, const double *U, ptrdiff_t columns,
+                      ptrdiff_t group, ptrdiff_t last)
 {
     const struct windows *w = interleaved->w;
-    double logit[SMALL]; /* (T, 8), T <= SMALL / (8 dk) */
+    ptrdiff_t all, others, from = group * WIDE, T = group_of(&all, &others, interleaved, group);
+    interleaved_logits(logit, interleaved->keys + others * w->dk, U, columns, T, w->dk);
+    for (ptrdiff_t q = from; q < last && q < from + WIDE; ++q)
+        for (ptrdiff_t t = windows_length(w, q); t < T; ++t)
+            logit[t * WIDE + q - from] = -INFINITY;
+}
+
+void interleaved_attend(double *O, ptrdiff_t lead, const struct interleaved_kept *kept,
+                        const struct interleaved *interleaved, const double *U, ptrdiff_t columns, ptrdiff_t first,
+                        ptrdiff_t last, int add)
+{
+    ptrdiff_t dv = interleaved->dv, all, others;
     for (ptrdiff_t from = first; from < last; from += WIDE) {
-        ptrdiff_t group = from / WIDE, before = interleaved->before[group];
-        ptrdiff_t T = interleaved->before[group + 1] - before, at = from - first;
-        const double *keys = interleaved->keys + (before - group) * w->dk * WIDE;
-        interleaved_logits(logit, keys, U + at, columns, T, w->dk);
-        for (ptrdiff_t q = from; q < last && q < from + WIDE; ++q)
-            for (ptrdiff_t t = windows_length(w, q); t < T; ++t)
-                logit[t * WIDE + q - from] = -INFINITY;
-        struct softmax_interleaved s;
-        softmax_backward_interleaved(&s, logit, WIDE, interleaved->scores + before * WIDE, WIDE, T);
-        int close = pull_back(P + at, log_scale + at, keys, interleaved->sizes + (before - group) * WIDE,
-                              interleaved->idle + from, logit, columns, T, w->dk);
-        for (ptrdiff_t q = from; close && q < last && q < from + WIDE; ++q)
-            pull_back_exactly(P + q - first, log_scale + q - first, interleaved, logit + q - from, s.top[q - from],
-                              columns, q);
-        memcpy(score + at, s.score, sizeof s.score);
-        memcpy(lift + at, s.lift, sizeof s.lift);
+        ptrdiff_t group = from / WIDE, T = group_of(&all, &others, interleaved, group);
+        logits_of(kept->logit + all, interleaved, U + from - first, columns, group, last);
+        kept->far[group] =
+            softmax_probabilities_interleaved(kept->top + from, kept->prob + all, kept->logit + all, T);
+        attend(O + from - first, lead, interleaved->value + from * dv, interleaved->values + others * dv,
+               kept->prob + all, T, dv, add);
+    }
+}
+
+void interleaved_scores(double *score, const struct interleaved *interleaved, const double *G, ptrdiff_t lead,
+                        ptrdiff_t first, ptrdiff_t last)
+{
+    ptrdiff_t all, others;
+    for (ptrdiff_t from = first; from < last; from += WIDE) {
+        ptrdiff_t T = group_of(&all, &others, interleaved, from / WIDE);
+        interleaved_logits(score + all, interleaved->values + others * interleaved->dv, G + from - first, lead, T,
+                           interleaved->dv);
+    }
+}
+
+void interleaved_backward(double *P, double *score, double *lift, double *shift, double *log_scale,
+                          const struct interleaved *interleaved, const double *U, const struct interleaved_kept *kept,
+                          ptrdiff_t columns, ptrdiff_t first, ptrdiff_t last)
+{
+    const struct windows *w = interleaved->w;
+    double c[SMALL]; /* (T, 8), T <= SMALL / (8 dk) */
+    ptrdiff_t all, others;
+    for (ptrdiff_t from = first; from < last; from += WIDE) {
+        ptrdiff_t group = from / WIDE, at = from - first, T = group_of(&all, &others, interleaved, group);
+        struct softmax_interleaved s = {0};
+        if (kept == NULL) {
+            logits_of(c, interleaved, U + at, columns, group, last);
+            softmax_backward_interleaved(&s, c, WIDE, interleaved->scores + all, WIDE, T);
+            memcpy(score + at, s.score, sizeof s.score);
+            memcpy(lift + at, s.lift, sizeof s.lift);
+        } else if (kept->far[group]) {
+            vector_copy(c, kept->logit + all, T * WIDE);
+            softmax_backward_interleaved(&s, c, WIDE, kept->score + all, WIDE, T);
+        } else {
+            memcpy(s.top, kept->top + from, sizeof s.top);
+            softmax_backward_of_probabilities(c, kept->prob + all, kept->score + all, s.top, T);
+        }
         memcpy(shift + at, s.shift, sizeof s.shift);
+        int close = pull_back(P + at, log_scale + at, interleaved->keys + others * w->dk, interleaved->sizes + others,
+                              interleaved->idle + from, c, columns, T, w->dk);
+        for (ptrdiff_t q = from; close && q < last && q < from + WIDE; ++q)
+            pull_back_exactly(P + q - first, log_scale + q - first, interleaved, c + q - from, s.top[q - from],
+                              columns, q);
     }
 }

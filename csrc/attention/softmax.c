@@ -162,29 +162,76 @@ INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *res
         out->lift[i] = lift[i];
 }
 
-SIMD_DISPATCH
-void softmax_backward_interleaved(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
-                                  const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
+/* The largest logit of each column and its place; whether another one is so far below that it comes near underflow. */
+INLINE int tops(double *restrict top, double *restrict at, const double *restrict logit, ptrdiff_t ld, ptrdiff_t T)
 {
-    double top[LANES], least[LANES], at[LANES], g_a[LANES], shift[LANES];
-    int far = 0, shifted = 0;
+    double least[LANES];
+    int far = 0;
     for (int i = 0; i < LANES; ++i) {
-        top[i] = least[i] = c[i];
-        at[i] = shift[i] = 0;
-        g_a[i] = score[i];
+        top[i] = least[i] = logit[i];
+        at[i] = 0;
     }
     for (ptrdiff_t t = 1; t < T; ++t) {
 #pragma omp simd
         for (int i = 0; i < LANES; ++i) {
-            double l = c[t * ldc + i];
+            double l = logit[t * ld + i];
             at[i] = l > top[i] ? (double)t : at[i];
-            g_a[i] = l > top[i] ? score[t * lds + i] : g_a[i];
             top[i] = l > top[i] ? l : top[i];
             least[i] = l < least[i] && l > -__builtin_inf() ? l : least[i];
         }
     }
     for (int i = 0; i < LANES; ++i)
         far |= least[i] - top[i] < NEAR_UNDERFLOW;
+    return far;
+}
+
+SIMD_DISPATCH
+int softmax_probabilities_interleaved(ptrdiff_t *restrict top, double *restrict prob, const double *restrict logit,
+                                      ptrdiff_t T)
+{
+    double largest[LANES], at[LANES], sum[LANES] = {0};
+    int far = tops(largest, at, logit, LANES, T);
+    for (ptrdiff_t t = 0; t < T; ++t) {
+#pragma omp simd
+        for (int i = 0; i < LANES; ++i) {
+            double weight = exponential_nonpositive(logit[t * LANES + i] - largest[i]);
+            prob[t * LANES + i] = weight;
+            sum[i] += weight;
+        }
+    }
+    for (int i = 0; i < LANES; ++i) {
+        sum[i] = 1.0 / sum[i];
+        top[i] = (ptrdiff_t)at[i];
+    }
+    for (ptrdiff_t t = 0; t < T; ++t)
+        for (int i = 0; i < LANES; ++i)
+            prob[t * LANES + i] *= sum[i];
+    return far;
+}
+
+SIMD_DISPATCH
+void softmax_backward_of_probabilities(double *restrict c, const double *restrict prob, const double *restrict score,
+                                       const ptrdiff_t *restrict top, ptrdiff_t T)
+{
+    double g_a[LANES], lift[LANES] = {0};
+    for (int i = 0; i < LANES; ++i)
+        g_a[i] = score[top[i] * LANES + i];
+    for (ptrdiff_t t = 0; t < T; ++t)
+        for (int i = 0; i < LANES; ++i)
+            lift[i] += prob[t * LANES + i] * (score[t * LANES + i] - g_a[i]);
+    for (ptrdiff_t t = 0; t < T; ++t)
+        for (int i = 0; i < LANES; ++i)
+            c[t * LANES + i] = prob[t * LANES + i] * ((score[t * LANES + i] - g_a[i]) - lift[i]);
+}
+
+SIMD_DISPATCH
+void softmax_backward_interleaved(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
+                                  const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
+{
+    double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
+    int shifted = 0, far = tops(top, at, c, ldc, T);
+    for (int i = 0; i < LANES; ++i)
+        g_a[i] = score[(ptrdiff_t)at[i] * lds + i];
     if (far) { /* the runner-up may be */
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();

@@ -25,6 +25,14 @@ struct softmax_interleaved {
     double score[SOFTMAX_LANES], lift[SOFTMAX_LANES], shift[SOFTMAX_LANES];
 };
 
+/* prob [T,8] = softmax of each column of logit [T,8], and the tokens with the largest logits.  Returns whether a
+ * probability is so small that the backward pass must start from the logits: with softmax_backward_interleaved. */
+int softmax_probabilities_interleaved(ptrdiff_t *top, double *prob, const double *logit, ptrdiff_t T);
+
+/* c [T,8] = d(s.g)/dl from the probabilities, where none is that small: shift is 0. */
+void softmax_backward_of_probabilities(double *c, const double *prob, const double *score, const ptrdiff_t *top,
+                                       ptrdiff_t T);
+
 /* prob [T] = softmax(logit [T]); returns a. */
 ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T);
 

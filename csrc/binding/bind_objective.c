@@ -66,18 +66,20 @@ static const char *fill(struct holder *holder, const struct bind_call *call)
             return "a loss that Python evaluates goes with the general output head";
         if (windows_identity(w))
             return "the keys are the identity, not in memory";
-        if (in[VALUES].data != NULL && in[LABELS].data == NULL)
-            return "values of a head that is trained go with labels";
-        holder->objective.values = in[VALUES].data;
-        holder->objective.y = in[VALUES].data != NULL ? in[LABELS].data : NULL;
-        holder->objective.dv = in[VALUES].data != NULL ? dv : 0;
-        return NULL;
+        if (in[VALUES].data == NULL)
+            return NULL;
     }
     struct general_output *output = &holder->output;
     *output = (struct general_output){
         .values = in[VALUES].data, .dv = dv, .y = in[LABELS].data, .heads = H, .concatenate = concatenate};
     holder->objective.output = output;
-    if (in[HEAD].integer < 0 || output->y == NULL || (output->values == NULL && !windows_identity(w)))
+    if (output->y == NULL)
+        return "values go with labels";
+    if (in[SCORES].data != NULL) {
+        output->head = (struct head){.kind = HEAD_LINEAR, .d = dv};
+        return NULL;
+    }
+    if (in[HEAD].integer < 0 || (output->values == NULL && !windows_identity(w)))
         return "the general output head goes with values and labels";
     return bind_head(&output->head, concatenate ? H * dv : dv, w->n_queries, in + HEAD, call->size)
                ? NULL

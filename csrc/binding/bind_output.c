@@ -3,23 +3,25 @@
 
 enum { O = 4 }; /* after the head */
 
-/* A head by itself, to be evaluated at attended vectors O (M, d), and its scratch. */
-static int prepare(struct head *head, double **hidden, struct bind_call *call)
-{
-    if (!bind_head(head, call->size['d'], call->size['M'], call->in, call->size) || head->kind == HEAD_CALL)
-        return bind_refuse(call, "the parameters are not those of a head of vectors as long as these");
-    *hidden = arena_doubles(&call->arena, call->size['M'], head->hidden);
-    return call->arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
-}
-
+/* A head by itself at attended vectors O (M, d), of which the kernel has columns. */
 static int head(struct bind_call *call)
 {
     struct head head;
-    double *hidden = NULL;
-    int status = prepare(&head, &hidden, call);
-    if (status == STATUS_DONE)
-        head_evaluate(call->out[0].data, call->out[1].data, &head, call->in[O].data, hidden, call->size['M']);
-    return status;
+    ptrdiff_t M = call->size['M'], d = call->size['d'];
+    const double *rows = call->in[O].data;
+    double *gradient = call->out[1].data, *columns, *slopes;
+    if (!bind_head(&head, d, M, call->in, call->size) || head.kind == HEAD_CALL)
+        return bind_refuse(call, "the parameters are not those of a head of vectors as long as these");
+    double *scratch = arena_doubles(&call->arena, M, head_scratch(&head));
+    ARENA_DOUBLES(&call->arena, d, M, &columns, &slopes);
+    if (call->arena.failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < M * d; ++i)
+        columns[i % d * M + i / d] = rows[i];
+    head_evaluate(call->out[0].data, slopes, &head, columns, scratch, 0, M, M);
+    for (ptrdiff_t i = 0; i < M * d; ++i)
+        gradient[i] = slopes[i % d * M + i / d];
+    return STATUS_DONE;
 }
 
 struct bind_entry bind_output_table[] = {

@@ -51,19 +51,16 @@
 
 enum argument { FIELDS(PLACE) FIRST, LAST, RECORDED, COMBINE };
 
-/* The parameters of a head that is trained: the general output head, or a linear one with its values and labels. */
+/* The parameters of a head that is trained. */
 static int read_head(struct weights *weights, const struct objective *objective, struct bind_call *call)
 {
-    if (objective->output != NULL) {
-        const struct head *head = &objective->output->head;
-        if (head->kind == HEAD_CALL || head->v_stride != 0)
-            return bind_refuse(call, "this head cannot be trained");
-        head_sizes(&weights->n_first, &weights->n_v, head);
-        weights->n_v += weights->n_first;
-    } else if (objective->values != NULL)
-        weights->n_v = weights->n_first = objective->dv;
-    else
+    if (objective->output == NULL)
         return bind_refuse(call, "a linear head is trained on its values and labels, which are not given");
+    const struct head *head = &objective->output->head;
+    if (head->kind == HEAD_CALL || head->v_stride != 0)
+        return bind_refuse(call, "this head cannot be trained");
+    head_sizes(&weights->n_first, &weights->n_v, head);
+    weights->n_v += weights->n_first;
     weights->head = HEAD_IS_TRAINED;
     weights->v = call->in[V].data;
     return call->size['p'] == weights->n_v ? STATUS_DONE : bind_refuse(call, "v does not have the head's parameters");

@@ -1,38 +1,93 @@
-/* Run by run, all queries of a run at a time: transform, attend, evaluate the head once for all queries, then back. */
 #include "training/general.h"
 
 #include <math.h>
 
 #include "attention/softmax.h"
 #include "base/arena.h"
+#include "base/simd.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "linalg/gemm.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-void general_init(struct general_work *work, const struct objective *objective, const struct weights *at,
-                  struct transform *transform, struct threads *threads, struct arena *arena)
+#define BLOCK 32768 /* keys of a block, 256 KiB, which stay in the L2 cache from the forward to the backward pass */
+
+static ptrdiff_t block_of(const struct windows *w)
+{
+    ptrdiff_t M = w->n_queries, block = BLOCK / (w->dk * w->longest);
+    block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
+    return block < M ? block : M;
+}
+
+/* Short windows: one score of a token where all attention heads see the same gradient. */
+static void init_kept(struct general_work *work, struct arena *arena)
+{
+    const struct interleaved *windows = &work->windows.interleaved;
+    ptrdiff_t H = work->output.heads, groups = work->padded / SOFTMAX_LANES;
+    work->kept = arena_take(arena, H, sizeof *work->kept);
+    for (ptrdiff_t h = 0; !arena->failed && h < H; ++h) {
+        struct interleaved_kept *kept = &work->kept[h];
+        ARENA_DOUBLES(arena, windows->before[groups], SOFTMAX_LANES, &kept->logit, &kept->prob);
+        kept->score = h > 0 && !work->output.concatenate
+                          ? work->kept[0].score
+                          : arena_doubles(arena, windows->before[groups], SOFTMAX_LANES);
+        kept->top = arena_indices(arena, work->padded);
+        kept->far = arena_take(arena, groups, sizeof *kept->far);
+    }
+}
+
+void general_init(struct general_work *work, int short_windows, const struct objective *objective,
+                  const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
     const struct general_output *output = objective->output;
     const struct head *head = &output->head;
-    ptrdiff_t M = w->n_queries, H = at->heads;
+    ptrdiff_t M = w->n_queries, H = at->heads, padded = simd_padded(M), dv = output->dv;
     *work = (struct general_work){.objective = objective, .at = at, .transform = transform, .threads = threads};
     work->output = *output;
-    ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
-    work->log_scale = arena_doubles(arena, H * M, 1);
-    work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
-    ARENA_DOUBLES(arena, M, head->d, &work->O, &work->gradient);
-    work->hidden = arena_doubles(arena, M, head->hidden);
-    ARENA_DOUBLES(arena, M, 1, &work->value, &work->log_slope);
+    work->padded = padded;
+    work->block = block_of(w);
+    work->whole = head->kind == HEAD_CALL || objective->loss == LOSS_CALL;
+    work->short_windows = short_windows && !transform->through_factors;
+    work->idle = arena_zeros(arena, padded, 1);
+    if (work->short_windows) {
+        short_init(&work->windows, NULL, output->values, dv, work->idle, transform, H, work->block, arena);
+        init_kept(work, arena);
+    } else {
+        ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
+        work->log_scale = arena_doubles(arena, H * M, 1);
+        work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
+    }
+    work->O = arena_zeros(arena, padded, head->d);
+    work->gradient = arena_zeros(arena, padded, head->d);
+    work->head = arena_doubles(arena, padded, head_scratch(head));
+    work->value = arena_doubles(arena, padded, 1);
+    work->log_slope = arena_zeros(arena, padded, 1);
+    work->nothing = arena_zeros(arena, padded, 1);
     int workers = threads != NULL ? threads->most : 1;
     work->scratch = arena_take(arena, workers, sizeof *work->scratch);
     for (int i = 0; !arena->failed && i < workers; ++i) {
         struct general_scratch *scratch = &work->scratch[i];
         scratch->keys = arena_doubles(arena, windows_scratch(w), 1);
-        scratch->one = arena_doubles(arena, output->dv, 1);
+        scratch->one = arena_doubles(arena, dv, 1);
+        scratch->U = short_windows ? arena_doubles(arena, w->dk, simd_padded(work->block)) : NULL;
         ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
+    for (ptrdiff_t q = 0; !arena->failed && q < M; ++q)
+        work->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
+}
+
+/* Where the columns of a block that begins with query `first` are in an array of d numbers a query, and how far its
+ * rows are apart. */
+static double *columns_of(double *array, const struct general_work *work, ptrdiff_t first, ptrdiff_t d)
+{
+    return array + (work->whole ? first : first * d);
+}
+
+static ptrdiff_t lead_of(const struct general_work *work, ptrdiff_t first, ptrdiff_t last)
+{
+    return work->whole ? work->padded : simd_padded(last - first);
 }
 
 static double *logits_of(const struct general_work *work, ptrdiff_t q, ptrdiff_t h)
@@ -47,142 +102,219 @@ static const double *values_of(const struct general_output *output, const struct
     return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
 }
 
-/* Logits and attended vectors of every attention head, for queries first .. last-1. */
-static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
+/* Logits and attended vectors of every attention head for one query; o is a column of O. */
+static void attend_one(double *o, ptrdiff_t lead, const struct general_work *work,
+                       const struct general_scratch *scratch, ptrdiff_t q)
 {
-    struct general_work *work = context;
-    struct general_scratch *scratch = &work->scratch[worker];
     const struct general_output *output = &work->output;
     const struct windows *w = work->objective->w;
-    ptrdiff_t dv = output->dv, d = output->head.d;
-    int summed = output->heads > 1 && !output->concatenate;
-    for (ptrdiff_t q = first; q < last; ++q) {
-        ptrdiff_t T = windows_length(w, q);
-        const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
-        if (summed)
-            vector_zero(work->O + q * d, d);
-        for (ptrdiff_t h = 0; h < output->heads; ++h) {
-            double *logit = logits_of(work, q, h);
-            double *o = work->O + q * d + (output->concatenate ? h * dv : 0), *one = summed ? scratch->one : o;
-            double *prob = V != NULL ? scratch->weight : one;
-            if (X != NULL)
-                matrix_times_vector(logit, X, work->U + (q * output->heads + h) * w->dk, T, w->dk);
-            softmax_probabilities(prob, logit, T);
+    ptrdiff_t T = windows_length(w, q), dv = output->dv;
+    const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
+    for (ptrdiff_t h = 0; h < output->heads; ++h) {
+        double *logit = logits_of(work, q, h), *to = o + (output->concatenate ? h * dv * lead : 0);
+        double *prob = V != NULL ? scratch->weight : scratch->one;
+        if (X != NULL)
+            matrix_times_vector(logit, X, work->U + (q * output->heads + h) * w->dk, T, w->dk);
+        softmax_probabilities(prob, logit, T);
+        if (V != NULL)
+            matrix_transposed_times_vector(scratch->one, V, prob, T, dv);
+        for (ptrdiff_t i = 0; i < dv; ++i)
+            to[i * lead] = scratch->one[i] + (h > 0 && !output->concatenate ? to[i * lead] : 0);
+    }
+}
+
+/* P and its scales, the vector-Jacobian products of softmax, for one query: dL/du_q^h = -P e^log_scale; g is a column
+ * of the gradient. */
+static void attend_one_backward(const double *g, ptrdiff_t lead, const struct general_work *work,
+                                const struct general_scratch *scratch, ptrdiff_t q)
+{
+    const struct general_output *output = &work->output;
+    const struct windows *w = work->objective->w;
+    ptrdiff_t T = windows_length(w, q), dv = output->dv, M = w->n_queries;
+    const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
+    for (ptrdiff_t h = 0; h < output->heads; ++h) {
+        double *p = work->P + (q * output->heads + h) * w->dk;
+        if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
+            double *gathered = V != NULL ? scratch->one : scratch->score;
+            for (ptrdiff_t i = 0; i < dv; ++i)
+                gathered[i] = g[((output->concatenate ? h * dv : 0) + i) * lead];
             if (V != NULL)
-                matrix_transposed_times_vector(one, V, prob, T, dv);
-            if (summed)
-                for (ptrdiff_t i = 0; i < dv; ++i)
-                    o[i] += one[i];
+                matrix_times_vector(scratch->score, V, gathered, T, dv);
         }
+        ptrdiff_t n = work->run * output->heads + h;
+        double *c = work->scale != NULL ? work->delta + n * windows_entries(w) + w->indptr[q] : scratch->c;
+        struct softmax s = softmax_backward(c, scratch->weight, logits_of(work, q, h), scratch->score, T);
+        if (X != NULL)
+            matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
+        else
+            vector_copy(p, c, T);
+        if (work->scale != NULL)
+            work->top[n * M + q] = s.top;
+        double scale = vector_is_zero(p, w->dk) ? -INFINITY : work->idle[q];
+        work->log_scale[h * M + q] = scale + s.shift + work->log_slope[q];
     }
 }
 
-/* P and its scales, the vector-Jacobian products of softmax, for queries first .. last-1: dL/du_q^h = -P e^log_scale.
- */
-static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
+/* Logits and attended vectors O of a block. */
+static void attend(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first, ptrdiff_t last)
 {
-    struct general_work *work = context;
-    struct general_scratch *scratch = &work->scratch[worker];
     const struct general_output *output = &work->output;
-    const struct windows *w = work->objective->w;
-    ptrdiff_t M = w->n_queries, dv = output->dv, d = output->head.d;
-    for (ptrdiff_t q = first; q < last; ++q) {
-        ptrdiff_t T = windows_length(w, q);
-        const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
-        int zero_query = vector_is_zero(w->queries + q * w->dz, w->dz);
-        for (ptrdiff_t h = 0; h < output->heads; ++h) {
-            const double *logit = logits_of(work, q, h);
-            double *p = work->P + (q * output->heads + h) * w->dk;
-            if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
-                const double *g = work->gradient + q * d + (output->concatenate ? h * dv : 0);
-                if (V != NULL)
-                    matrix_times_vector(scratch->score, V, g, T, dv);
-                for (ptrdiff_t t = 0; t < T; ++t)
-                    scratch->score[t] = output->y[q] * (V != NULL ? scratch->score[t] : g[t]);
-            }
-            ptrdiff_t n = work->run * output->heads + h;
-            double *c = work->scale != NULL ? work->delta + n * windows_entries(w) + w->indptr[q] : scratch->c;
-            struct softmax s = softmax_backward(c, scratch->weight, logit, scratch->score, T);
-            if (X != NULL)
-                matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
-            else
-                vector_copy(p, c, T);
-            if (work->scale != NULL)
-                work->top[n * M + q] = s.top;
-            int nothing = zero_query || vector_is_zero(p, w->dk);
-            work->log_scale[h * M + q] = nothing ? -INFINITY : s.shift + work->log_slope[q];
-        }
+    ptrdiff_t H = output->heads, dk = work->objective->w->dk, lead = lead_of(work, first, last);
+    double *O = columns_of(work->O, work, first, output->head.d);
+    if (!work->short_windows) {
+        transform_forward(work->U + first * H * dk, work->transform, work->run, first, last - first);
+        for (ptrdiff_t q = first; q < last; ++q)
+            attend_one(O + q - first, lead, work, scratch, q);
+        return;
+    }
+    for (ptrdiff_t h = 0; h < H; ++h) {
+        short_transform(scratch->U, &work->windows, work->run * H + h, first, last);
+        interleaved_attend(O + (output->concatenate ? h * output->dv * lead : 0), lead, &work->kept[h],
+                           &work->windows.interleaved, scratch->U, simd_padded(last - first), first, last,
+                           h > 0 && !output->concatenate);
     }
 }
 
-static double attention_cost(const struct general_work *work)
+/* Rows of P and their scales of a block. */
+static void attend_backward(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first,
+                            ptrdiff_t last)
 {
-    const struct windows *w = work->objective->w;
-    return (double)work->output.heads * (double)windows_entries(w) * (double)(w->dk + work->output.dv);
+    const struct general_output *output = &work->output;
+    ptrdiff_t dk = work->objective->w->dk, lead = lead_of(work, first, last), columns = simd_padded(last - first);
+    const double *G = columns_of(work->gradient, work, first, output->head.d);
+    if (!work->short_windows) {
+        for (ptrdiff_t q = first; q < last; ++q)
+            attend_one_backward(G + q - first, lead, work, scratch, q);
+        return;
+    }
+    for (ptrdiff_t h = 0; h < output->heads; ++h) {
+        double *log_scale = work->windows.log_scale + h * work->padded + first, *shift = scratch->U;
+        if (h == 0 || output->concatenate)
+            interleaved_scores(work->kept[h].score, &work->windows.interleaved,
+                               G + (output->concatenate ? h * output->dv * lead : 0), lead, first, last);
+        interleaved_backward(work->windows.P + (h * work->padded + first) * dk, NULL, NULL, shift, log_scale,
+                             &work->windows.interleaved, NULL, &work->kept[h], columns, first, last);
+        for (ptrdiff_t i = 0; i < columns; ++i)
+            log_scale[i] += shift[i] + work->log_slope[first + i];
+    }
 }
 
-/* Loss of run r, with everything that its gradient needs. */
-static int general_forward(double *loss, struct general_work *work, ptrdiff_t r)
+SIMD_DISPATCH
+static void multiply_by_labels(double *restrict gradient, double *restrict value, const double *restrict y, ptrdiff_t d,
+                               ptrdiff_t count, ptrdiff_t lead)
+{
+    for (ptrdiff_t i = 0; i < count; ++i)
+        value[i] *= y[i];
+    for (ptrdiff_t k = 0; k < d; ++k)
+        for (ptrdiff_t i = 0; i < count; ++i)
+            gradient[k * lead + i] *= y[i];
+}
+
+/* Losses of a block, and the gradient of u_q in o_q. */
+static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
-    struct general_output *output = &work->output;
-    ptrdiff_t M = objective->w->n_queries;
-    double total = 0;
-    if (work->at->head == HEAD_IS_TRAINED)
-        head_place(&output->head, work->at->v + r * work->at->n_v);
-    transform_forward(work->U, work->transform, r, 0, M);
-    threads_for(work->threads, M, attention_cost(work), attend, work);
-    if (head_evaluate(work->value, work->gradient, &output->head, work->O, work->hidden, M) != 0)
+    const struct head *head = &work->output.head;
+    ptrdiff_t count = last - first, lead = lead_of(work, first, last);
+    double *value = work->value + first, *log_slope = work->log_slope + first;
+    double *gradient = columns_of(work->gradient, work, first, head->d);
+    if (head_evaluate(value, gradient, head, columns_of(work->O, work, first, head->d),
+                      columns_of(work->head, work, first, head_scratch(head)), first, count, lead)
+        != 0)
         return STATUS_INTERRUPTED;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        double u = work->value[q] *= output->y[q];
-        if (objective->loss != LOSS_CALL)
-            work->value[q] = loss_value(objective->loss, u, log(u), &work->log_slope[q]);
-    }
-    if (objective->loss == LOSS_CALL
-        && objective->call_loss(objective->loss_context, work->value, work->log_slope, M) != 0)
+    multiply_by_labels(gradient, value, work->output.y + first, head->d, count, lead);
+    if (objective->loss != LOSS_CALL)
+        loss_values(value, log_slope, objective->loss, value, work->nothing, work->nothing, count);
+    else if (objective->call_loss(objective->loss_context, value, log_slope, count) != 0)
         return STATUS_INTERRUPTED;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        total += work->value[q];
-    *loss = total / (double)M;
     return STATUS_DONE;
 }
 
-/* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what forward() leaves. */
+enum pass { ATTEND = 1, EVALUATE = 2, BACKWARD = 4 };
+
+struct share {
+    struct general_work *work;
+    int passes;
+};
+
+/* Blocks from .. to-1. */
+static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct share *share = context;
+    struct general_work *work = share->work;
+    const struct general_scratch *scratch = &work->scratch[worker];
+    ptrdiff_t M = work->objective->w->n_queries, end = to * work->block < M ? to * work->block : M;
+    for (ptrdiff_t first = from * work->block, last; first < end; first = last) {
+        last = first + work->block < end ? first + work->block : end;
+        if (share->passes & ATTEND)
+            attend(work, scratch, first, last);
+        if (share->passes & EVALUATE)
+            evaluate(work, first, last);
+        if (share->passes & BACKWARD)
+            attend_backward(work, scratch, first, last);
+    }
+}
+
+static void make_passes(struct general_work *work, int passes)
+{
+    const struct windows *w = work->objective->w;
+    double entries = (double)work->output.heads * (double)windows_entries(w);
+    struct share share = {work, passes};
+    threads_for(work->threads, (w->n_queries + work->block - 1) / work->block,
+                entries * (double)(w->dk + work->output.dv), make_blocks, &share);
+}
+
+/* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what the forward pass leaves. */
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
-    ptrdiff_t M = work->objective->w->n_queries, first = work->at->n_first;
-    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, nothing, *c = work->value; /* not read again */
-    double *rest = first < work->at->n_v ? dv + first : &nothing;                               /* of a or lam */
+    const struct head *head = &work->output.head;
+    ptrdiff_t M = work->objective->w->n_queries, block = work->whole ? M : work->block;
+    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, *c = work->value; /* not read again */
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, work->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)
         c[q] = scale > -INFINITY ? -exp(work->log_slope[q] - scale) * work->output.y[q] / (double)M : 0;
-    head_parameters(dv, rest, rest, &work->output.head, work->O, c, work->hidden, M);
+    vector_zero(dv, work->at->n_v);
+    for (ptrdiff_t first = 0; first < M; first += block) {
+        ptrdiff_t last = first + block < M ? first + block : M;
+        head_parameters(dv, head, columns_of(work->O, work, first, head->d), c + first,
+                        columns_of(work->head, work, first, head_scratch(head)), last - first,
+                        lead_of(work, first, last));
+    }
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv. */
-static void general_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
+/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv, from what both passes leave. */
+static void finish(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;
-    work->run = r;
-    threads_for(work->threads, M, attention_cost(work), attend_backward, work);
+    for (ptrdiff_t h = 0; work->short_windows && h < H; ++h)
+        short_gradient(gradient, &work->windows, r * H + h, h, work->threads);
     if (work->scale != NULL)
         vector_copy(work->scale + r * H * M, work->log_scale, H * M);
-    transform_adjoint(gradient, work->P, work->log_scale, work->transform, r, work->threads);
+    if (!work->short_windows)
+        transform_adjoint(gradient, work->P, work->log_scale, work->transform, r, work->threads);
     if (work->at->head == HEAD_IS_TRAINED)
         head_backward(gradient, work, r);
 }
 
 int general_gradient(struct gradient *gradient, struct general_work *work, int loss_alone)
 {
-    int status = STATUS_DONE;
-    transform_prepare(work->transform);
-    for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r) {
-        status = general_forward(&gradient->loss[r], work, r);
-        if (status == STATUS_DONE && !loss_alone)
-            general_backward(gradient, work, r);
+    ptrdiff_t M = work->objective->w->n_queries;
+    work->windows.W = transform_prepare(work->transform);
+    for (ptrdiff_t r = work->run = 0; r < work->at->runs; work->run = ++r) {
+        if (work->at->head == HEAD_IS_TRAINED)
+            head_place(&work->output.head, work->at->v + r * work->at->n_v);
+        make_passes(work, work->whole ? ATTEND : loss_alone ? ATTEND | EVALUATE : ATTEND | EVALUATE | BACKWARD);
+        if (work->whole && evaluate(work, 0, M) != STATUS_DONE)
+            return STATUS_INTERRUPTED;
+        if (work->whole && !loss_alone)
+            make_passes(work, BACKWARD);
+        gradient->loss[r] = 0;
+        for (ptrdiff_t q = 0; q < M; ++q)
+            gradient->loss[r] += work->value[q] / (double)M;
+        if (!loss_alone)
+            finish(gradient, work, r);
     }
-    return status;
+    return STATUS_DONE;
 }

@@ -4,12 +4,15 @@
  *     o_q = sum_h o_q^h  or  (o_q^1, ..., o_q^H),    u_q = y_q head(o_q),
  *     d u_q / d l_t^h = s_t^h (g_t^h - s^h . g^h),   g_t^h = y_q <d head(o_q) / d o_q^h, value_t>
  *
- * A linear head on one attention head has scores g that never change: training/linear.h evaluates it faster. */
+ * A fixed linear head on one attention head has scores g that never change: training/linear.h evaluates it faster.
+ *
+ * Blocks of queries: transform, attend, evaluate the head, then back, while the windows are in cache.  Short windows go
+ * eight at a time (attention/interleaved.h), others one by one. */
 #ifndef TRAINING_GENERAL_H
 #define TRAINING_GENERAL_H
 
 #include "training/head.h"
-#include "training/transform.h"
+#include "training/short_windows.h"
 
 struct arena;
 struct threads;
@@ -26,9 +29,11 @@ struct general_output {
 /* Scratch of one thread. */
 struct general_scratch {
     double *keys;                     /* of windows_keys */
-    double *one, *score, *weight, *c; /* (dv), (longest) each */
+    double *one, *score, *weight, *c; /* (dv), (longest) each, of one window */
+    double *U;                        /* (dk, block) of short windows */
 };
 
+/* O, the gradient and the scratch of the head are [numbers,columns] of each block, or of all queries. */
 struct general_work {
     const struct objective *objective;
     const struct weights *at;
@@ -36,18 +41,25 @@ struct general_work {
     struct threads *threads;
     struct general_output output;    /* with the head of the run at hand, when it is trained */
     struct general_scratch *scratch; /* (threads) */
-    double *U, *P, *log_scale;       /* (M, H, dk) twice, (H, M) */
-    double *logit;                   /* (H entries) by query and head: U itself where the keys are the identity */
-    double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
-    double *value, *log_slope;       /* (M) */
-    ptrdiff_t run;                   /* at hand */
-    double *delta, *scale;           /* (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M; or NULL, and then */
-    ptrdiff_t *top;                  /* (R H, M) the token with the largest logit */
+    ptrdiff_t block, padded;         /* queries of a block, of all */
+    int whole;                       /* a function of the user's evaluates all queries at once */
+    int short_windows;               /* eight at a time, with `windows` and what is kept of every attention head: */
+    struct short_windows windows;
+    struct interleaved_kept *kept; /* (H) */
+    double *idle;                  /* (M, padded): -inf of a query that is zero, else 0 */
+    double *U, *P, *log_scale;     /* otherwise windows one by one, (M, H, dk) twice, (H, M), and */
+    double *logit;                 /* (H entries) by query and head: U itself where the keys are the identity */
+    double *O, *gradient;          /* (padded M, head.d) */
+    double *head;                  /* (padded M, head_scratch) */
+    double *value, *log_slope, *nothing; /* (padded M) */
+    ptrdiff_t run;                 /* at hand */
+    double *delta, *scale;         /* (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M; or NULL, and then */
+    ptrdiff_t *top;                /* (R H, M) the token with the largest logit */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */
-void general_init(struct general_work *work, const struct objective *objective, const struct weights *at,
-                  struct transform *transform, struct threads *threads, struct arena *arena);
+void general_init(struct general_work *work, int short_windows, const struct objective *objective,
+                  const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena);
 
 /* Losses and gradients of every run: of W, or of K and Q through factors, and of a head that is trained, with their
  * scales (-inf where no query adds anything to a matrix); or the losses alone.  STATUS_DONE, or STATUS_INTERRUPTED when

@@ -7,65 +7,87 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* hidden [M,h], the pre-activations V^T o, becomes a * [V^T o > 0]; value [M] = a . relu(V^T o).  At a kink the
+/* hidden [h,lead], the pre-activations V^T o, becomes a * [V^T o > 0]; value [count] = a . relu(V^T o).  At a kink the
  * derivative is 0, the one from the left. */
 SIMD_DISPATCH
-static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t M, ptrdiff_t h)
+static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t h,
+                    ptrdiff_t count, ptrdiff_t lead)
 {
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        double *row = hidden + q * h, sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (ptrdiff_t j = 0; j < h; ++j) {
-            double slope = row[j] > 0 ? a[j] : 0;
-            sum += slope * row[j];
-            row[j] = slope;
+    for (ptrdiff_t j = 0; j < h; ++j)
+        for (ptrdiff_t i = 0; i < count; ++i) {
+            double before = hidden[j * lead + i], slope = before > 0 ? a[j] : 0;
+            value[i] += slope * before;
+            hidden[j * lead + i] = slope;
         }
-        value[q] = sum;
-    }
+}
+
+/* v . o - lam |o|^2 and its gradient; `shared`: one v for all queries. */
+INLINE void quadratic(double *restrict value, double *restrict gradient, const double *restrict v,
+                      const double *restrict o, const struct head *head, ptrdiff_t count, ptrdiff_t lead, int shared)
+{
+    for (ptrdiff_t k = 0; k < head->d; ++k)
+        for (ptrdiff_t i = 0; i < count; ++i) {
+            double slope = v[shared ? k : i * head->d + k], bent = head->lam * o[k * lead + i];
+            value[i] += (slope - bent) * o[k * lead + i];
+            gradient[k * lead + i] = slope - 2 * bent;
+        }
+}
+
+SIMD_DISPATCH
+static void quadratic_of(double *value, double *gradient, const struct head *head, const double *O, ptrdiff_t first,
+                         ptrdiff_t count, ptrdiff_t lead)
+{
+    if (head->v_stride == 0)
+        quadratic(value, gradient, head->v, O, head, count, lead, 1);
+    else
+        quadratic(value, gradient, head->v + first * head->d, O, head, count, lead, 0);
 }
 
 /* v . log o and its gradient, where v is not 0; an o that leaves double precision counts as 1e-292. */
-static double logarithm(double *gradient, const double *v, const double *o, ptrdiff_t d)
+static void logarithm(double *value, double *gradient, const struct head *head, const double *O, ptrdiff_t first,
+                      ptrdiff_t count, ptrdiff_t lead)
 {
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < d; ++i) {
-        gradient[i] = 0;
-        if (v[i] != 0) {
-            double s = fmax(o[i], DBL_MIN / DBL_EPSILON);
-            sum += v[i] * log(s);
-            gradient[i] = v[i] / s;
+    for (ptrdiff_t k = 0; k < head->d; ++k)
+        for (ptrdiff_t i = 0; i < count; ++i) {
+            double v = head->v[(first + i) * head->v_stride + k], o = fmax(O[k * lead + i], DBL_MIN / DBL_EPSILON);
+            value[i] += v != 0 ? v * log(o) : 0;
+            gradient[k * lead + i] = v != 0 ? v / o : 0;
         }
-    }
-    return sum;
 }
 
-int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,
-                  ptrdiff_t M)
+ptrdiff_t head_scratch(const struct head *head)
 {
-    ptrdiff_t d = head->d;
+    return head->kind == HEAD_CALL ? 2 * head->d : head->hidden;
+}
+
+int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
+                  ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead)
+{
+    ptrdiff_t d = head->d, h = head->hidden;
+    double *slopes = scratch + count * d;
+    int status = 0;
+    vector_zero(value, count);
     switch (head->kind) {
     case HEAD_MLP:
-        matrix_product(hidden, O, head->v, M, head->hidden, d);
-        rectify(value, hidden, head->a, M, head->hidden);
-        matrix_rows_times_rows(gradient, hidden, head->v, M, d, head->hidden);
-        return 0;
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, h, count, d, 1, head->v, h, O, lead, 0, scratch, lead);
+        rectify(value, scratch, head->a, h, count, lead);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, d, count, h, 1, head->v, h, scratch, lead, 0, gradient, lead);
+        break;
     case HEAD_LINEAR:
     case HEAD_QUADRATIC:
-        for (ptrdiff_t q = 0; q < M; ++q) {
-            const double *o = O + q * d, *v = head->v + q * head->v_stride;
-            value[q] = vector_dot(v, o, d) - head->lam * vector_dot(o, o, d);
-            for (ptrdiff_t i = 0; i < d; ++i)
-                gradient[q * d + i] = v[i] - 2 * head->lam * o[i];
-        }
-        return 0;
+        quadratic_of(value, gradient, head, O, first, count, lead);
+        break;
     case HEAD_LOGARITHM:
-        for (ptrdiff_t q = 0; q < M; ++q)
-            value[q] = logarithm(gradient + q * d, head->v + q * head->v_stride, O + q * d, d);
-        return 0;
-    case HEAD_CALL:
-        return head->call(head->context, value, gradient, O, M, d);
+        logarithm(value, gradient, head, O, first, count, lead);
+        break;
+    case HEAD_CALL: /* rows of queries, in its own scratch */
+        for (ptrdiff_t i = 0; i < count * d; ++i)
+            scratch[i] = O[i % d * lead + i / d];
+        status = head->call(head->context, value, slopes, scratch, count, d);
+        for (ptrdiff_t i = 0; status == 0 && i < count * d; ++i)
+            gradient[i % d * lead + i / d] = slopes[i];
     }
-    return -1;
+    return status;
 }
 
 void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head)
@@ -99,38 +121,31 @@ void head_place(struct head *head, const double *row)
         head->lam = row[first];
 }
 
-static void scale_rows(double *rows, const double *c, ptrdiff_t M, ptrdiff_t n)
+/* da += sum_q c_q relu(V^T o_q); hidden, the pre-activations V^T o, becomes c_q a * [V^T o > 0]. */
+static void rectified_slopes(double *da, double *hidden, const double *a, const double *c, ptrdiff_t h, ptrdiff_t count,
+                             ptrdiff_t lead)
 {
-    for (ptrdiff_t q = 0; q < M; ++q)
-        for (ptrdiff_t j = 0; j < n; ++j)
-            rows[q * n + j] *= c[q];
+    for (ptrdiff_t j = 0; j < h; ++j)
+        for (ptrdiff_t i = 0; i < count; ++i) {
+            double *before = hidden + j * lead + i, on = *before > 0 ? c[i] : 0;
+            da[j] += on * *before;
+            *before = on * a[j];
+        }
 }
 
-void head_parameters(double *dv, double *da, double *dlam, const struct head *head, const double *O, const double *c,
-                     double *hidden, ptrdiff_t M)
+void head_parameters(double *parameters, const struct head *head, const double *O, const double *c, double *scratch,
+                     ptrdiff_t count, ptrdiff_t lead)
 {
     ptrdiff_t d = head->d, h = head->hidden;
-    *dlam = 0;
     if (head->kind == HEAD_MLP) {
-        matrix_product(hidden, O, head->v, M, h, d);
-        vector_zero(da, h);
-        for (ptrdiff_t q = 0; q < M; ++q)
-            for (ptrdiff_t j = 0; j < h; ++j) {
-                double *before = hidden + q * h + j;
-                da[j] += *before > 0 ? c[q] * *before : 0;
-                *before = *before > 0 ? head->a[j] : 0;
-            }
-        scale_rows(hidden, c, M, h);
-        matrix_columns_times_columns(dv, O, hidden, d, h, M);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, h, count, d, 1, head->v, h, O, lead, 0, scratch, lead);
+        rectified_slopes(parameters + d * h, scratch, head->a, c, h, count, lead);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, d, h, count, 1, O, lead, scratch, lead, 1, parameters, h);
         return;
     }
-    if (head->v_stride != 0) {
-        vector_copy(dv, O, M * d);
-        scale_rows(dv, c, M, d);
-    } else {
-        matrix_columns_times_columns(dv, c, O, 1, d, M);
+    for (ptrdiff_t k = 0; k < d; ++k) {
+        parameters[k] += vector_dot(c, O + k * lead, count);
+        for (ptrdiff_t i = 0; head->kind == HEAD_QUADRATIC && i < count; ++i)
+            parameters[d] -= c[i] * O[k * lead + i] * O[k * lead + i];
     }
-    if (head->kind == HEAD_QUADRATIC)
-        for (ptrdiff_t q = 0; q < M; ++q)
-            *dlam -= c[q] * vector_dot(O + q * d, O + q * d, d);
 }

@@ -41,14 +41,17 @@ void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 /* Makes the head read its parameters from a row of that many numbers (lam is copied). */
 void head_place(struct head *head, const double *row);
 
-/* value [M] and gradient [M,d] at O [M,d]; hidden [M, head->hidden] is scratch and keeps a * [V^T o > 0].  Nonzero:
- * the function called has failed. */
-int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,
-                  ptrdiff_t M);
+/* Doubles of scratch for each query: the pre-activations of the mlp; rows of O and of the gradient for a call. */
+ptrdiff_t head_scratch(const struct head *head);
 
-/* Gradient of sum_q c_q value_q in the parameters, c [M]: dv (d) or, one v per query, (M, d); for the mlp dV
- * (d, hidden) and da (hidden); for the quadratic also dlam.  hidden [M, head->hidden] is scratch. */
-void head_parameters(double *dv, double *da, double *dlam, const struct head *head, const double *O, const double *c,
-                     double *hidden, ptrdiff_t M);
+/* value [count] and gradient [d,lead] at O [d,lead] of `count` queries from number `first` on, one in a column; a call
+ * evaluates all of them.  scratch [head_scratch, lead].  Nonzero: the function called has failed. */
+int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
+                  ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead);
+
+/* Adds the gradient of sum_q c_q value_q in the parameters, c [count], of a head with one v: of v, or of V (d, hidden)
+ * and a; of the quadratic also of lam.  O and scratch: as above. */
+void head_parameters(double *parameters, const struct head *head, const double *O, const double *c, double *scratch,
+                     ptrdiff_t count, ptrdiff_t lead);
 
 #endif

@@ -23,7 +23,7 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
 {
     const struct windows *w = objective->w;
     ptrdiff_t M = w->n_queries, R = at->runs;
-    int interleaved = mode == LINEAR_INTERLEAVED, trained = at->head == HEAD_IS_TRAINED;
+    int interleaved = mode == LINEAR_INTERLEAVED;
     *work = (struct linear_work){
         .mode = mode, .objective = objective, .at = at, .transform = transform, .block = block_of(R, w)};
     work->unit = interleaved ? work->block : 1;
@@ -33,14 +33,13 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
     ptrdiff_t rows = interleaved ? simd_padded(M) : M * R;
     work->idle = arena_zeros(arena, simd_padded(M), 1);
     work->log_scale = arena_zeros(arena, rows, 1);
-    work->rows.P = arena_doubles(arena, rows, w->dk);
-    work->rows.O = trained ? arena_doubles(arena, rows, objective->dv) : NULL;
+    if (!interleaved)
+        work->rows.P = arena_doubles(arena, rows, w->dk);
     ARENA_DOUBLES(arena, rows, 1, &work->rows.score, &work->rows.lift, &work->rows.shift, &work->value,
                   &work->log_slope);
-    work->head = (struct backward_head){.values = objective->values, .y = objective->y, .dv = objective->dv};
     work->scratch = arena_take(arena, workers, sizeof *work->scratch);
     if (interleaved)
-        interleaved_init(&work->interleaved, w, objective->scores, work->idle, arena);
+        short_init(&work->windows, objective->scores, NULL, 0, work->idle, transform, 1, work->block, arena);
     if (arena->failed)
         return;
     for (ptrdiff_t q = 0; q < M; ++q)
@@ -48,8 +47,7 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
     for (int i = 0; i < workers; ++i) {
         struct linear_scratch *scratch = &work->scratch[i];
         scratch->U = arena_doubles(arena, w->dk, interleaved ? simd_padded(work->block) : work->block * R);
-        scratch->backward = (struct backward){
-            .w = w, .runs = R, .scores = objective->scores, .head = trained ? &work->head : NULL};
+        scratch->backward = (struct backward){.w = w, .runs = R, .scores = objective->scores};
         if (!interleaved)
             backward_init(&scratch->backward, arena);
     }
@@ -66,7 +64,6 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
     struct backward_rows out = work->rows;
     double *U = scratch->U, *value = work->value + before, *log_slope = work->log_slope + before;
     out.P += before * dk;
-    out.O = out.O != NULL ? out.O + before * work->objective->dv : NULL;
     out.score += before;
     out.lift += before;
     out.shift += before;
@@ -86,13 +83,13 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
 static void make_interleaved(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
                              ptrdiff_t last)
 {
-    ptrdiff_t dk = work->objective->w->dk, dz = work->objective->w->dz, columns = simd_padded(last - first);
-    double *log_scale = work->log_scale + first, *value = work->value + first, *log_slope = work->log_slope + first;
+    const struct short_windows *windows = &work->windows;
+    ptrdiff_t dk = work->objective->w->dk, columns = simd_padded(last - first);
+    double *log_scale = windows->log_scale + first, *value = work->value + first, *log_slope = work->log_slope + first;
     double *score = work->rows.score + first, *lift = work->rows.lift + first, *shift = work->rows.shift + first;
-    gemm_rows(scratch->U, columns, work->W + work->run * dk * dz, dz, work->interleaved.transposed + first * dz, dz, dk,
-              columns, dz, 0);
-    interleaved_backward(work->rows.P + first * dk, score, lift, shift, log_scale, &work->interleaved, scratch->U,
-                         columns, first, last);
+    short_transform(scratch->U, windows, work->run, first, last);
+    interleaved_backward(windows->P + first * dk, score, lift, shift, log_scale, &windows->interleaved, scratch->U,
+                         NULL, columns, first, last);
     loss_values(value, log_slope, work->objective->loss, score, lift, shift, columns);
     for (ptrdiff_t i = 0; i < columns; ++i)
         log_scale[i] += shift[i] + log_slope[i];
@@ -113,46 +110,6 @@ static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 }
 
 SIMD_DISPATCH
-static void multiply_columns(double *restrict P, const double *restrict factor, ptrdiff_t dk, ptrdiff_t columns)
-{
-    for (ptrdiff_t k = 0; k < dk; ++k)
-        for (ptrdiff_t i = 0; i < columns; ++i)
-            P[k * columns + i] *= factor[i];
-}
-
-/* Rows from .. to-1 of the dL/dW of one run of interleaved windows. */
-static void multiply_interleaved(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
-{
-    (void)worker;
-    const struct linear_work *work = context;
-    ptrdiff_t M = work->objective->w->n_queries, dk = work->objective->w->dk, dz = work->objective->w->dz;
-    for (ptrdiff_t first = 0; first < M; first += work->block) {
-        ptrdiff_t queries = first + work->block < M ? work->block : M - first, columns = simd_padded(queries);
-        double *P = work->rows.P + first * dk + from * columns;
-        multiply_columns(P, work->log_scale + first, to - from, columns);
-        gemm_rows(work->G + from * dz, dz, P, columns, work->transform->queries + first * GEMM_PANEL, M, to - from, dz,
-                  queries, first > 0);
-    }
-}
-
-/* dL/dv of every run, on a scale of its own. */
-static void add_head(struct gradient *gradient, const struct linear_work *work)
-{
-    const struct objective *objective = work->objective;
-    ptrdiff_t M = objective->w->n_queries, R = work->at->runs, dv = objective->dv;
-    vector_zero(gradient->v, R * dv);
-    for (ptrdiff_t r = 0; r < R; ++r) {
-        double scale = -INFINITY;
-        for (ptrdiff_t row = r; row < M * R; row += R)
-            scale = fmax(scale, work->log_slope[row]);
-        gradient->log_scale_v[r] = scale = scale > -INFINITY ? scale : 0;
-        for (ptrdiff_t row = r; row < M * R; row += R)
-            vector_add(gradient->v + r * dv, -exp(work->log_slope[row] - scale) / (double)M * objective->y[row / R],
-                       work->rows.O + row * dv, dv);
-    }
-}
-
-SIMD_DISPATCH
 static double mean_of(const double *value, ptrdiff_t M, ptrdiff_t step)
 {
     double sum = 0;
@@ -164,25 +121,18 @@ static double mean_of(const double *value, ptrdiff_t M, ptrdiff_t step)
 
 void linear_gradient(struct gradient *gradient, struct linear_work *work)
 {
-    ptrdiff_t M = work->objective->w->n_queries, dk = work->objective->w->dk, dz = work->objective->w->dz;
-    ptrdiff_t R = work->at->runs, units = (M + work->unit - 1) / work->unit;
-    work->W = transform_prepare(work->transform);
-    work->head.v = work->at->v;
+    ptrdiff_t M = work->objective->w->n_queries, R = work->at->runs, units = (M + work->unit - 1) / work->unit;
+    work->windows.W = transform_prepare(work->transform);
     for (work->run = 0; work->mode == LINEAR_INTERLEAVED && work->run < R; ++work->run) {
         threads_for(work->threads, units, INFINITY, make_blocks, work);
         gradient->loss[work->run] = mean_of(work->value, M, 1);
-        gradient->log_scale[work->run] = transform_factors(work->log_scale, M);
-        work->G = transform_target(work->transform, gradient) + work->run * dk * dz;
-        threads_for(work->threads, dk, (double)(M * dk) * (double)dz, multiply_interleaved, work);
+        short_gradient(gradient, &work->windows, work->run, 0, work->threads);
     }
     if (work->mode == LINEAR_INTERLEAVED)
         return;
     threads_for(work->threads, units, INFINITY, make_blocks, work);
     for (ptrdiff_t r = 0; r < R; ++r)
         gradient->loss[r] = mean_of(work->value + r, M, R);
-    if (work->mode == LINEAR_ROWS)
-        return;
-    transform_adjoint(gradient, work->rows.P, work->log_scale, work->transform, 0, work->threads);
-    if (work->at->head == HEAD_IS_TRAINED)
-        add_head(gradient, work);
+    if (work->mode == LINEAR_BLOCKS)
+        transform_adjoint(gradient, work->rows.P, work->log_scale, work->transform, 0, work->threads);
 }

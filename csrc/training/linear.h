@@ -1,19 +1,16 @@
-/* Loss and gradient for a linear head on one attention head.  Queries go in blocks, each window read once while it is
+/* Loss and gradient for a fixed linear head on one attention head.  Queries go in blocks, each window read once while it is
  * in cache, and give their rows of P with a log-scale each; the product follows on the largest of the scales.
  *
  *     dL/dW = -1/M P^T Z with p_q e^log_scale_q = -l'(u_q) X_q^T (diag(s) - s s^T) g_q
- *     dL/dv =  1/M sum_q l'(u_q) y_q o_q, of a head that is trained
  *
- * Earns 5.7x at n,T,d = 1024,2,16 and 3.5x at 512,64,128 beside training/general, 2.4x at 1024,64,128 while v is
- * trained.
+ * Earns 5.7x at n,T,d = 1024,2,16 and 3.5x at 512,64,128 beside training/general.
  */
 #ifndef TRAINING_LINEAR_H
 #define TRAINING_LINEAR_H
 
 #include "attention/backward.h"
-#include "attention/interleaved.h"
 #include "linalg/gemm.h"
-#include "training/transform.h"
+#include "training/short_windows.h"
 
 struct arena;
 struct threads;
@@ -36,17 +33,14 @@ struct linear_work {
     const struct weights *at;
     struct transform *transform;
     struct threads *threads;
-    struct interleaved interleaved;
-    const double *W;           /* of all runs, through W */
+    struct short_windows windows;
     double *idle;              /* (M, padded): -inf of a query that is zero, else 0 */
-    struct backward_head head; /* that is trained */
     ptrdiff_t block, unit;     /* most queries that go together; threads share whole units */
-    /* (M, R) of queries and runs; of interleaved windows those of one run, P (dk, queries) of each block. */
+    /* (M, R) of queries and runs; of interleaved windows those of one run, without P. */
     struct backward_rows rows;
     double *value, *log_slope;
-    double *log_scale;              /* (R, M) of rows; of interleaved windows (M, padded) */
+    double *log_scale;              /* (R, M) of rows */
     ptrdiff_t run;                  /* at hand, of interleaved windows */
-    double *G;                      /* (dk, dz) its dL/dW */
     struct linear_scratch *scratch; /* (threads) */
 };
 
@@ -54,7 +48,7 @@ struct linear_work {
 void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,
                  const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena);
 
-/* Losses and gradients of every run: of W, or of K and Q through factors, and of a head that is trained, with their
+/* Losses and gradients of every run: of W, or of K and Q through factors, with their
  * scales (-inf where no query adds anything to a matrix). */
 void linear_gradient(struct gradient *gradient, struct linear_work *work);
 

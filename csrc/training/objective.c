@@ -14,8 +14,8 @@ void objective_init(struct objective_work *work, const struct objective *objecti
                     struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
-    int span = at->form == FORM_SPAN, linear = objective->scores != NULL;
-    int short_windows = linear && !span && !rows && at->head == HEAD_IS_FIXED && interleaved_fits(w);
+    int span = at->form == FORM_SPAN, linear = objective->scores != NULL && at->head == HEAD_IS_FIXED;
+    int short_windows = !span && !rows && interleaved_fits(w, linear ? 0 : objective->output->dv);
     *work = (struct objective_work){.objective = objective, .at = at};
     work->evaluator = span ? EVALUATOR_QUERY_SPAN : linear ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
     transform_init(&work->transform, w, at, linear ? at->runs : at->heads,
@@ -31,7 +31,7 @@ void objective_init(struct objective_work *work, const struct objective *objecti
         query_span_init(&work->query_span, objective, at, &work->transform, threads, arena);
         break;
     case EVALUATOR_GENERAL:
-        general_init(&work->general, objective, at, &work->transform, threads, arena);
+        general_init(&work->general, short_windows, objective, at, &work->transform, threads, arena);
     }
 }
 

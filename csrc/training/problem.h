@@ -9,10 +9,8 @@ struct general_output;
 
 struct objective {
     const struct windows *w;
-    const double *scores;                /* (entries) of a linear head on one attention head; otherwise NULL, and */
-    const struct general_output *output; /* the general output head */
-    const double *values, *y;            /* (N, dv), (M): of a linear head that is trained, else NULL */
-    ptrdiff_t dv;
+    const double *scores;                /* (entries) of a fixed linear head on one attention head, or NULL */
+    const struct general_output *output; /* any other head, a linear one while it is trained; or NULL */
     enum loss loss;
     /* LOSS_CALL: u [M] becomes the losses, log_slope [M] = log(-l'(u)); nonzero: the function has failed. */
     int (*call_loss)(void *context, double *u, double *log_slope, ptrdiff_t M);

@@ -3,7 +3,8 @@
     python grid_contenders.py NAME        then lines of JSON: [kind, n, T, d, steps]
 
 A kind is what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), the rule of steps on W ("sign", "spectral",
-"mirror" with p = 3, "adam"), or "causal": W, where every token is a query.  A line with steps = 0 sets the row up and
+"mirror" with p = 3, "adam"), "causal": W, where every token is a query, or constant steps on W before another output
+head ("mlp" with HIDDEN neurons, "quadratic", four attention "heads", "trained": v as well).  A line with steps = 0 sets the row up and
 is answered by the first weights after FEW steps, so that all can be seen to do the same work (null: takes no part); any
 other by the processor time of that many steps, on one thread.  All are in float64 on the
 logistic loss, of length LR.
@@ -20,7 +21,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-FEW, RUNS, LR = 4, 32, 0.1
+FEW, RUNS, LR, HIDDEN, LAM = 4, 32, 0.1, 8, 0.1
+OTHER_HEADS = ("heads", "mlp", "quadratic", "trained")
 BETA_1, BETA_2 = 0.9, 0.999
 
 
@@ -29,17 +31,23 @@ def draw(kind, n, T, d):
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal((n, d)) / math.sqrt(d)
     y, v = rng.choice([-1.0, 1.0], (n, T) if kind == "causal" else n), rng.standard_normal(d)
-    stack = {"KQ": (2,), "runs": (RUNS,)}.get(kind, ())
+    stack = {"KQ": (2,), "runs": (RUNS,), "heads": (4,)}.get(kind, ())
     start = rng.standard_normal((*stack, d, d)) / math.sqrt(d)
-    return SimpleNamespace(X=X, Z=Z, y=y, v=v, scores=(y if y.ndim > 1 else y[:, None]) * (X @ v), start=start)
+    V, a = rng.standard_normal((d, HIDDEN)) / math.sqrt(d), rng.standard_normal(HIDDEN)
+    scores = (y if y.ndim > 1 else y[:, None]) * (X @ v)
+    return SimpleNamespace(X=X, Z=Z, y=y, v=v, V=V, a=a, scores=scores, start=start)
 
 
 def attsvm_run(row, kind):
     import attsvm
 
     data = attsvm.causal_attention(row.X) if kind == "causal" else attsvm.cross_attention(row.X, row.Z)
-    problem = attsvm.Problem(data, row.y, attsvm.LinearHead(row.v))
+    head = {"mlp": attsvm.MLPHead(row.V, row.a), "quadratic": attsvm.QuadraticHead(row.v, LAM)}.get(kind)
+    heads = 4 if kind == "heads" else None
+    problem = attsvm.Problem(data, row.y, head or attsvm.LinearHead(row.v), heads=heads)
     options = dict(lr=LR, record=0)
+    if kind in OTHER_HEADS:
+        options |= dict(rule="constant", train_head=kind == "trained")
     if kind == "KQ":
         K, Q = row.start
 
@@ -64,7 +72,11 @@ def step_of(kind, xp, svd):
             K, Q = state
             G = gradient(K @ Q.T)
             return K - LR * unit(G @ Q), Q - LR * unit(G.T @ K)
+        if kind == "trained":
+            return tuple(x - LR * g for x, g in zip(state, gradient(tuple(state)), strict=True))
         (W, *means), G = state, gradient(state[0])
+        if kind in OTHER_HEADS:
+            return (W - LR * G,)
         if kind == "adam":
             m, v = BETA_1 * means[0] + (1 - BETA_1) * G, BETA_2 * means[1] + (1 - BETA_2) * G * G
             return W - LR * (m / (1 - BETA_1**k)) / xp.sqrt(v / (1 - BETA_2**k)), m, v
@@ -85,9 +97,8 @@ def step_of(kind, xp, svd):
 def states_of(row, kind):
     """Of each run."""
     zero = np.zeros_like(row.start)
-    return {"KQ": [tuple(row.start)], "runs": [(W,) for W in row.start], "adam": [(row.start, zero, zero)]}.get(
-        kind, [(row.start,)]
-    )
+    several = {"KQ": tuple(row.start), "adam": (row.start, zero, zero), "trained": (row.start, row.v)}
+    return [(W,) for W in row.start] if kind == "runs" else [several.get(kind, (row.start,))]
 
 
 def jax_run(row, kind):
@@ -109,7 +120,17 @@ def jax_run(row, kind):
         logits = jnp.where(jnp.tril(jnp.ones(logits.shape[1:], bool)), logits, -jnp.inf)
         return jax.nn.softplus(-y * (jax.nn.softmax(logits, axis=2) @ (X @ v)[:, :, None])[:, :, 0]).mean()
 
+    def head_loss(weights, X, Z, y, v, V, a):
+        W, v = weights if kind == "trained" else (weights, v)
+        U = jnp.einsum("nd,...ed->...ne", Z, W)
+        o = jnp.einsum("...nt,ntd->...nd", jax.nn.softmax(jnp.einsum("ntd,...nd->...nt", X, U)), X)
+        o = o.sum(0) if kind == "heads" else o
+        value = jax.nn.relu(o @ V) @ a if kind == "mlp" else o @ v - LAM * (kind == "quadratic") * (o * o).sum(-1)
+        return jax.nn.softplus(-y * value).mean()
+
     gradient, names = (jax.grad(causal_loss), "X y v") if kind == "causal" else (gradient, "X Z scores")
+    if kind in OTHER_HEADS:
+        gradient, names = jax.grad(head_loss), "X Z y v V a"
 
     @jax.jit
     def run(steps, states, *data):
@@ -129,6 +150,8 @@ def jax_run(row, kind):
 def torch_run(row, kind):
     import torch
 
+    if kind in OTHER_HEADS:
+        return None
     torch.set_num_threads(1)
     X, Z, y, v, scores = map(torch.from_numpy, (row.X, row.Z, row.y, row.v, row.scores))
     move = step_of(kind, torch, lambda G: torch.linalg.svd(G, full_matrices=False))
@@ -211,7 +234,7 @@ def numba_functions(loops):
 
 
 def numba_run(row, kind, loops):
-    if kind == "causal":
+    if kind == "causal" or kind in OTHER_HEADS:
         return None
     gradient, descend = numba_functions(loops)
     if kind in ("W", "runs"):
