@@ -27,9 +27,27 @@ INLINE void prefetch(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, i
         __builtin_prefetch(matrix_at(ahead, r / 2 * d + k, single), 0, 2);
 }
 
+/* total [8] of eight rows of eight numbers: that of simd_total for each, in half the steps. */
+INLINE void totals(double *restrict total, const simd_vector *restrict row)
+{
+    simd_vector half[4], quarter[2];
+    for (int r = 0; r < 4; ++r)
+        half[r] = __builtin_shufflevector(row[2 * r], row[2 * r + 1], 0, 1, 2, 3, 8, 9, 10, 11)
+                  + __builtin_shufflevector(row[2 * r], row[2 * r + 1], 4, 5, 6, 7, 12, 13, 14, 15);
+    for (int r = 0; r < 2; ++r)
+        quarter[r] = __builtin_shufflevector(half[2 * r], half[2 * r + 1], 0, 1, 4, 5, 8, 9, 12, 13)
+                     + __builtin_shufflevector(half[2 * r], half[2 * r + 1], 2, 3, 6, 7, 10, 11, 14, 15);
+    *(simd_vector *)total = __builtin_shufflevector(quarter[0], quarter[1], 0, 2, 4, 6, 8, 10, 12, 14)
+                            + __builtin_shufflevector(quarter[0], quarter[1], 1, 3, 5, 7, 9, 11, 13, 15);
+}
+
+/* 1 for the last d % 8 numbers of a row, 0 for those before, in the vector that ends where the row does. */
+static const double step[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+#define REMAINDER(d) (*(const simd_vector *)(step + (d) % LANES))
+
 /* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency. */
-INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdiff_t d, int rows, const void *ahead,
-                           int single)
+INLINE void logits_of_rows(double *logit, const void *X, const double *u, const simd_vector *last, ptrdiff_t d, int rows,
+                           const void *ahead, int single)
 {
     simd_vector sum[ROWS] = {{0}};
     ptrdiff_t k = 0;
@@ -41,8 +59,16 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
             sum[r] += VECTOR(X, r * d + k, single) * by;
         }
     }
-    for (int r = 0; r < rows; ++r)
-        logit[r] = simd_total((const double *)&sum[r]);
+    if (k < d && k > 0) {
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r)
+            sum[r] += VECTOR(X, (r + 1) * d - LANES, single) * *last;
+        k = d;
+    }
+    if (rows == ROWS)
+        totals(logit, sum);
+    else
+        logit[0] = simd_total((const double *)sum);
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
             logit[r] += matrix_number(X, r * d + k, single) * u[k];
@@ -51,15 +77,18 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
 INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next,
                    int single)
 {
+    simd_vector last = {0};
     ptrdiff_t t = 0;
+    if (d > LANES)
+        last = *(const simd_vector *)(u + d - LANES) * REMAINDER(d);
     if (next != NULL)
         for (; t + ROWS <= T; t += ROWS)
-            logits_of_rows(logit + t, matrix_at(X, t * d, single), u, d, ROWS, matrix_at(next, t / 2 * d, single),
-                           single);
+            logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS,
+                           matrix_at(next, t / 2 * d, single), single);
     for (; t + ROWS <= T; t += ROWS)
-        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, d, ROWS, NULL, single);
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, NULL, single);
     for (; t < T; ++t)
-        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, d, 1, NULL, single);
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, 1, NULL, single);
 }
 
 SIMD_DISPATCH
@@ -106,6 +135,14 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
                 odd += c[r] * x;
         }
         *sum = even + odd;
+    }
+    if (k < d && k > 0) {
+        simd_vector sum = {0}, x_a = VECTOR(xa, d - LANES, single);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r)
+            sum += c[r] * (VECTOR(X, (r + 1) * d - LANES, single) - x_a);
+        *(simd_vector *)(p + d - LANES) += sum * REMAINDER(d);
+        k = d;
     }
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
