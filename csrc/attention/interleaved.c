@@ -122,8 +122,8 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
             interleave(interleaved->values + before * dv * WIDE, value, reference, w, values, 0, dv, first, T);
         for (ptrdiff_t i = 0; scores != NULL && i < WIDE && first + i < M; ++i)
             for (ptrdiff_t t = 0; t < windows_length(w, first + i); ++t)
-                interleaved->scores[((before + group + t) * WIDE) + i] =
-                    scores[w->indptr[first + i] + token_at(t, reference[i])];
+                interleaved->scores[((before + group + t) * WIDE) + i]
+                    = scores[w->indptr[first + i] + token_at(t, reference[i])];
     }
 }
 
@@ -298,8 +298,7 @@ void interleaved_attend(double *O, ptrdiff_t lead, const struct interleaved_kept
     for (ptrdiff_t from = first; from < last; from += WIDE) {
         ptrdiff_t group = from / WIDE, T = group_of(&all, &others, interleaved, group);
         logits_of(kept->logit + all, interleaved, U + from - first, columns, group, last);
-        kept->far[group] =
-            softmax_probabilities_interleaved(kept->top + from, kept->prob + all, kept->logit + all, T);
+        kept->far[group] = softmax_probabilities_interleaved(kept->top + from, kept->prob + all, kept->logit + all, T);
         attend(O + from - first, lead, interleaved->value + from * dv, interleaved->values + others * dv,
                kept->prob + all, T, dv, add);
     }
@@ -325,7 +324,7 @@ void interleaved_backward(double *P, double *score, double *lift, double *shift,
     ptrdiff_t all, others;
     for (ptrdiff_t from = first; from < last; from += WIDE) {
         ptrdiff_t group = from / WIDE, at = from - first, T = group_of(&all, &others, interleaved, group);
-        struct softmax_interleaved s = {0};
+        struct softmax_interleaved s;
         if (kept == NULL) {
             logits_of(c, interleaved, U + at, columns, group, last);
             softmax_backward_interleaved(&s, c, WIDE, interleaved->scores + all, WIDE, T);
@@ -336,13 +335,14 @@ void interleaved_backward(double *P, double *score, double *lift, double *shift,
             softmax_backward_interleaved(&s, c, WIDE, kept->score + all, WIDE, T);
         } else {
             memcpy(s.top, kept->top + from, sizeof s.top);
+            memset(s.shift, 0, sizeof s.shift);
             softmax_backward_of_probabilities(c, kept->prob + all, kept->score + all, s.top, T);
         }
         memcpy(shift + at, s.shift, sizeof s.shift);
         int close = pull_back(P + at, log_scale + at, interleaved->keys + others * w->dk, interleaved->sizes + others,
                               interleaved->idle + from, c, columns, T, w->dk);
         for (ptrdiff_t q = from; close && q < last && q < from + WIDE; ++q)
-            pull_back_exactly(P + q - first, log_scale + q - first, interleaved, c + q - from, s.top[q - from],
-                              columns, q);
+            pull_back_exactly(P + q - first, log_scale + q - first, interleaved, c + q - from, s.top[q - from], columns,
+                              q);
     }
 }

@@ -51,8 +51,8 @@ void interleaved_scores(double *score, const struct interleaved *interleaved, co
                         ptrdiff_t first, ptrdiff_t last);
 
 /* P [dk,columns] with the vector-Jacobian product X_q^T (diag(s) - s s^T) g_q = P e^shift in its column; log_scale
- * [columns] 0, or -inf where P is zero.  Of a fixed linear head, from U: `kept` is NULL, and score + lift e^shift is the
- * mean score.  Otherwise from what is kept. */
+ * [columns] 0, or -inf where P is zero.  Of a fixed linear head, from U: `kept` is NULL, and score + lift e^shift is
+ * the mean score.  Otherwise from what is kept. */
 void interleaved_backward(double *P, double *score, double *lift, double *shift, double *log_scale,
                           const struct interleaved *interleaved, const double *U, const struct interleaved_kept *kept,
                           ptrdiff_t columns, ptrdiff_t first, ptrdiff_t last);

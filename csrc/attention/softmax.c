@@ -162,20 +162,25 @@ INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *res
         out->lift[i] = lift[i];
 }
 
-/* The largest logit of each column and its place; whether another one is so far below that it comes near underflow. */
-INLINE int tops(double *restrict top, double *restrict at, const double *restrict logit, ptrdiff_t ld, ptrdiff_t T)
+/* The largest logit of each column, its place and, if `scored`, its score; whether another logit is so far below that
+ * its exponential comes near underflow. */
+INLINE int tops(double *top, double *at, double *g_a, const double *restrict logit, ptrdiff_t ld,
+                const double *restrict score, ptrdiff_t lds, ptrdiff_t T, int scored)
 {
     double least[LANES];
     int far = 0;
     for (int i = 0; i < LANES; ++i) {
         top[i] = least[i] = logit[i];
         at[i] = 0;
+        g_a[i] = scored ? score[i] : 0;
     }
     for (ptrdiff_t t = 1; t < T; ++t) {
 #pragma omp simd
         for (int i = 0; i < LANES; ++i) {
             double l = logit[t * ld + i];
             at[i] = l > top[i] ? (double)t : at[i];
+            if (scored)
+                g_a[i] = l > top[i] ? score[t * lds + i] : g_a[i];
             top[i] = l > top[i] ? l : top[i];
             least[i] = l < least[i] && l > -__builtin_inf() ? l : least[i];
         }
@@ -189,8 +194,8 @@ SIMD_DISPATCH
 int softmax_probabilities_interleaved(ptrdiff_t *restrict top, double *restrict prob, const double *restrict logit,
                                       ptrdiff_t T)
 {
-    double largest[LANES], at[LANES], sum[LANES] = {0};
-    int far = tops(largest, at, logit, LANES, T);
+    double largest[LANES], at[LANES], unused[LANES], sum[LANES] = {0};
+    int far = tops(largest, at, unused, logit, LANES, NULL, 0, T, 0);
     for (ptrdiff_t t = 0; t < T; ++t) {
 #pragma omp simd
         for (int i = 0; i < LANES; ++i) {
@@ -229,9 +234,7 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
                                   const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
-    int shifted = 0, far = tops(top, at, c, ldc, T);
-    for (int i = 0; i < LANES; ++i)
-        g_a[i] = score[(ptrdiff_t)at[i] * lds + i];
+    int shifted = 0, far = tops(top, at, g_a, c, ldc, score, lds, T, 1);
     if (far) { /* the runner-up may be */
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();

@@ -1,7 +1,6 @@
 /* Products with a vector in plain loops that the compiler turns into vectors, those of two matrices by OpenBLAS. */
 #include "linalg/matrix.h"
 
-
 #include "base/monitor.h"
 #include "base/simd.h"
 #include "linalg/blas.h"
@@ -46,8 +45,8 @@ static const double step[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1,
 #define REMAINDER(d) (*(const simd_vector *)(step + (d) % LANES))
 
 /* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency. */
-INLINE void logits_of_rows(double *logit, const void *X, const double *u, const simd_vector *last, ptrdiff_t d, int rows,
-                           const void *ahead, int single)
+INLINE void logits_of_rows(double *logit, const void *X, const double *u, const simd_vector *last, ptrdiff_t d,
+                           int rows, const void *ahead, int single)
 {
     simd_vector sum[ROWS] = {{0}};
     ptrdiff_t k = 0;

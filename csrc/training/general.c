@@ -13,9 +13,9 @@
 
 #define BLOCK 32768 /* keys of a block, 256 KiB, which stay in the L2 cache from the forward to the backward pass */
 
-static ptrdiff_t block_of(const struct windows *w)
+static ptrdiff_t block_of(const struct windows *w, int fixed)
 {
-    ptrdiff_t M = w->n_queries, block = BLOCK / (w->dk * w->longest);
+    ptrdiff_t M = w->n_queries, block = fixed ? M : BLOCK / (w->dk * w->longest);
     block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
     return block < M ? block : M;
 }
@@ -29,9 +29,8 @@ static void init_kept(struct general_work *work, struct arena *arena)
     for (ptrdiff_t h = 0; !arena->failed && h < H; ++h) {
         struct interleaved_kept *kept = &work->kept[h];
         ARENA_DOUBLES(arena, windows->before[groups], SOFTMAX_LANES, &kept->logit, &kept->prob);
-        kept->score = h > 0 && !work->output.concatenate
-                          ? work->kept[0].score
-                          : arena_doubles(arena, windows->before[groups], SOFTMAX_LANES);
+        kept->score = h > 0 && !work->output.concatenate ? work->kept[0].score
+                                                         : arena_doubles(arena, windows->before[groups], SOFTMAX_LANES);
         kept->top = arena_indices(arena, work->padded);
         kept->far = arena_take(arena, groups, sizeof *kept->far);
     }
@@ -41,19 +40,22 @@ void general_init(struct general_work *work, int short_windows, const struct obj
                   const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
-    const struct general_output *output = objective->output;
+    const struct general_output *output = &work->output;
     const struct head *head = &output->head;
-    ptrdiff_t M = w->n_queries, H = at->heads, padded = simd_padded(M), dv = output->dv;
+    ptrdiff_t M = w->n_queries, H = at->heads, padded = simd_padded(M);
     *work = (struct general_work){.objective = objective, .at = at, .transform = transform, .threads = threads};
-    work->output = *output;
+    work->fixed = objective->scores != NULL && at->head == HEAD_IS_FIXED;
+    work->output = work->fixed ? (struct general_output){.heads = 1} : *objective->output;
     work->padded = padded;
-    work->block = block_of(w);
+    work->block = block_of(w, work->fixed);
     work->whole = head->kind == HEAD_CALL || objective->loss == LOSS_CALL;
-    work->short_windows = short_windows && !transform->through_factors;
+    work->short_windows = short_windows;
     work->idle = arena_zeros(arena, padded, 1);
-    if (work->short_windows) {
-        short_init(&work->windows, NULL, output->values, dv, work->idle, transform, H, work->block, arena);
-        init_kept(work, arena);
+    if (short_windows) {
+        short_windows_init(&work->windows, work->fixed ? objective->scores : NULL, output->values, output->dv,
+                           work->idle, transform, H, work->block, arena);
+        if (!arena->failed && !work->fixed)
+            init_kept(work, arena);
     } else {
         ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
         work->log_scale = arena_doubles(arena, H * M, 1);
@@ -62,15 +64,14 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     work->O = arena_zeros(arena, padded, head->d);
     work->gradient = arena_zeros(arena, padded, head->d);
     work->head = arena_doubles(arena, padded, head_scratch(head));
-    work->value = arena_doubles(arena, padded, 1);
-    work->log_slope = arena_zeros(arena, padded, 1);
-    work->nothing = arena_zeros(arena, padded, 1);
+    ARENA_DOUBLES(arena, padded, 1, &work->value, &work->log_slope, &work->score, &work->shift);
+    work->lift = arena_zeros(arena, padded, 1);
     int workers = threads != NULL ? threads->most : 1;
     work->scratch = arena_take(arena, workers, sizeof *work->scratch);
     for (int i = 0; !arena->failed && i < workers; ++i) {
         struct general_scratch *scratch = &work->scratch[i];
         scratch->keys = arena_doubles(arena, windows_scratch(w), 1);
-        scratch->one = arena_doubles(arena, dv, 1);
+        scratch->one = arena_doubles(arena, output->dv, 1);
         scratch->U = short_windows ? arena_doubles(arena, w->dk, simd_padded(work->block)) : NULL;
         ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
@@ -168,7 +169,7 @@ static void attend(struct general_work *work, const struct general_scratch *scra
         return;
     }
     for (ptrdiff_t h = 0; h < H; ++h) {
-        short_transform(scratch->U, &work->windows, work->run * H + h, first, last);
+        short_windows_transform(scratch->U, &work->windows, work->run * H + h, first, last);
         interleaved_attend(O + (output->concatenate ? h * output->dv * lead : 0), lead, &work->kept[h],
                            &work->windows.interleaved, scratch->U, simd_padded(last - first), first, last,
                            h > 0 && !output->concatenate);
@@ -182,20 +183,28 @@ static void attend_backward(struct general_work *work, const struct general_scra
     const struct general_output *output = &work->output;
     ptrdiff_t dk = work->objective->w->dk, lead = lead_of(work, first, last), columns = simd_padded(last - first);
     const double *G = columns_of(work->gradient, work, first, output->head.d);
+    const struct interleaved *windows = &work->windows.interleaved;
     if (!work->short_windows) {
         for (ptrdiff_t q = first; q < last; ++q)
             attend_one_backward(G + q - first, lead, work, scratch, q);
         return;
     }
+    double *score = work->score + first, *lift = work->lift + first, *shift = work->shift + first;
+    double *value = work->value + first, *log_slope = work->log_slope + first;
     for (ptrdiff_t h = 0; h < output->heads; ++h) {
-        double *log_scale = work->windows.log_scale + h * work->padded + first, *shift = scratch->U;
-        if (h == 0 || output->concatenate)
-            interleaved_scores(work->kept[h].score, &work->windows.interleaved,
-                               G + (output->concatenate ? h * output->dv * lead : 0), lead, first, last);
-        interleaved_backward(work->windows.P + (h * work->padded + first) * dk, NULL, NULL, shift, log_scale,
-                             &work->windows.interleaved, NULL, &work->kept[h], columns, first, last);
+        double *P = work->windows.P + (h * work->padded + first) * dk;
+        double *log_scale = work->windows.log_scale + h * work->padded + first;
+        const struct interleaved_kept *kept = work->fixed ? NULL : &work->kept[h];
+        if (work->fixed)
+            short_windows_transform(scratch->U, &work->windows, work->run, first, last);
+        else if (h == 0 || output->concatenate)
+            interleaved_scores(kept->score, windows, G + (output->concatenate ? h * output->dv * lead : 0), lead, first,
+                               last);
+        interleaved_backward(P, score, lift, shift, log_scale, windows, scratch->U, kept, columns, first, last);
+        if (work->fixed)
+            loss_values(value, log_slope, work->objective->loss, score, lift, shift, columns);
         for (ptrdiff_t i = 0; i < columns; ++i)
-            log_scale[i] += shift[i] + work->log_slope[first + i];
+            log_scale[i] += shift[i] + log_slope[i];
     }
 }
 
@@ -224,7 +233,7 @@ static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
         return STATUS_INTERRUPTED;
     multiply_by_labels(gradient, value, work->output.y + first, head->d, count, lead);
     if (objective->loss != LOSS_CALL)
-        loss_values(value, log_slope, objective->loss, value, work->nothing, work->nothing, count);
+        loss_values(value, log_slope, objective->loss, value, work->lift, work->lift, count);
     else if (objective->call_loss(objective->loss_context, value, log_slope, count) != 0)
         return STATUS_INTERRUPTED;
     return STATUS_DONE;
@@ -289,7 +298,7 @@ static void finish(struct gradient *gradient, struct general_work *work, ptrdiff
 {
     ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;
     for (ptrdiff_t h = 0; work->short_windows && h < H; ++h)
-        short_gradient(gradient, &work->windows, r * H + h, h, work->threads);
+        short_windows_gradient(gradient, &work->windows, r * H + h, h, work->threads);
     if (work->scale != NULL)
         vector_copy(work->scale + r * H * M, work->log_scale, H * M);
     if (!work->short_windows)
@@ -305,14 +314,15 @@ int general_gradient(struct gradient *gradient, struct general_work *work, int l
     for (ptrdiff_t r = work->run = 0; r < work->at->runs; work->run = ++r) {
         if (work->at->head == HEAD_IS_TRAINED)
             head_place(&work->output.head, work->at->v + r * work->at->n_v);
-        make_passes(work, work->whole ? ATTEND : loss_alone ? ATTEND | EVALUATE : ATTEND | EVALUATE | BACKWARD);
+        make_passes(work, work->fixed   ? BACKWARD
+                          : work->whole ? ATTEND
+                          : loss_alone  ? ATTEND | EVALUATE
+                                        : ATTEND | EVALUATE | BACKWARD);
         if (work->whole && evaluate(work, 0, M) != STATUS_DONE)
             return STATUS_INTERRUPTED;
         if (work->whole && !loss_alone)
             make_passes(work, BACKWARD);
-        gradient->loss[r] = 0;
-        for (ptrdiff_t q = 0; q < M; ++q)
-            gradient->loss[r] += work->value[q] / (double)M;
+        gradient->loss[r] = loss_mean(work->value, M, 1);
         if (!loss_alone)
             finish(gradient, work, r);
     }

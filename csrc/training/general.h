@@ -43,6 +43,7 @@ struct general_work {
     struct general_scratch *scratch; /* (threads) */
     ptrdiff_t block, padded;         /* queries of a block, of all */
     int whole;                       /* a function of the user's evaluates all queries at once */
+    int fixed;                       /* a fixed linear head on short windows: the scores are given */
     int short_windows;               /* eight at a time, with `windows` and what is kept of every attention head: */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
@@ -51,10 +52,10 @@ struct general_work {
     double *logit;                 /* (H entries) by query and head: U itself where the keys are the identity */
     double *O, *gradient;          /* (padded M, head.d) */
     double *head;                  /* (padded M, head_scratch) */
-    double *value, *log_slope, *nothing; /* (padded M) */
-    ptrdiff_t run;                 /* at hand */
-    double *delta, *scale;         /* (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M; or NULL, and then */
-    ptrdiff_t *top;                /* (R H, M) the token with the largest logit */
+    double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
+    ptrdiff_t run;                                    /* at hand */
+    double *delta, *scale; /* (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M; or NULL, and then */
+    ptrdiff_t *top;        /* (R H, M) the token with the largest logit */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */

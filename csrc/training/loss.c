@@ -71,6 +71,16 @@ void loss_values(double *value, double *log_slope, enum loss loss, const double 
     }
 }
 
+SIMD_DISPATCH
+double loss_mean(const double *value, ptrdiff_t M, ptrdiff_t step)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (ptrdiff_t q = 0; q < M; ++q)
+        sum += value[q * step];
+    return sum / (double)M;
+}
+
 double loss_log_excess(enum loss loss, double best, double mantissa, double shift)
 {
     double log_e = log(mantissa) + shift, e = exp(log_e), log_slope, unused;

@@ -31,6 +31,9 @@ double loss_value(enum loss loss, double u, double log_u, double *log_slope);
 void loss_values(double *value, double *log_slope, enum loss loss, const double *score, const double *lift,
                  const double *shift, ptrdiff_t n);
 
+/* The mean of M values at distance `step`. */
+double loss_mean(const double *value, ptrdiff_t M, ptrdiff_t step);
+
 /* log(loss(best - e) - loss(best)) of an excess e = mantissa e^shift >= 0: by differences where e is large, otherwise
  * by forms that do not cancel; to first order in e below 1e-300, where e itself may underflow. */
 double loss_log_excess(enum loss loss, double best, double mantissa, double shift);

@@ -17,15 +17,13 @@ void objective_init(struct objective_work *work, const struct objective *objecti
     int span = at->form == FORM_SPAN, linear = objective->scores != NULL && at->head == HEAD_IS_FIXED;
     int short_windows = !span && !rows && interleaved_fits(w, linear ? 0 : objective->output->dv);
     *work = (struct objective_work){.objective = objective, .at = at};
-    work->evaluator = span ? EVALUATOR_QUERY_SPAN : linear ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
     transform_init(&work->transform, w, at, linear ? at->runs : at->heads,
                    short_windows ? ALONE * (double)w->n_queries : 0, arena);
-    enum linear_mode mode = rows                                                ? LINEAR_ROWS
-                            : short_windows && !work->transform.through_factors ? LINEAR_INTERLEAVED
-                                                                                : LINEAR_BLOCKS;
+    short_windows &= !work->transform.through_factors;
+    work->evaluator = span ? EVALUATOR_QUERY_SPAN : linear && !short_windows ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
     switch (work->evaluator) {
     case EVALUATOR_LINEAR:
-        linear_init(&work->linear, mode, objective, at, &work->transform, threads, arena);
+        linear_init(&work->linear, rows, objective, at, &work->transform, threads, arena);
         break;
     case EVALUATOR_QUERY_SPAN:
         query_span_init(&work->query_span, objective, at, &work->transform, threads, arena);

@@ -22,7 +22,7 @@ void query_span_init(struct query_span_work *work, const struct objective *objec
     ptrdiff_t M = w->n_queries;
     work->gram = arena_doubles(arena, M, M);
     work->packed = arena_doubles(arena, gemm_packed(w->dk, M), at->runs);
-    linear_init(&work->linear, LINEAR_ROWS, objective, at, transform, threads, arena);
+    linear_init(&work->linear, 1, objective, at, transform, threads, arena);
     if (!arena->failed)
         matrix_rows_times_rows(work->gram, w->queries, w->queries, M, M, w->dz);
 }

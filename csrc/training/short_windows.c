@@ -5,8 +5,9 @@
 #include "base/threads.h"
 #include "linalg/gemm.h"
 
-void short_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
-                const double *idle, struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena)
+void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
+                        const double *idle, struct transform *transform, ptrdiff_t heads, ptrdiff_t block,
+                        struct arena *arena)
 {
     const struct windows *w = transform->w;
     *windows = (struct short_windows){.transform = transform, .block = block};
@@ -15,7 +16,8 @@ void short_init(struct short_windows *windows, const double *scores, const doubl
     interleaved_init(&windows->interleaved, w, scores, values, dv, idle, arena);
 }
 
-void short_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first, ptrdiff_t last)
+void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
+                             ptrdiff_t last)
 {
     ptrdiff_t dk = windows->transform->w->dk, dz = windows->transform->w->dz, columns = simd_padded(last - first);
     gemm_rows(U, columns, windows->W + n * dk * dz, dz, windows->interleaved.transposed + first * dz, dz, dk, columns,
@@ -52,8 +54,8 @@ static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int
     }
 }
 
-void short_gradient(struct gradient *gradient, struct short_windows *windows, ptrdiff_t n, ptrdiff_t h,
-                    struct threads *threads)
+void short_windows_gradient(struct gradient *gradient, struct short_windows *windows, ptrdiff_t n, ptrdiff_t h,
+                            struct threads *threads)
 {
     const struct windows *w = windows->transform->w;
     ptrdiff_t M = w->n_queries, dk = w->dk, dz = w->dz, padded = simd_padded(M);
