@@ -1,32 +1,32 @@
-/* method="auto" of the Frobenius norm, the Frobenius answer that every other norm starts from, and what a policy knows
- * of a problem before any method runs: its size, and what a dense method costs. */
+/* method="auto" of the Frobenius norm; the Frobenius answer from which the methods of every other norm start; and what
+ * is known of a problem before any method runs: its size, and the cost of a dense method. */
 #ifndef SVM_POLICY_H
 #define SVM_POLICY_H
 
 #include "svm/solver.h"
 
-/* The Frobenius answer with its bounds, which decides feasibility and starts the methods of options->norm; taken from
- * options->frobenius where another method has left it there.  A status of svm/solver.h; those other than STATUS_DONE
- * and STATUS_ITERATION_LIMIT are final, with the bounds of options->norm. */
+/* Finds the Frobenius answer with its bounds.  It decides feasibility and starts the methods of options->norm.  If
+ * options->frobenius holds an answer of an earlier method, that one is used.  Returns a status of svm/solver.h;
+ * statuses other than STATUS_DONE and STATUS_ITERATION_LIMIT are final and come with the bounds of options->norm. */
 svm_method policy_frobenius;
 
-#define POLICY_DENSE 4000 /* order of the largest dense factor that a method may need: 128 MB */
+#define POLICY_DENSE 4000 /* order of the largest dense factor that a method may use: 128 MB */
 
-/* Budgets: systems of the dense method that comes next, of the smaller order of rows and unknowns; for hard margins and
- * the nuclear norm POLICY_LEAST_COST multiplications at least.  A dense method solves some eight, by products of
- * matrices, three times as quickly.  (The interior point took 2.3 to 6.7 times as long as block ascent in a budget of
- * one system, on 23 random problems.)  The nuclear norm takes four times as many. */
+/* The budget of an iterative method is a part of the cost of the dense method that follows it.  That cost is counted as
+ * this many systems, of order min(rows, unknowns); for hard margins and for the nuclear norm it is at least
+ * POLICY_LEAST_COST multiplications.  (A dense method solves about eight systems, but by products of matrices, which
+ * are three times as quick.)  The nuclear norm takes four times as many systems. */
 #define POLICY_SYSTEMS 2.7
 #define POLICY_LEAST_COST 5e5
 
 struct policy_size {
     double rows, queries, unknowns, smaller, bits;
-    double pairs; /* sum over the queries of the squared number of their rows: entries of their Gram matrices */
+    double pairs; /* sum over the queries of (rows of the query)^2: the entries of their Gram matrices */
 };
 
 struct policy_size policy_size(const struct rows *rows);
 
-/* Iterations, of this many multiplications each, that cost as much as a dense method. */
+/* The number of iterations of `iteration` multiplications each that cost as much as a dense method. */
 ptrdiff_t policy_budget(double dense, double iteration);
 
 #endif
