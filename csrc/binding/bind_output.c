@@ -1,9 +1,9 @@
-/* Output heads, evaluated by themselves. */
+/* Evaluates output heads alone. */
 #include "binding/bind_objective.h"
 
-enum { O = 4 }; /* after the head */
+enum { O = 4 }; /* index of the argument after the head */
 
-/* A head by itself, to be evaluated at attended vectors O (M, d), and its scratch. */
+/* Makes the head for attended vectors O (M, d), and its scratch. */
 static int prepare(struct head *head, double **hidden, struct bind_call *call)
 {
     if (!bind_head(head, call->size['d'], call->size['M'], call->in, call->size) || head->kind == HEAD_CALL)

@@ -1,7 +1,6 @@
 /* Projections, and points of the regularisation path. */
 #include "binding/bind.h"
 
-
 #include "binding/bind_objective.h"
 #include "linalg/vector.h"
 #include "training/regularization_path.h"

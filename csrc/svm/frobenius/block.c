@@ -18,7 +18,7 @@
 #define LOW 0.25        /* the guess takes rows this many standard deviations below the mean */
 #define NEAR_START 1e-2 /* a warm start with at most this gap skips the first ascent */
 #define LAST_FLIPS 0.01 /* an ascent ends when less than this part of the support changes */
-#define MORE_EPOCHS 4   /* doubled before each ascent after a failed run, whose number of epochs it is */
+#define MORE_EPOCHS 4   /* epochs after a failed run: twice this, doubled each time */
 #define MOST_EPOCHS 64  /* most epochs of one ascent */
 #define ACTIVE_SET_RUNS 24
 /* With more positive multipliers per entry of W than this, an active-set run tends to diverge.  So epochs continue

@@ -67,8 +67,6 @@ struct ball {
 #define BALL_INSIDE 0.5 /* dual norm of M at the start */
 #define BALL_FAR 1e3    /* a step this long counts as unlimited */
 #define BALL_STUCK 1e-8 /* a shorter step means that the iteration is at rounding level */
-#define BALL_PASSES \
-    4 /* corrections of a solution by its residual, at most: if these do not converge, more do not \
-         either */
+#define BALL_PASSES 4   /* corrections of a solution by its residual, at most: more do not help */
 
 #endif

@@ -17,9 +17,9 @@
 #define AT_ONCE 16 /* rows that a query adds at once, at most: few rows of a long window are active */
 #define SPARE 0.5  /* part of the tolerance that is used: the certificate computes the gap again, with rounding */
 
-/* Gaps to which the interior point iterates before the polish is tried; the last two stand for the tolerance.  If the
- * certificate refuses an answer that has reached the tolerance, because s was not yet A(W) - b, the last stage goes on
- * as far as it can. */
+/* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance.  The
+ * certificate may refuse an answer that has reached it, because s still differs from A(W) - b; in the last stage the
+ * interior point therefore goes on as far as it can. */
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 

@@ -1,6 +1,6 @@
 /* The ball of the nuclear norm:  min tr X  s.t.  W = 2 X_12, X >= 0, and the rows.  X has the multipliers S(1, M) >= 0
- * of svm/interior/psd.h; h = tr X, trace = 1.  It is the spectral-norm problem with primal and dual exchanged. dX = R -
- * P dS P is solved for dS, so the inverse of H is given directly:
+ * of svm/interior/psd.h; h = tr X, trace = 1.  It is the spectral-norm problem with primal and dual exchanged.  The
+ * equation dX = R - P dS P is solved for dS, so the inverse of H is given directly:
  *
  *     (r_h - dh, dW - r_W) = Q(dt, dM),
  *     Q_tt = ||P||^2,  Q_tM = -2 (P P)_12,  Q_MM = 2 (P_11 dM P_22 + P_12 dM^T P_12)

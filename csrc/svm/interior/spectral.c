@@ -28,7 +28,7 @@ struct spectral_ball {
     double dh, *dW;                       /* (p,q) */
     double *L, *K, *U, *V, *c;            /* (p,p) L^-1; (q,q) N^-1; (p,r), (r,q), (r) singular value decomposition */
     double *A, *B;                        /* (r,p), (r,q) U^T L^-1, V^T N^-1 */
-    double *even, *odd;                   /* (r,r) e and f: the symmetric and the skew coupling */
+    double *even, *odd;                   /* (r,r) e and f: factors of an entry and of its mirror image */
     double *half, *inner, *turned;        /* (p,q), (r,r), (r,q) scratch of spectral_solve */
     double *delta, *z, *a, *b, *products; /* (m,p), (n,q), (m,r), (n,r), (n,n) delta L^-T, z N^-T, delta A^T, z B^T,
                                              products of z N^-T */

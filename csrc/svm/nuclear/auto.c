@@ -1,5 +1,5 @@
-/* method="auto" of the nuclear norm: the augmented Lagrangian in factors within a budget, where this is worth it and
- * its first round is short, and the interior point. */
+/* method="auto" of the nuclear norm: the augmented Lagrangian in factors, within a budget, then the interior point.
+ * The first is left out if its budget is too small, and given up if its first round takes long. */
 #include <math.h>
 
 #include "base/arena.h"
@@ -8,10 +8,10 @@
 #include "svm/nuclear/augmented_lagrangian.h"
 #include "svm/policy.h"
 
-#define JOINS 50 /* rows per entry of W beyond which the working set of the interior point may grow */
+#define JOINS 50 /* with more rows per entry of W, too many may join the interior point's working set */
 
-/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries; of very
- * many, more may join: 119,400 hard rows of 576 entries take it minutes, and 1,365 evaluations one second. */
+/* Evaluations that the augmented Lagrangian may take.  The interior point's working set usually has about as many rows
+ * as W has entries.  If there are very many rows, more of them may join, so the budget grows. */
 static ptrdiff_t factored_budget(const struct rows *rows, const struct policy_size *s)
 {
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
@@ -30,7 +30,7 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
     int n = 0, large = s.smaller > POLICY_DENSE;
     if (!large) {
         factored.max_iter = factored_budget(rows, &s);
-        if (s.rows <= JOINS * s.unknowns) /* else too many would join the working set of the interior point */
+        if (s.rows <= JOINS * s.unknowns) /* on more rows it is not given up: the interior point would take too long */
             factored.solve = nuclear_factored_if_quick;
     }
     if (factored.max_iter > NUCLEAR_LOOSE || options->start_W != NULL)
