@@ -8,7 +8,7 @@
 
 #define METHOD_LIST(METHOD) \
     METHOD(frobenius_auto, frobenius_auto, NORM_FROBENIUS, "auto", "hard soft", 0, \
-           "the methods below in the order of svm/policy.h") \
+           "the methods below in the order of svm/frobenius/auto.c") \
     METHOD(frobenius_active, frobenius_active, NORM_FROBENIUS, "active", "hard", 1000000, \
            "dual active set, exact and finite: few rows, or a small support") \
     METHOD(frobenius_block, frobenius_block, NORM_FROBENIUS, "block", "hard soft", 1000000, \
@@ -34,7 +34,7 @@
 svm_method frobenius_auto, frobenius_active, frobenius_block, frobenius_gradient, frobenius_interior;
 svm_method nuclear_auto, nuclear_factored, nuclear_capped, interior_method;
 
-/* Methods that only the policy calls.  Both return STATUS_DECLINED if another method will do better.
+/* Methods that only method="auto" calls.  Both return STATUS_DECLINED if another method will do better.
  * frobenius_block_if_loose, for a hard or a soft margin, declines if a few epochs show that the problem is tight; it
  * does not search for a proof of infeasibility.  nuclear_factored_if_quick declines if its first round takes long. */
 svm_method frobenius_block_if_loose, nuclear_factored_if_quick;

@@ -15,7 +15,7 @@
 
 /* Frobenius norm: coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows
  * than entries of W the fraction is small, because the methods then work by rows and gain little.  With more rows it is
- * large: the policy judges from the number of unknowns how tight the problem is. */
+ * large: method="auto" judges from the number of unknowns how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
 /* Other norms: a rank above d - d / NEARLY counts as full rank, so that the search for the span can stop early. */

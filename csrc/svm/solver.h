@@ -39,7 +39,7 @@ struct svm_answer {
  *     STATUS_UNDECIDED        neither a W that meets the rows nor a proof that there is none was found
  *     STATUS_STATIONARY       nuclear_capped is at a stationary point; the upper bound is that without the cap
  *     STATUS_INTERRUPTED      the best point so far, with its bounds
- *     STATUS_DECLINED         no answer, another method should be used; only methods that the policy calls return it
+ *     STATUS_DECLINED         no answer, another method should be used; only methods for method="auto" return it
  *     negative                an error, no answer */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct arena *arena);

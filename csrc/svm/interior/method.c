@@ -11,7 +11,7 @@
 #include "linalg/vector.h"
 #include "svm/interior/loop.h"
 #include "svm/methods.h"
-#include "svm/policy.h"
+#include "svm/frobenius/auto.h"
 
 #define SLACK 5e-2 /* rows outside the set join if their slack is less, relative to the largest b */
 #define AT_ONCE 16 /* rows that a query adds at once, at most: few rows of a long window are active */
@@ -175,7 +175,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     struct coordinates g;
     struct loop s;
     struct interior f = {.answer = answer, .options = options, .norm = ball_of(options->norm)};
-    int status = policy_frobenius(answer, rows, options, arena);
+    int status = frobenius_auto_start(answer, rows, options, arena);
     answer->method = "interior";
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/policy.h"
+#include "svm/frobenius/auto.h"
 #include "svm/polish/polish.h"
 
 /* Penalty parameters and relative gradients of the rounds: those with the fewest evaluations of the ones tried.  The
@@ -133,7 +133,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, status, arena);
     arena_release(arena, mark);
-    status = policy_frobenius(answer, rows, options, arena);
+    status = frobenius_auto_start(answer, rows, options, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct factored s;

@@ -10,7 +10,7 @@
  *
  * The cost of a dense method is known beforehand.  Half of it is the budget of the iterative method before it, so that
  * both together take at most about 1.6 times as long as the better of them. */
-#include "svm/policy.h"
+#include "svm/frobenius/auto.h"
 
 #include <math.h>
 
@@ -60,27 +60,27 @@
 
 #define MOST_STEPS 4
 
-struct policy_size policy_size(const struct rows *rows)
+struct auto_size auto_size(const struct rows *rows)
 {
     double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)rows_unknowns(rows), pairs = 0;
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         double own = (double)(rows->first[q + 1] - rows->first[q]);
         pairs += own * own;
     }
-    return (struct policy_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
+    return (struct auto_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
 }
 
 /* Multiplications for one system of a dense method, of order min(rows, unknowns). */
 static double system_cost(const struct rows *rows)
 {
-    struct policy_size s = policy_size(rows);
+    struct auto_size s = auto_size(rows);
     double dk = (double)rows->w->dk;
     if (s.rows < s.unknowns)
         return s.rows * s.rows * (s.rows / 3 + dk);
     return s.queries * s.unknowns * s.unknowns / 2 + s.rows * dk * dk + s.unknowns * s.unknowns * s.unknowns / 3;
 }
 
-ptrdiff_t policy_budget(double dense, double iteration)
+ptrdiff_t auto_budget(double dense, double iteration)
 {
     return (ptrdiff_t)fmin(1 + dense / iteration, 1e9);
 }
@@ -88,8 +88,8 @@ ptrdiff_t policy_budget(double dense, double iteration)
 /* Budget of block ascent, in epochs or iterations of conjugate gradients. */
 static ptrdiff_t block_budget(const struct rows *rows, double dense)
 {
-    struct policy_size s = policy_size(rows);
-    return policy_budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
+    struct auto_size s = auto_size(rows);
+    return auto_budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
 }
 
 /* Number of active-set steps that cost half as much as a dense method.  Step i computes the margins of all rows from i
@@ -103,7 +103,7 @@ static ptrdiff_t active_budget(const struct rows *rows, double dense)
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
     double support = (double)vector_nonzeros(best->lambda, rows->count); /* an interior point makes all positive */
-    return fmin(support, policy_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
+    return fmin(support, auto_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
 }
 
 #define STEP(name, method) \
@@ -115,7 +115,7 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
 /* Returns 1 if the windows are so long that the Gram matrices of the queries, which block ascent holds, have far more
  * entries than those of the rows that support W.  The measure is the length of the window in which a row lies, averaged
  * over the rows, because one long window may hold most rows. */
-static int windows_are_long(const struct policy_size *s)
+static int windows_are_long(const struct auto_size *s)
 {
     return s->pairs >= GENERATED_LONG * sqrt(s->unknowns) * s->rows && s->pairs >= GENERATED_GRAM
            && s->rows > 2 * ACTIVE_SET_ROWS;
@@ -125,17 +125,17 @@ static int windows_are_long(const struct policy_size *s)
  * ascent would take tens of times as long. */
 static int is_tight_and_small(const struct rows *rows)
 {
-    struct policy_size s = policy_size(rows);
+    struct auto_size s = auto_size(rows);
     return s.bits > TIGHT && s.unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0;
 }
 
 /* Returns 1 if a query is a copy of another, up to NEAR_COPY.  Rows that contradict each other then do so in only dk
  * unknowns, and rows that repeat others leave the support small.  On such problems the active set ends soon, while
  * block ascent converges slowly.  A loose problem gives the active set only the steps to find a contradiction.  With
- * more than POLICY_DENSE queries the comparisons would take too long. */
+ * more than AUTO_DENSE queries the comparisons would take too long. */
 static int queries_repeat(const struct windows *w)
 {
-    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= POLICY_DENSE; ++i) {
+    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= AUTO_DENSE; ++i) {
         const double *z = w->queries + i * w->dz;
         double most = NEAR_COPY * NEAR_COPY * vector_dot(z, z, w->dz);
         for (const double *other = w->queries; other < z; other += w->dz) {
@@ -152,9 +152,9 @@ static int queries_repeat(const struct windows *w)
 /* Chooses the methods for a hard margin, in order; returns their number. */
 static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
-    struct policy_size s = policy_size(rows);
+    struct auto_size s = auto_size(rows);
     double few = s.rows >= LONG * s.queries ? 2 * ACTIVE_SET_ROWS : ACTIVE_SET_ROWS;
-    int tight = s.bits > TIGHT, large = s.smaller > POLICY_DENSE, n = 0;
+    int tight = s.bits > TIGHT, large = s.smaller > AUTO_DENSE, n = 0;
     struct solver_step active = STEP("active", frobenius_active), interior = STEP("interior", frobenius_interior);
     if (s.rows <= few || is_tight_and_small(rows)) {
         int many = s.unknowns > INTERIOR_MANY && s.queries > INTERIOR_MANY * s.unknowns && options->start == NULL;
@@ -163,8 +163,8 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
         return n;
     }
     int probes = tight && !large && options->start == NULL;
-    double dense = fmax(POLICY_LEAST_COST, POLICY_SYSTEMS * system_cost(rows));
-    int repeats = s.unknowns <= POLICY_DENSE && options->start == NULL && queries_repeat(rows->w);
+    double dense = fmax(AUTO_LEAST_COST, AUTO_SYSTEMS * system_cost(rows));
+    int repeats = s.unknowns <= AUTO_DENSE && options->start == NULL && queries_repeat(rows->w);
     if (repeats) {
         steps[n] = active;
         steps[n++].max_iter = tight ? active_budget(rows, dense) : REPEATED / 8;
@@ -210,9 +210,9 @@ static int is_within_slack(const struct rows *rows, double C, struct arena *aren
 static int plan_soft(struct solver_step *steps, const struct rows *rows, const struct svm_options *options,
                      struct arena *arena)
 {
-    struct policy_size s = policy_size(rows);
-    int large = s.smaller > POLICY_DENSE, n = 0;
-    double dense = POLICY_SYSTEMS * system_cost(rows);
+    struct auto_size s = auto_size(rows);
+    int large = s.smaller > AUTO_DENSE, n = 0;
+    double dense = AUTO_SYSTEMS * system_cost(rows);
     int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns
                 && s.pairs * (double)rows->w->dk <= GRAM_WORTH * dense && !is_within_slack(rows, options->soft, arena);
     if (large || (loose && !windows_are_long(&s))) {
@@ -233,7 +233,7 @@ static int plan_frobenius(struct solver_step *steps, const struct rows *rows, co
 
 static int is_many(const struct rows *rows, const struct svm_options *options)
 {
-    struct policy_size s = policy_size(rows);
+    struct auto_size s = auto_size(rows);
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
                              : windows_are_long(&s) || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }
@@ -260,8 +260,8 @@ int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const str
     return solver_in_turn(answer, rows, options, steps + !generates, n + generates, arena);
 }
 
-int policy_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     struct arena *arena)
+int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                         struct arena *arena)
 {
     struct svm_options own = *options;
     own.norm = NORM_FROBENIUS;
