@@ -12,10 +12,10 @@
  *
  * Both sides are positive, so Newton's method is applied to their logarithms, (p-1) log(h / unit) = log Y.  That
  * linearisation is good at both ends of a curve that is nearly a corner (p large, or near 1), while the one of the
- * power itself makes little progress.  With curve = (p-1) Y / h, lift = curve + D and E the right side of the
+ * power itself makes little progress.  With curve = (p-1) Y / h, pivot = curve + D and E the right side of the
  * linearised equation, eliminating h leaves
  *
- *     dh_i = E / lift + tilt dW_i,    tilt = (d- - d+) / lift,    T = (curve D + 4 d- d+) / lift. */
+ *     dh_i = E / pivot + tilt dW_i,    tilt = (d- - d+) / pivot,    T = (curve D + 4 d- d+) / pivot. */
 #include <math.h>
 
 #include "base/arena.h"
@@ -35,9 +35,9 @@ struct entries {
     int common;
     ptrdiff_t D;
     struct side side[2];
-    double unit, *h;             /* (D) bounds of the entries */
-    double *inverse;             /* (D) 1 / T */
-    double *lift, *tilt, *raise; /* (D) each; raise = E / lift */
+    double unit, *h;              /* (D) bounds of the entries */
+    double *inverse;              /* (D) 1 / T */
+    double *pivot, *tilt, *raise; /* (D) each; raise = E / pivot */
     struct metric_gram gram;
 };
 
@@ -48,7 +48,7 @@ static struct ball *entrywise_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena
         return NULL;
     *b = (struct entries){.ball = {.pairs = 2 * (double)(p * q)}, .D = p * q};
     ARENA_DOUBLES(arena, p, q, &b->h, &b->inverse);
-    ARENA_ZEROS(arena, p, q, &b->lift, &b->tilt, &b->raise);
+    ARENA_ZEROS(arena, p, q, &b->pivot, &b->tilt, &b->raise);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
         ARENA_ZEROS(arena, p, q, &s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part);
@@ -116,9 +116,9 @@ static int entrywise_scale(struct ball *ball, struct arena *arena)
             ball->kappa += 4 * d * (e / (d + e));
         } else {
             double curve = (ball->power - 1) * (minus->y[i] + plus->y[i]) / b->h[i];
-            b->lift[i] = curve + d + e;
-            b->tilt[i] = (d - e) / b->lift[i];
-            b->inverse[i] = b->lift[i] / (curve * (d + e) + 4 * d * e);
+            b->pivot[i] = curve + d + e;
+            b->tilt[i] = (d - e) / b->pivot[i];
+            b->inverse[i] = b->pivot[i] / (curve * (d + e) + 4 * d * e);
         }
     }
     return !(ball->kappa > 0 && isfinite(ball->kappa));
@@ -155,7 +155,7 @@ static void entrywise_target(struct ball *ball, double mu, int corrected, double
         double E = 0, Y = minus->y[j] + plus->y[j];
         if (!b->common) {
             E = minus->target[j] + plus->target[j] - Y * ((ball->power - 1) * log(b->h[j] / b->unit) - log(Y));
-            b->raise[j] = E / b->lift[j];
+            b->raise[j] = E / b->pivot[j];
         }
         force[j] -= minus->target[j] - plus->target[j] - b->tilt[j] * E;
     }
