@@ -14,8 +14,8 @@ struct monitor {
     void *context;
     double next;          /* time of the next poll; 0: not started */
     int stopped;          /* a poll asked to stop; every later call returns nonzero */
-    ptrdiff_t iterations; /* progress for the poll to show: iterations made, */
-    double gap;           /* and the relative gap of the best bounds, infinite if there are none */
+    ptrdiff_t iterations; /* progress for the poll to show: number of iterations */
+    double gap;           /* relative gap of the best bounds, infinite if there are none */
 };
 
 static inline double monitor_clock(void)

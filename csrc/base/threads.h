@@ -22,7 +22,7 @@ struct threads {
     int most;                       /* threads wanted, including the caller */
     int size;                       /* threads running; 1 until the first loop that is long enough */
     struct threads_worker *members; /* (most) */
-    threads_work *work;             /* the current loop: its function, */
+    threads_work *work;             /* function of the current loop */
     void *context;
     ptrdiff_t count;
     int parts;

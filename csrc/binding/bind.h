@@ -111,7 +111,7 @@ static inline int bind_single(const struct bind_value *tokens)
     return PyArray_TYPE((PyArrayObject *)tokens->object) == NPY_FLOAT;
 }
 
-/* Makes a double array with one or, if d1 >= 0, two dimensions, and stores its data in *data. */
+/* Makes a double array [d0] or, if d1 >= 0, [d0,d1], and stores its data in *data. */
 PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
 
 /* The content of a capsule, or NULL with an exception set.  *heads receives the number of attention heads. */

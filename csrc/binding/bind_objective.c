@@ -208,8 +208,8 @@ static int loss(struct bind_call *call)
     return status;
 }
 
-/* Applies the scale to the arrays of attention head h; if `scaled`, divides them by their largest entry instead, and
- * the scale becomes the logarithm of that entry times the scale. */
+/* Multiplies the arrays of attention head h by exp(*scale) or, if `scaled`, divides them by their largest entry.
+ * *scale becomes the logarithm of the gradient's largest entry, -infinity for a zero gradient. */
 static void set_scale(struct gradient *gradient, ptrdiff_t h, ptrdiff_t scaled, const struct windows *w, ptrdiff_t m)
 {
     double *const array[] = {gradient->W, gradient->K, gradient->Q}, *scale = &gradient->log_scale[h], largest = 0;

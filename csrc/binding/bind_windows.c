@@ -76,7 +76,7 @@ static int scores(struct bind_call *call)
 {
     const struct windows *w = call->w;
     int shared = call->size['i'] == 1;
-    int each_token_once = shared && w->tokens <= windows_entries(w); /* not if there are a few sequences out of many */
+    int each_token_once = shared && w->tokens <= windows_entries(w); /* not if only a few of many sequences are seen */
     double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL;
     ptrdiff_t dv = call->size['v'];
     if (call->arena.failed)

@@ -2,8 +2,8 @@
  * for the processor at hand.  The right factor is packed into panels of sixteen columns; pack it once if it is
  * multiplied often.
  *
- * OpenBLAS in every product makes a training step longer: 1.1 to 1.4 times on 6,8,10; 64,32,64; 30,10,20 and 15,5,20,
- * with its AVX-512 and its Haswell kernels.  These are the steps on which other libraries come closest. */
+ * With OpenBLAS in every product a training step takes 1.1 to 1.4 times as long at the sizes where other libraries come
+ * closest: n,T,d = 6,8,10; 64,32,64; 30,10,20; 15,5,20 (with its AVX-512 and with its Haswell kernels). */
 #ifndef LINALG_GEMM_H
 #define LINALG_GEMM_H
 

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define MEMORY 20     /* pairs kept: fewer cost more evaluations; the work with more costs as much as an evaluation */
+#define MEMORY 20     /* pairs kept: fewer need more evaluations; more cost as much as an evaluation */
 #define DECREASE 1e-4 /* part of the predicted decrease that a step must achieve (Wolfe) */
 #define FLATTER 0.9   /* part of the slope that may remain (Wolfe); most first steps satisfy it */
 #define FIRST 0.1     /* length of the first step along the gradient, relative to x */

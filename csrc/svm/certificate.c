@@ -110,7 +110,8 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
     }
     if (fixed) /* equality rows with b != 0 fix the scale of W */
         return missing ? 0 : 1;
-    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* b < 0: met to a tenth of the smallest sensible gap */
+    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* a row with b < 0 may be missed by a tenth of the smallest
+                                                               sensible gap */
 }
 
 /* margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (If the compiler's long double is a
@@ -153,7 +154,8 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
     long double *u = arena_take(arena, rows->w->dk, sizeof(long double));
     double *keys = arena_doubles(arena, 2, rows->w->dk);
     for (int pass = 0; !arena->failed; ++pass) {
-        double miss = 0, off = 0; /* largest miss of a margin row, relative to b; of an equality row, in entries */
+        double miss = 0, off = 0; /* largest miss of a margin row, relative to b; largest error of an equality row,
+                                     times its length */
         margins_extended(margin, rows, W, u, keys);
         for (ptrdiff_t k = 0; k < rows->count; ++k) {
             if (rows->equal[k])

@@ -54,7 +54,7 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
     ARENA_DOUBLES(arena, m, 1, &packed->b, &packed->multiplier);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < n; ++i) { /* both of length one */
+    for (ptrdiff_t i = 0; i < n; ++i) { /* differences and queries of length one */
         double size = vector_norm(part.w.queries + i * q, q);
         for (ptrdiff_t j = 0; j < q; ++j)
             packed->z[i * q + j] = part.w.queries[i * q + j] / size;
@@ -80,8 +80,8 @@ ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, 
         top = fmax(top, g->rows->equal[k] ? 0 : lambda[k]);
     }
     const unsigned char *implied = g->equalities.implied;
-    for (ptrdiff_t k = 0; k < m; ++k) { /* an interior point leaves small multipliers and slacks on every row: the
-                                         * larger of the two decides */
+    for (ptrdiff_t k = 0; k < m; ++k) { /* an interior point leaves a small multiplier and a small slack on every row:
+                                           compare the two */
         chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
         support += chosen[k] && !implied[k];
     }

@@ -9,11 +9,12 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
-/* From this many rows on, a pass over all rows is so expensive that first rounds by block ascent alone pay off. */
+/* From this many rows on, passes over all rows are the main cost.  Then row generation begins with first rounds, in
+ * which block ascent solves the working set only roughly. */
 #define DEAR 1000000
 #define FIRST_ROUNDS 8 /* largest number of first rounds; their epochs are far cheaper than a solution */
 #define EPOCHS 60      /* epochs of block ascent in a first round */
-#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join, as a part of the working set */
+#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join, relative to the working set */
 #define CLEARLY 1e-2   /* in first rounds rows join that fall short of b by more than this part of it */
 #define ROWS_AT_ONCE 4 /* violated rows that a query adds in one round, at most */
 #define MOST_ROUNDS 60 /* few rounds are ever needed; each but the last adds a row */
@@ -36,7 +37,8 @@ static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double pa
 }
 
 /* Chooses the first working set: equality rows, rows with a multiplier in the warm start, and from each query the row
- * of least margin under their W.  Without a warm start that W is A^*(b), the sum over all margin rows. */
+ * that falls furthest short of b under their W.  Without a warm start that W is A^*(b), the sum over all margin
+ * rows. */
 static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
                  struct arena *arena)
 {

@@ -246,7 +246,7 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
 
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)
 {
-    /* Row k as a matrix is delta z^T.  Its product with query q is (z_q . z) delta. */
+    /* Row k as a matrix is delta z^T; its product with query z_q is (z_q . z) delta. */
     const struct windows *w = rows->w;
     const double *z = w->queries + rows->query[k] * w->dz;
     rows_delta(delta, rows, k);

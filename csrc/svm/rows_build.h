@@ -7,10 +7,11 @@
 /* Builds the rows.  reference [M] gives the reference token of each query.  kept [entries] marks all selected tokens;
  * NULL: only the reference is selected.  rhs [entries] gives b; NULL: 1 on margin rows, 0 on equality rows.
  *
- * A row is trivial if its tokens are equal or its query is zero; tokens that differ at all, however little, give a row.
- * Trivial rows that b = 0 or less meets (= 0 on equality rows) are left out.  Any other trivial row is met by no W.  If
- * `impossible` [entries] is given, such margin rows are marked there and left out, since a soft margin penalises them.
- * Otherwise the first such row is reported in *entry (-1 if there is none), and `rows` then holds this row alone.
+ * If two tokens are equal, or the query is zero, the left side of their row is 0 for every W.  (Tokens that differ at
+ * all, however little, give a row.)  Such a row is left out if 0 meets it: b <= 0 on a margin row, b = 0 on an equality
+ * row.  Otherwise it is impossible: no W meets it.  If `impossible` [entries] is given, impossible margin rows are
+ * marked there and left out, since a soft margin only penalises them.  Any other impossible row is reported in *entry
+ * (-1: there is none), and `rows` then holds the first such row alone.
  *
  * Returns STATUS_DONE; STATUS_NO_CONSTRAINT if zero weights meet every row; STATUS_NOT_FINITE if the length of a row is
  * outside the range in which it can be squared; STATUS_NO_MEMORY. */

@@ -23,11 +23,12 @@
 #include "svm/presolve.h"
 #include "svm/row_generation.h"
 
-/* From LONG rows per query on, queries have many rows each (ACTIVE_SET_ROWS).  On a tight problem with at most
- * ACTIVE_UNKNOWNS unknowns the active set or the interior point is quickest at any number of rows. */
+/* If the queries have LONG rows or more on average, twice as many rows count as few (see ACTIVE_SET_ROWS).  On a tight
+ * problem with at most ACTIVE_UNKNOWNS unknowns the active set or the interior point is quickest at any number of
+ * rows. */
 #define LONG 5 /* rows per query */
 #define ACTIVE_UNKNOWNS 100
-#define ACTIVE_MOST 4e8 /* support times rows: about a minute */
+#define ACTIVE_MOST 4e8 /* the active set is tried last only if support times rows is at most this: about a minute */
 
 /* A problem for the active set or the interior point tries the interior point first if it has more than this many
  * unknowns, and more than this many queries per unknown.  The interior point makes about 20 passes over the rows, the
@@ -45,17 +46,17 @@
 #define REPEATED 128
 
 /* From this many rows on, methods see working sets of rows, which is quicker and takes a tenth of the memory.  Hard
- * margins do so also if an average row lies in a window of more than GENERATED_LONG rows per order of W, and the Gram
- * matrices of the queries, which block ascent holds, have GENERATED_GRAM entries (32 MB). */
+ * margins do so at any number of rows if a row's window has, on average, at least GENERATED_LONG sqrt(entries of W)
+ * rows, and the Gram matrices of the queries, which block ascent holds, have GENERATED_GRAM entries (32 MB). */
 #define GENERATED_ROWS 300000
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
 #define VISITED 8 /* rows of a query that an epoch visits: the rows close to their margin */
 
-/* A soft margin skips block ascent if the Gram matrices of its queries cost more than this many times the dense
- * methods' budget.  The factor is above 1 because block ascent computes only the Gram entries that it visits.  (Of 60
- * random soft margins, one took longer than LinearSVC and Newton's method in NumPy with 1, and none did with 10.) */
+/* A soft margin skips block ascent if the Gram matrices of its queries cost more than this many times the dense method.
+ * The factor is above 1 because block ascent computes only the Gram entries that it visits.  (Of 60 random soft
+ * margins, one took longer than LinearSVC and Newton's method in NumPy with 1, and none did with 10.) */
 #define GRAM_WORTH 10
 
 #define MOST_STEPS 4
@@ -180,9 +181,9 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
     return n;
 }
 
-/* Returns 1 if C is so small that every row stays within its slack even for the multipliers b / ridge, which belong to
- * W = 0.  Then every row supports W, and one step of Newton's method solves the problem.  The test costs one pass over
- * the rows. */
+/* Returns 1 if C is so small that every row stays short of b, even with the multipliers b / ridge that belong to W = 0.
+ * Then every row supports the solution, and one step of Newton's method finds it.  The test costs one pass over the
+ * rows. */
 static int is_within_slack(const struct rows *rows, double C, struct arena *arena)
 {
     ptrdiff_t m = rows->count;

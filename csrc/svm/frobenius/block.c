@@ -22,8 +22,8 @@
 #define MOST_EPOCHS 64  /* most epochs of one ascent */
 #define ACTIVE_SET_RUNS 24
 /* With more positive multipliers per entry of W than this, an active-set run tends to diverge.  So epochs continue
- * while the number of positive multipliers falls.  Without this rule the splits of an attention head, whose solves are
- * stopped after a few iterations, lose .07 of their accuracy. */
+ * while the number of positive multipliers falls.  Without this rule the SVMs of data splits, whose solves are stopped
+ * after a few iterations, lose .07 of their accuracy. */
 #define FULL 0.96
 
 /* A problem counts as tight, and is left to a dense method, in two cases.  (1) After epoch LOOK_AFTER: the number of
@@ -72,8 +72,8 @@ static int guess(struct primal_dual_active_set *s)
 
 enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
 
-/* Returns 1 if the positive multipliers after this epoch (`first` after the first one) say that the problem is
- * tight. */
+/* Returns 1 if the problem is tight (see above).  `support` and `first` are the numbers of positive multipliers after
+ * this epoch and after the first one. */
 static int is_tight(int epoch, double support, double first, double unknowns, double soft)
 {
     double more = soft > 0 ? 0 : CROWDED_SUPPORT_MORE * unknowns;
@@ -124,8 +124,8 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
     double unknowns = (double)rows_unknowns(s->rows);
-    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* 0: no such rule for soft margins, whose support
-                                                                         may exceed the unknowns */
+    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* 0 turns the rule off for soft margins, whose
+                                                                         support may exceed the unknowns */
     int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {

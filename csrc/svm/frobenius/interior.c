@@ -31,7 +31,7 @@
 #define MOST_PROXIMAL 1e-8
 #define LEAST_SHARE 1e-3   /* at the start, rows with small b count as if they had this part of the mean |b| */
 #define FIRST_ATTEMPT 1e-3 /* first attempt to finish at this gap, or at this Farkas residual */
-#define NEXT_ATTEMPT 1e-2  /* next attempt when it has shrunk by this factor */
+#define NEXT_ATTEMPT 1e-2  /* next attempt when that gap or residual has shrunk by this factor */
 #define IMPROVES 0.9       /* an iteration that leaves more than this part of the gap makes no progress */
 
 static int interior_point_init(struct interior_point *s)

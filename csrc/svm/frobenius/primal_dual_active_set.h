@@ -40,7 +40,7 @@ struct primal_dual_active_set {
     double proximal, dual;
     double *ridge;             /* (m) proximal term plus the ridge of the soft margin */
     double lower, upper;       /* best bounds, of the largest margin or of the soft objective */
-    struct schur_update schur; /* of systems solved by a factor */
+    struct schur_update schur; /* factor of the systems */
     double *K;                 /* scratch of systems solved iteratively, see compact_rows_solve */
     int dense;                 /* always use a factor: conjugate gradients have failed, or a factor exists */
     int infeasible;            /* best_lambda is a Farkas certificate */

@@ -26,7 +26,8 @@
 
 /* One of the two bounds of each entry: slack x = h - W (sign 1) or x = h + W (sign -1). */
 struct side {
-    double *x, *y, *dx, *dy, *target, *part; /* (D) each; target: of dy + d dx; part: change of x along (1, w) */
+    double *x, *y, *dx, *dy, *target, *part; /* (D) each; target = dy + d dx; part = change of x with (dh, dW) = (1,
+                                                w) */
     double sign;
 };
 

@@ -19,7 +19,7 @@
 #include "svm/polish/schur.h"
 
 /* Penalty parameters and relative gradients of the rounds.  They go further than those of nuclear_factored, because no
- * polish follows at a saddle of S. */
+ * polish follows: at a stationary point of bounded rank S need not be positive semidefinite. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};

@@ -34,7 +34,7 @@ struct factored {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct polish_pair pair;
-    unsigned char *active; /* (m) */
+    unsigned char *active; /* (m) rows that may be active */
     double gap, tolerance; /* gap of the pair in the answer; gap to reach */
 };
 

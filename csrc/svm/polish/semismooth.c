@@ -35,7 +35,7 @@ struct semismooth {
     double tau;                 /* 0 before the first evaluation */
     double *Z;                  /* (p,q) */
     double *K, *u;              /* (|S|,|S|), (|S|) */
-    double *delta, *z;          /* (|S|,r), (n,r) rows in the frame */
+    double *delta, *z;          /* (|S|,r), (n,r) differences and queries in the frame of clip */
     double *weighted, *queries; /* (|S| or n,r), (n,n) scratch */
     struct metric_gram gram;
 };
