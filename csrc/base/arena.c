@@ -25,7 +25,8 @@ struct arena_child {
     struct arena_child *previous;
 };
 
-static _Atomic(struct arena_block *) spares[SPARES]; /* by size, the largest first, unless threads interfered */
+static _Atomic(struct arena_block *) spares[SPARES]; /* by size, the largest first; threads that meet may change the
+                                                        order */
 
 /* Keeps the largest blocks among `block` and the spare ones; frees the rest. */
 static void give_back(struct arena_block *block)

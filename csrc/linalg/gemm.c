@@ -48,7 +48,7 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
                  const double *restrict B, ptrdiff_t k, int height, int add)
 {
     simd_vector sum[TALL][2] = {{{0}}};
-    for (int i = 0; add && i < height; ++i) /* otherwise a product of short rows waits for C */
+    for (int i = 0; add && i < height; ++i) /* fetch C early: a product with short rows would wait for it at the end */
         for (int j = 0; j < WIDE; j += SIMD_LANES)
             __builtin_prefetch(C + i * ldc + j, 1);
     for (ptrdiff_t l = 0; l < k; ++l) {

@@ -25,12 +25,14 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
     while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
+        /* pivot */
         ptrdiff_t pivot = 0;
         for (ptrdiff_t i = 1; i < n; ++i)
             if (left[i] > left[pivot])
                 pivot = i;
         if (!(left[pivot] > DEPENDENT))
             break;
+        /* column */
         double *column = columns + rank * n;
         rows_gram_column(e->margin, delta, e->U, rows, e->row[pivot]);
         for (ptrdiff_t i = 0; i < n; ++i)
@@ -40,6 +42,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
         left[pivot] = column[pivot]; /* 0 for a row that no W can meet */
         if (!(left[pivot] > DEPENDENT))
             continue;
+        /* factor and remaining diagonal */
         vector_scale(column, 1 / sqrt(left[pivot]), n);
         for (ptrdiff_t i = 0; i < n; ++i)
             left[i] -= column[i] * column[i];

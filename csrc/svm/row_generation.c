@@ -160,18 +160,21 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         return solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
-        /* If the support is more than half of the unknowns, the methods solve systems by factors, which gives the exact
-         * solution at once. */
+        /* accuracy of this round: if the support is more than half of the unknowns, the methods solve systems by
+         * factors, which give the exact solution at once */
         int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to full accuracy once no row is violated by more than the rough tolerance */
+            /* solution on the working set */
             status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)
                 return solver_conclude(answer, rows, options, status, arena);
+            /* violated rows join */
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows_unknowns(rows));
             if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
+            /* stopping test */
             if (inner.tol <= options->tol / 2)
                 return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);
             inner.tol = options->tol / 2;

@@ -149,7 +149,7 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
     return solver_conclude(answer, rows, options, status, arena);
 }
 
-/* One run of the method.  near: start from initial_support, if the Gram matrix fits in memory. */
+/* One run of the method.  near: start from initial_support, if the products of queries that it needs are kept. */
 static int attempt(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int near,
                    struct arena *arena)
 {

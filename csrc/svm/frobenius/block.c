@@ -89,6 +89,7 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     double unknowns = (double)rows_unknowns(s->rows), first = 0;
     block_ascent_start(blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
+        /* epoch */
         ptrdiff_t flips = block_ascent_epoch(blocks, s->lambda), support = 0;
         if (flips < 0) {
             status = STATUS_NO_MEMORY;
@@ -101,13 +102,14 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_INTERRUPTED;
             break;
         }
+        /* is the problem tight? */
         if (epoch == 0)
             first = (double)support;
         if (how == IF_LOOSE && is_tight(epoch, (double)support, first, unknowns, s->options->soft)) {
             status = STATUS_DECLINED;
             break;
         }
-        /* If a factor is cheap, the active set takes over earlier. */
+        /* is the support steady?  If a factor is cheap, the active set takes over earlier */
         double last = (primal_dual_active_set_is_cheap(s, (double)support) ? 5 : 1) * LAST_FLIPS;
         if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= last * (double)support)
             break;
@@ -148,15 +150,18 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
         ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
+        /* too many positive multipliers: more epochs */
         if ((double)count > FULL * unknowns && count < fewest) {
             fewest = count;
             epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
             status = ascend(s, &blocks, epochs, ALL_EPOCHS);
             continue;
         }
+        /* active-set run */
         status = primal_dual_active_set_run(s);
         if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
+        /* more epochs */
         if (epochs < MOST_EPOCHS)
             epochs *= 2;
         status = ascend(s, &blocks, epochs, ALL_EPOCHS);

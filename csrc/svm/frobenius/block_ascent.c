@@ -262,7 +262,7 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     threads_for(blocks->rows->threads, w->dk, cost, group_ends, blocks);
 }
 
-/* Moves the queries that the last epoch changed to the front of the order and drops the others from it. */
+/* Moves the queries that the last epoch changed to the front of the order.  Only these are visited next. */
 static void leave_still_ones(struct block_ascent *blocks)
 {
     ptrdiff_t count = 0;

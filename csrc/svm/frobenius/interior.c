@@ -98,7 +98,7 @@ static double measure(struct interior_point *s)
         if (s->rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
-    if (!rows->homogeneous) /* other rows may bound the scale of W, so only the level can be used */
+    if (!rows->homogeneous) /* other right sides bound the scale of W, so only the level can serve as its scale */
         least = short_of <= CERTIFICATE_ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;

@@ -39,10 +39,12 @@ static void refine(struct interior_point *s, int passes, int corrections)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         largest = fmax(largest, s->inside[k] ? fabs(s->rows->rhs[k]) : 0);
     for (int pass = 0; pass < passes; ++pass) {
+        /* residual */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->inside[k] ? s->rows->rhs[k] - s->correction[k] - s->ridge[k] * answer->lambda[k] : 0;
         if (vector_largest(s->h, s->m) <= CERTIFICATE_ROUNDING * fmax(largest, vector_norm(answer->W, s->D)))
             break;
+        /* correction */
         newton_system_solve(&s->newton, s->dx, s->dW, s->h, NULL, corrections);
         vector_add(answer->lambda, 1, s->dx, s->m);
         vector_add(answer->W, 1, s->dW, s->D);

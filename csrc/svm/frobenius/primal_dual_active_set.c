@@ -181,6 +181,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
         *value = evaluate(s, i > 0, negative);
+        /* residual */
         double off = 0, largest = 0;
         for (ptrdiff_t j = 0; j < s->size; ++j) {
             ptrdiff_t k = s->member[j];
@@ -190,6 +191,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
         }
         if (i == REFINEMENTS || left(s) == 0 || off <= eta * largest || off > before / 2)
             break;
+        /* correction */
         before = off;
         vector_copy(s->trial, s->step, rows->count);
         status = schur_update_solve(&s->schur, s->step, s->trial, s->member, s->size);

@@ -214,11 +214,13 @@ static void direction(struct loop *s, double mu, int corrected)
     double dh = rho / ball->kappa;
     /* solution and its corrections */
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
+        /* residual */
         coordinates_apply(s->ds, set, s->dV);
         for (ptrdiff_t k = 0; k < m; ++k) {
             double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
             s->rest[k] = s->right[k] - s->ds[k] - dh * s->u[k] - diagonal * s->dlambda[k];
         }
+        /* correction */
         cholesky_solve(m, s->K, s->rest);
         vector_add(s->dlambda, 1, s->rest, m);
         dh = recover(s, rho);

@@ -10,10 +10,10 @@
 #include "svm/coordinates.h"
 #include "svm/rows_build.h"
 
-/* The interior point is quicker than nuclear_factored if the first round takes more evaluations than this, or more than
- * one in this many of those allowed (all rounds take about six times as many as the first).  Of 75 random problems, 57
- * with at most 34 evaluations took .3 to 1.3 times as long as the interior point, except for one with 1.5 and one with
- * 3; 18 with 39 or more took .85 to 11 times as long. */
+/* If the first round of nuclear_factored takes at least NUCLEAR_LOOSE evaluations, or max_iter / NUCLEAR_LOOSE if that
+ * is more, the interior point is quicker: all rounds take about six times as many evaluations as the first.  (Of 75
+ * random problems, 57 took at most 34 evaluations, and .3 to 1.3 times as long as with the interior point, except for
+ * one with 1.5 and one with 3.  The other 18 took 39 or more, and .85 to 11 times as long.) */
 #define NUCLEAR_LOOSE 36
 
 struct nuclear_augmented_lagrangian {

@@ -12,7 +12,7 @@ struct polish_pair {
 };
 
 /* Improves a pair near the solution.  active [m] marks the rows that may be active, with the equality rows.  The pair
- * becomes one with a gap of at most tol, or the one of least gap that was found, if that is below pair->gap.  Returns
+ * becomes the best one found, if its gap is smaller than pair->gap.  The search ends at a gap of at most tol.  Returns
  * STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED or STATUS_NO_MEMORY. */
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
                           ptrdiff_t *iterations, struct arena *arena);
