@@ -101,8 +101,8 @@ static int objective(struct bind_call *call)
     return wrong != NULL ? bind_refuse(call, wrong) : STATUS_NO_MEMORY;
 }
 
-/* Calls the function with `in`, (M, d) or, if d < 0, (M).  Its answer is a number for each of M, and an array of the
- * shape of `in`.  Nonzero: its exception stays set. */
+/* Calls the function with a copy of `in`, an array (M, d) or, if d < 0, (M).  It must return M numbers and an array of
+ * the shape of `in`.  Nonzero: its exception stays set. */
 static int call_function(const struct bind_function *function, double *first, double *second, const double *in,
                          ptrdiff_t M, ptrdiff_t d)
 {

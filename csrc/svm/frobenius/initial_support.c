@@ -21,7 +21,7 @@ static const struct {
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
 #define ROUNDS 8       /* rounds after each ascent, at most */
-#define WRONG 0.6      /* rounds go on while the wrong rows are at most this part of those before, at first of S */
+#define WRONG 0.6      /* rounds go on if this part of the wrong rows, at most, is left (at first: of S) */
 #define ONE_BY_ONE 0.1 /* up to this part of S, exchanging rows one by one costs less than a new factor */
 
 struct support_guess {

@@ -15,7 +15,7 @@
 #define PROXIMAL 1e-9    /* ridge of dense systems: below the eigenvalues of a support with a margin of 1e-4 */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is solved by a factor */
 #define AS_CHEAP 100     /* a system is solved by a factor that costs at most this many iterations */
-#define QUICKER 4        /* multiplications that a factor does in the time of one of conjugate gradients */
+#define QUICKER 4        /* a factor does this many multiplications in the time of one of conjugate gradients */
 #define DENSE_MOST 12000 /* rows of the largest factor */
 #define REFINEMENTS 3    /* refinements of a dense solution, at most */
 #define ROUGHLY 1e-3     /* refinement ends at this part of the accuracy asked, while many rows are wrong */
