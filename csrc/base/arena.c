@@ -1,7 +1,7 @@
-/* A list of blocks, each of which holds many allocations.  The first block is small enough for malloc's fast path,
- * since a solve at the paper's sizes takes only microseconds.  A larger one comes from the system page by page, and
- * touching its pages for the first time can take as long as the solve: a few spare blocks are kept for the next call of
- * any thread. */
+/* An arena is a list of blocks, each of which holds many allocations.  The first block is small enough for malloc's
+ * fast path, since a solve at the paper's sizes takes only microseconds.  A larger block comes from the system page by
+ * page, and touching its pages for the first time can take as long as the solve.  So a few spare blocks are kept for
+ * the next call of any thread. */
 #include "base/arena.h"
 
 #include <stdatomic.h>
@@ -12,12 +12,12 @@
 #define ALIGNMENT 64                   /* one cache line, and the widest vector */
 #define FIRST_BLOCK ((size_t)96 << 10) /* below malloc's mmap threshold of 128 KiB */
 
-#define LARGEST_SPARE ((size_t)4 << 20) /* of the blocks that a process keeps ... */
-#define SPARES 4                        /* ... and their number: the arena of a call and three inside it */
+#define LARGEST_SPARE ((size_t)4 << 20) /* largest block that is kept for the next call */
+#define SPARES 4                        /* blocks that are kept: for the arena of a call and three inside it */
 
 struct arena_block {
     struct arena_block *previous;
-    size_t size; /* bytes behind the header */
+    size_t size; /* bytes after the header */
 };
 
 struct arena_child {
@@ -25,9 +25,10 @@ struct arena_child {
     struct arena_child *previous;
 };
 
-static _Atomic(struct arena_block *) spares[SPARES]; /* by size, the largest first, unless threads met */
+static _Atomic(struct arena_block *) spares[SPARES]; /* by size, the largest first; threads that meet may change the
+                                                        order */
 
-/* Keep the largest blocks of `block` and the spare ones. */
+/* Keeps the largest blocks among `block` and the spare ones; frees the rest. */
 static void give_back(struct arena_block *block)
 {
     for (int i = 0; i < SPARES && block != NULL && block->size <= LARGEST_SPARE; ++i) {
@@ -39,7 +40,7 @@ static void give_back(struct arena_block *block)
     free(block);
 }
 
-/* A spare block of at least this size, or NULL. */
+/* Returns a spare block of at least this size, or NULL. */
 static struct arena_block *find_spare(size_t bytes)
 {
     for (int i = 0; i < SPARES; ++i) {
@@ -59,7 +60,7 @@ static size_t align_up(size_t bytes)
 
 static int add_block(struct arena *arena, size_t bytes)
 {
-    /* Twice the last one, so that the allocations of the next call of this size fit into the spare block. */
+    /* Twice the last block, so that all allocations of the next call of this size fit into one spare block. */
     size_t least = arena->last == NULL ? FIRST_BLOCK : 2 * arena->last->size;
     least = least <= LARGEST_SPARE ? least : FIRST_BLOCK;
     struct arena_block *block = find_spare(bytes);

@@ -1,6 +1,5 @@
-/* e^x and logarithms on the ranges that softmax, the logistic loss and powers need, as plain expressions that
- * vectorise.
- */
+/* e^x and logarithms on the ranges that softmax, the logistic loss and powers need, written as plain expressions that
+ * vectorise. */
 #ifndef BASE_EXP_LOG_H
 #define BASE_EXP_LOG_H
 
@@ -9,14 +8,14 @@
 
 #include "base/simd.h"
 
-/* e^x for x <= 0, as 2^k e^r with |r| <= log(2)/2; 0 below -708 (nothing that small matters: softmax shifts first).
- * The polynomial is a Chebyshev-node fit of (e^r - 1 - r) / r^2, relative error 1.7e-17; the whole is within
- * 1.2 ulp.  NaN stays NaN. */
+/* e^x for x <= 0, as 2^k e^r with |r| <= log(2)/2.  The result is 0 below -708 (softmax shifts first, so nothing that
+ * small matters) and NaN for NaN.  The polynomial is a Chebyshev-node fit of (e^r - 1 - r) / r^2 with relative error
+ * 1.7e-17; the whole is within 1.2 ulp. */
 INLINE double exponential_nonpositive(double x)
 {
     const double log2_e = 0x1.71547652b82fep+0;
     const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
-    const double round_to_int = 0x1.8p52; /* adding it leaves the integer in the low bits */
+    const double round_to_int = 0x1.8p52; /* adding it rounds to an integer, which is then in the low bits */
     double y = x < -708.0 ? -708.0 : x;
     double shifted = y * log2_e + round_to_int;
     double k = shifted - round_to_int;
@@ -40,7 +39,8 @@ INLINE double exponential_nonpositive(double x)
     return x < -708.0 ? 0.0 : result;
 }
 
-/* log((1 + s) / (1 - s)) = 2 atanh(s) for |s| <= 1/3: 2s + s^3 q(s^2), q a Chebyshev-node fit, relative error 8e-18. */
+/* log((1 + s) / (1 - s)) = 2 atanh(s) for |s| <= 1/3: 2s + s^3 q(s^2), where q is a Chebyshev-node fit with relative
+ * error 8e-18. */
 INLINE double exponential_twice_atanh(double s)
 {
     double z = s * s;

@@ -1,20 +1,21 @@
-/* Progress monitor of long loops: whether to stop, and how far they are.  A loop calls monitor_stops about every 10
- * microseconds of work or more; each call reads the clock, and every 20 ms one polls the binding (Ctrl-C). */
+/* The progress monitor of long loops: it says when to stop, and records progress.  A loop calls monitor_stops after
+ * every 10 microseconds of work or more.  Each call reads the clock, and every 20 ms one of them polls the binding
+ * (Ctrl-C). */
 #ifndef BASE_MONITOR_H
 #define BASE_MONITOR_H
 
 #include <stddef.h>
 #include <time.h>
 
-#define MONITOR_INTERVAL 0.02 /* seconds: Ctrl-C is prompt, and the cost of polling not measurable */
+#define MONITOR_INTERVAL 0.02 /* seconds: Ctrl-C is prompt, and polling costs next to nothing */
 
 struct monitor {
     int (*poll)(void *context); /* nonzero: stop; NULL: never */
     void *context;
     double next;          /* time of the next poll; 0: not started */
-    int stopped;          /* a poll has said so; every later call returns nonzero */
-    ptrdiff_t iterations; /* progress for the poll to show: steps made, */
-    double gap;           /* and the relative gap of the best bounds, infinite when there are none */
+    int stopped;          /* a poll asked to stop; every later call returns nonzero */
+    ptrdiff_t iterations; /* progress for the poll to show: number of iterations */
+    double gap;           /* relative gap of the best bounds, infinite if there are none */
 };
 
 static inline double monitor_clock(void)

@@ -1,5 +1,6 @@
-/* The one list of status codes: name, code, the word in a result, the sentence in an error message.
- * 0: done.  > 0: an answer other than "done".  < 0: no answer, the binding raises. */
+/* The only list of status codes: name, code, the word in a result, the sentence in an error message.
+ * Code 0 means done.  A positive code means an answer other than "done".  A negative code means no answer: the binding
+ * raises an error. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 
-/* Spin iterations (about 20 us) before a worker blocks; consecutive loops are usually closer than that. */
+/* spin iterations (about 20 us) before a worker blocks; consecutive loops usually follow sooner */
 #define SPINS 500
 
 #if defined __x86_64__
@@ -26,6 +26,7 @@ void threads_init(struct threads *threads, int most, struct arena *arena)
         threads->most = most;
 }
 
+/* Runs the part of the current loop that belongs to this worker. */
 static void run_part(struct threads *threads, int number)
 {
     if (number < threads->parts)
@@ -33,7 +34,7 @@ static void run_part(struct threads *threads, int number)
                       threads->count * (number + 1) / threads->parts, number);
 }
 
-/* A thread ends when it is woken without work. */
+/* The loop of a worker thread.  It ends when it is woken without work. */
 static void *run_worker(void *argument)
 {
     struct threads_worker *member = argument;
@@ -63,7 +64,8 @@ static void destroy_locks(struct threads *threads)
     pthread_mutex_destroy(&threads->lock);
 }
 
-/* Starts as many threads as the system allows.  They block all signals, which the calling process handles. */
+/* Starts as many threads as the system allows, up to the number wanted.  They block all signals, which the calling
+ * thread handles. */
 static void start_workers(struct threads *threads)
 {
     pthread_mutex_init(&threads->lock, NULL);
@@ -84,6 +86,7 @@ static void start_workers(struct threads *threads)
         destroy_locks(threads);
 }
 
+/* Wakes the workers for the next loop. */
 static void announce(struct threads *threads)
 {
     pthread_mutex_lock(&threads->lock);
@@ -119,7 +122,7 @@ void threads_for(struct threads *threads, ptrdiff_t count, double cost, threads_
 
 void threads_end(struct threads *threads)
 {
-    if (threads->size == 1) /* none was started, or none could be */
+    if (threads->size == 1) /* no thread was started */
         return;
     threads->work = NULL;
     announce(threads);

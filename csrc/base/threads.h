@@ -1,6 +1,6 @@
-/* Thread pool of one call: started by its first parallel loop, joined when the call ends, so that a fork between calls
- * finds no threads.  OpenBLAS runs on one thread and the workers call it concurrently: its own pool would wake for the
- * product of every window, and its spinning afterwards would compete with these threads. */
+/* The thread pool of one call.  Its first parallel loop starts the threads, and the end of the call joins them, so that
+ * a fork between calls finds no threads.  OpenBLAS runs on one thread, and the workers call it concurrently.  Its own
+ * pool would wake up for the product of every window, and its spinning afterwards would compete with these threads. */
 #ifndef BASE_THREADS_H
 #define BASE_THREADS_H
 
@@ -11,33 +11,34 @@
 struct arena;
 struct threads_worker;
 
-/* Items from .. to-1 of a loop.  `worker` < threads->most numbers the threads at work; the caller is 0. */
+/* Does the items `from` to `to` - 1 of a loop.  `worker` is the number of the thread, less than threads->most; the
+ * caller is 0. */
 typedef void threads_work(void *context, ptrdiff_t from, ptrdiff_t to, int worker);
 
-/* Multiplications below which a loop runs in the caller: about 30 us, several times the cost of waking a thread. */
+/* A loop with fewer multiplications runs in the caller: about 30 us, several times the cost of waking a thread. */
 #define THREADS_WORTH 1e5
 
 struct threads {
     int most;                       /* threads wanted, including the caller */
-    int size;                       /* threads running: 1 until the first loop that is worth more */
+    int size;                       /* threads running; 1 until the first loop that is long enough */
     struct threads_worker *members; /* (most) */
-    threads_work *work;             /* the loop at hand: */
+    threads_work *work;             /* function of the current loop */
     void *context;
     ptrdiff_t count;
     int parts;
-    atomic_uint loop; /* its number */
-    atomic_int busy;  /* members that have not finished it */
+    atomic_uint loop; /* the number of the loop */
+    atomic_int busy;  /* workers that have not finished the loop */
     pthread_mutex_t lock;
     pthread_cond_t begin, done;
 };
 
-/* A pool of `most` threads (at least 1), none of them started yet.  It must not move in memory; its memory comes from
- * the arena, to be freed after threads_end. */
+/* Makes a pool of `most` threads (at least 1), none of them started.  *threads must not move in memory.  Its memory
+ * comes from the arena, which must not be freed before threads_end. */
 void threads_init(struct threads *threads, int most, struct arena *arena);
 
-/* Runs work over 0 .. count-1, one contiguous part per thread, and returns when all are done.  `cost`: multiplications
- * of the whole loop; a loop shorter than waking the threads takes runs in the caller, as does every loop when `threads`
- * is NULL or no thread can be started.  Parts depend only on the number of threads. */
+/* Runs `work` over 0 .. count-1, one contiguous part per thread, and returns when all parts are done.  `cost` is the
+ * number of multiplications of the whole loop.  The loop runs in the caller if it is shorter than waking the threads,
+ * if `threads` is NULL, or if no thread can be started.  The parts depend only on the number of threads. */
 void threads_for(struct threads *threads, ptrdiff_t count, double cost, threads_work *work, void *context);
 
 /* Ends all threads. */

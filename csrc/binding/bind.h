@@ -1,26 +1,30 @@
-/* Shared by the binding files, the only ones that include Python.h.  Python converts and names what is wrong with what
- * a user gave (python/attsvm/common/check.py); here arrays are only asserted, so that even a wrong private call cannot
- * crash.
+/* Shared by the binding files, the only ones that include Python.h.  Python converts what a user gave, and names what
+ * is wrong with it (python/attsvm/common/check.py).  Here arrays are only asserted, so that even a wrong private call
+ * cannot crash.
  *
- * A binding is a line of a table: its name, its function and its signature, the arguments and then the results,
+ * A binding is a line of a table.  It has a name, a function, and a signature with the arguments and the results:
  *
  *     BIND(attended, attended, "windows, double values[N,v], double probabilities[E] -> double[M,v]")
  *
- * each "type name[shape]".  bind_run reads the arguments by it, makes arrays for the results, calls the function
- * without the GIL and hands the results over, a single one by itself.  A length is a product of digits and letters: N
- * M E k z are tokens, queries, entries, dk and dz of the windows, H the attention heads of the objective, any other
- * letter what makes its first array fit.  "{type name, ...} record" is one argument, the items its attributes of these
- * names, each checked as an argument by itself would be.  A first length of several factors, "[RH,k,z]", may lie in
- * several axes, or in none where it is 1.
+ * Each argument is "type name[shape]".  bind_run reads the arguments by the signature, makes arrays for the results,
+ * calls the function without the GIL, and returns the results, as a tuple unless there is only one.
  *
- * An argument is a number or int; a loss, head, rule or ball, codes of these tables; a double, index, bool, tokens
- * (in double or single precision) or reference (a token of each window), arrays in C order; windows, or stored, with
- * keys in memory; an objective; a function; an object, anything.  "double& W" is written to; at the end "?" may be
- * None, then NULL or -1.  A result is a double or index, a new array, None
- * where a letter is not bound; a number, int or word; an exception, what a signal or a callback raised during the call
- * (raised where it is no result); an object, made by the function, which then has the GIL.
+ * A length is a product of digits and letters.  N M E k z are the tokens, queries, entries, dk and dz of the windows; H
+ * is the number of attention heads of the objective.  Any other letter gets the value that makes the first array with
+ * it fit.  A first length of several factors, "[RH,k,z]", may be spread over several axes, or have no axis if it is 1.
+ * "{type name, ...} record" is one argument; its attributes of these names are read like arguments.
  *
- * Converting a number can run Python code, which can change an array: all numbers are read before the first array. */
+ * Types of arguments are number and int; loss, head, rule and ball, which are codes of these tables; double, index,
+ * bool, tokens (in double or single precision) and reference (a token of each window), which are arrays in C order;
+ * windows, or stored for windows with keys in memory; objective; function; and object, for anything.  "double& W" may
+ * be written to.  An argument with "?" at its end may be None, which becomes NULL or -1.
+ *
+ * Types of results are double and index, which are new arrays, or None if a letter has no value; number, int and word;
+ * exception, for what a signal or a callback raised during the call (without such a result it is raised); and object,
+ * which the function makes itself, holding the GIL.
+ *
+ * Converting a number can run Python code, and that can change an array.  So all numbers are read before the first
+ * array. */
 #ifndef BINDING_BIND_H
 #define BINDING_BIND_H
 
@@ -43,77 +47,78 @@ struct bind_item;
 struct objective;
 
 struct bind_entry {
-    PyMethodDef definition; /* with the signature as its documentation */
+    PyMethodDef definition; /* its documentation is the signature */
     int (*function)(struct bind_call *call);
     const void *context;
-    struct bind_item *items; /* of the signature, read when the module is made: arguments, then results */
-    int given, arguments, results, keeps_gil, keeps_exception; /* given: arguments of a call; a record counts once */
+    struct bind_item *items; /* of the signature, read when the module is made: first arguments, then results */
+    int given, arguments, results, keeps_gil, keeps_exception; /* given: arguments of a call, where a record counts
+                                                                  once */
 };
 
 #define BIND_WITH(name, function, context, signature) \
     {{#name, (PyCFunction)(void (*)(void))bind_run, METH_FASTCALL, signature}, function, context, NULL, 0, 0, 0, 0, 0}
 #define BIND(name, function, signature) BIND_WITH(name, function, NULL, signature)
 
-/* The function of every binding. */
+/* The function that runs every binding. */
 PyObject *bind_run(PyObject *entry, PyObject *const *args, Py_ssize_t n);
 
 struct bind_value {
     union {
         double number;
-        ptrdiff_t integer; /* or code */
+        ptrdiff_t integer; /* or a code */
         const char *word;
-        void *data; /* of an array */
+        void *data; /* the data of an array */
     };
-    PyObject *object; /* owned; the answer of a callback is borrowed */
+    PyObject *object; /* owned; but the answer of a callback is borrowed */
 };
 
-enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* most of a binding */
+enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* the most that a binding may have */
 
-/* One call, which Ctrl-C can reach. */
+/* The state of one call.  Ctrl-C can stop it. */
 struct bind_call {
     const struct bind_entry *entry;
     struct bind_value in[BIND_ARGUMENTS], out[BIND_RESULTS];
-    ptrdiff_t size[128]; /* of each letter, -1: not bound */
+    ptrdiff_t size[128]; /* value of each letter; -1: none yet */
     const struct windows *w;
     const struct objective *objective;
-    const char *refusal; /* of a function that found its arguments not to fit together */
+    const char *refusal; /* message of a function whose arguments do not fit together; else NULL */
     PyThreadState *thread;
-    PyObject *report; /* borrowed, set by the function: called with (iterations, gap); NULL: no report */
+    PyObject *report; /* borrowed, set by the function: called with (iterations, gap); NULL: none */
     double reported;  /* time of the last report */
     struct monitor monitor;
     struct arena arena;
     struct threads threads;
 };
 
-/* For a function to return: ValueError. */
+/* Stores the message of a ValueError.  The function must return the result. */
 int bind_refuse(struct bind_call *call, const char *message);
 
-/* Reads the signature; nonzero with an exception set. */
+/* Reads the signature.  Nonzero: an exception is set. */
 int bind_parse(struct bind_entry *entry);
 
-/* Steps of bind_run: all arguments; memory for the results; these as Python gets them, with the exception raised or
- * NULL.  Nonzero or NULL with an exception set. */
+/* The steps of bind_run: reads all arguments; allocates the results; converts them for Python, where `raised` is the
+ * exception of the call or NULL.  They return nonzero, or NULL, with an exception set. */
 int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_t n);
 int bind_make_results(struct bind_call *call);
 PyObject *bind_hand_over(struct bind_call *call, PyObject *raised);
 
-/* Reads one argument by its part of a signature; nonzero with an exception set. */
+/* Reads one argument by its part of a signature.  Nonzero: an exception is set. */
 int bind_read(struct bind_call *call, struct bind_value *value, PyObject *object, const char *item);
 
-/* Whether an array of tokens is in single precision. */
+/* Returns 1 if an array of tokens is in single precision. */
 static inline int bind_single(const struct bind_value *tokens)
 {
     return PyArray_TYPE((PyArrayObject *)tokens->object) == NPY_FLOAT;
 }
 
-/* New double array of one or two dimensions (d1 < 0: one), its data in *data. */
+/* Makes a double array [d0] or, if d1 >= 0, [d0,d1], and stores its data in *data. */
 PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
 
-/* What is behind a capsule, NULL with an exception set; *heads: those of the objective. */
+/* The content of a capsule, or NULL with an exception set.  *heads receives the number of attention heads. */
 const struct windows *bind_windows(PyObject *capsule);
 const struct objective *bind_objective(ptrdiff_t *heads, PyObject *capsule);
 
-/* Tables that end with an entry without a name. */
+/* The tables of bindings.  Each ends with an entry without a function. */
 extern struct bind_entry bind_call_table[], bind_data_table[], bind_windows_table[], bind_objective_table[],
     bind_train_table[], bind_output_table[], bind_svm_table[], bind_path_table[];
 

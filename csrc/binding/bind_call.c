@@ -1,4 +1,5 @@
-/* The one road of every binding: arguments, the call without the GIL, results or an exception. */
+/* Runs a binding: reads the arguments, calls the function without the GIL, and returns results or raises an
+ * exception. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static const char *sentence(int status)
     }
 }
 
-/* The exception that a poll or a callback has set, though the answer may have been final by then; owned, or NULL. */
+/* Returns the exception that a poll or a callback has set, owned, or NULL.  The answer may have been final by then. */
 static PyObject *take_exception(void)
 {
     PyObject *type, *value, *traceback;
@@ -47,8 +48,8 @@ static void raise_error(const struct bind_call *call, int status, PyObject *rais
                         sentence(status));
 }
 
-/* Threads of one call: one, since many small instances in parallel are the usual load; set_num_threads is for a single
- * large problem. */
+/* Threads of a call.  The default is one, since many small problems in parallel are the usual load; set_num_threads is
+ * meant for a single large problem. */
 static atomic_int bind_threads = 1;
 
 static int set_num_threads(struct bind_call *call)
@@ -72,7 +73,7 @@ struct bind_entry bind_call_table[] = {
     {.function = NULL},
 };
 
-#define REPORT_INTERVAL 0.1 /* seconds: smooth for the eye */
+#define REPORT_INTERVAL 0.1 /* seconds between reports: smooth for the eye */
 
 static int poll_signals(void *context)
 {
@@ -97,7 +98,7 @@ int bind_refuse(struct bind_call *call, const char *message)
     return STATUS_NOT_FINITE;
 }
 
-/* The kernel's status; when it returns, its memory is free and its threads are ended. */
+/* Returns the kernel's status.  Its memory is then free, and its threads have ended. */
 static int compute(struct bind_call *call)
 {
     int keeps_gil = call->entry->keeps_gil;

@@ -1,4 +1,4 @@
-/* The data model as a capsule, made and checked once. */
+/* The windows as a capsule, made and checked once. */
 #include "binding/bind.h"
 
 #include <limits.h>
@@ -8,12 +8,13 @@
 #include "linalg/vector.h"
 
 #define CAPSULE "attsvm.windows"
-#define LONG ((npy_intp)1 << 16) /* entries from which on other threads may run while an array is read */
+#define LONG ((npy_intp)1 << 16) /* from this many entries on, other threads may run while an array is read */
 
+/* The content of a capsule. */
 struct holder {
     struct windows w;
     PyObject *arrays[2]; /* keep the tokens and queries alive */
-    ptrdiff_t index[];   /* start, stop, indptr: copies, since no Python code may change what was checked */
+    ptrdiff_t index[];   /* start, stop, indptr: copies, so that no Python code can change what was checked */
 };
 
 static void release_holder(struct holder *holder)
@@ -34,8 +35,8 @@ const struct windows *bind_windows(PyObject *capsule)
     return holder != NULL ? &holder->w : NULL;
 }
 
-/* A holder of windows on keys (N, dk), or the first N of the identity where they are None, and queries (M, dz), which
- * it keeps, start and stop still to be filled; NULL with an exception set. */
+/* Makes a holder of windows on keys (N, dk), or on the first N rows of the identity if keys is None, and queries (M,
+ * dz).  It keeps both arrays.  start and stop must still be filled.  Returns NULL with an exception set on failure. */
 static struct holder *new_holder(PyObject *keys, PyObject *queries, ptrdiff_t N)
 {
     PyArrayObject *X = (PyArrayObject *)keys, *Z = (PyArrayObject *)queries;
@@ -69,8 +70,8 @@ static struct holder *new_holder(PyObject *keys, PyObject *queries, ptrdiff_t N)
     return holder;
 }
 
-/* The capsule of a holder whose start and stop are filled: every index that the kernels will use is checked here, so
- * that they need not. */
+/* Makes the capsule of a holder whose start and stop are filled.  Every index that the kernels use is checked here, so
+ * that they need not check it. */
 static PyObject *new_capsule(struct holder *holder)
 {
     struct windows *w = &holder->w;
@@ -92,7 +93,7 @@ static PyObject *new_capsule(struct holder *holder)
     return capsule;
 }
 
-/* Keys None: the identity, all of which every query sees. */
+/* If keys is None they are the identity, and every query sees all of them. */
 static int windows(struct bind_call *call)
 {
     const ptrdiff_t *start = call->in[2].data, *stop = call->in[3].data, M = call->size['M'];
@@ -105,7 +106,7 @@ static int windows(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* Largest size of the numbers of an array in C order, not finite when one of them is not. */
+/* The largest absolute value of an array in C order; not finite if an entry is not finite. */
 static double magnitude(PyArrayObject *array)
 {
     const void *data = PyArray_DATA(array);
@@ -132,7 +133,7 @@ static int largest(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* The vectors of an array, all below each other: read-only, without a copy. */
+/* A read-only view of an array as a matrix whose rows are its vectors. */
 static PyObject *below_each_other(PyArrayObject *array)
 {
     npy_intp length = PyArray_DIM(array, PyArray_NDIM(array) - 1), dims[2] = {PyArray_SIZE(array) / length, length};
@@ -143,7 +144,8 @@ static PyObject *below_each_other(PyArrayObject *array)
     return rows;
 }
 
-/* n sequences of T tokens and S queries each, where every query sees its sequence, or the part up to itself. */
+/* n sequences of T tokens and S queries each.  Every query sees its sequence or, if `causal`, the tokens up to its
+ * own. */
 static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, ptrdiff_t S, int causal)
 {
     struct holder *holder = new_holder(keys, queries, 0);
@@ -158,8 +160,9 @@ static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, p
     return new_capsule(holder);
 }
 
-/* The road of arrays that are plainly right, finite and as C reads them, (n, T, dk) and (n, dz) or (n, S, dz), with X
- * as Z where causal; of others None: whoever reads them one by one says what is wrong with them. */
+/* Fast path for arrays that need no conversion: finite, in C order, shapes (n, T, dk) and (n, dz) or (n, S, dz), the
+ * same array twice if causal.  The result is None for all others; the caller then checks the arrays one by one and
+ * names what is wrong. */
 static int plain_windows(struct bind_call *call)
 {
     PyObject *const given[2] = {call->in[0].object, call->in[1].object};
@@ -199,7 +202,7 @@ static PyObject *index_copy(const ptrdiff_t *from, ptrdiff_t n)
     return copy;
 }
 
-/* start, stop and indptr, read-only */
+/* start, stop and indptr as read-only arrays */
 static int index_of(struct bind_call *call)
 {
     const struct windows *w = call->w;
@@ -211,11 +214,11 @@ static int index_of(struct bind_call *call)
 
 struct bind_entry bind_data_table[] = {
     BIND(windows, windows, "tokens keys[N,k]?, double queries[M,z], index start[M], index stop[M] -> object"),
-    /* windows, keys, queries, the largest number of each, and how many entries */
+    /* windows, keys, queries, the largest absolute value of each, and the number of entries */
     BIND(plain_windows, plain_windows, "object X, object Z, int causal -> object"),
     BIND(index, index_of, "windows -> object"),
-    /* its largest number without sign, not finite when one is not; None unless it is an array of float64 or float32 as
-     * C reads it */
+    /* the largest absolute value, not finite if an entry is not finite; None unless the array is float64 or float32 in
+     * C order */
     BIND(largest, largest, "object array -> object"),
     {.function = NULL},
 };

@@ -1,4 +1,4 @@
-/* The training problem: made once as a capsule; its loss and gradient; the losses by themselves. */
+/* The training problem, made once as a capsule; its loss and gradient; the losses alone. */
 #include "binding/bind_objective.h"
 
 #include <limits.h>
@@ -12,10 +12,11 @@
 
 enum objective_argument { WINDOWS, LOSS, SCORES, VALUES, LABELS, HEAD, HEADS = HEAD + 4, CONCATENATE };
 
+/* The content of a capsule. */
 struct holder {
     struct objective objective;
     struct general_output output;
-    PyObject *kept; /* the arguments stay alive, and with them what they hold */
+    PyObject *kept; /* the arguments, which stay alive, and with them their arrays */
 };
 
 static void release(PyObject *capsule)
@@ -49,8 +50,8 @@ int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_val
     return a->data != NULL && size['i'] == d && size['h'] == size['j'];
 }
 
-/* The objective; NULL, or what is wrong with the arguments.  With scores: a linear head on one attention head, which
- * can be trained when values and y are given too. */
+/* Fills in the objective.  Returns NULL, or what is wrong with the arguments.  With scores it is a linear head on one
+ * attention head; that head can be trained if values and y are given too. */
 static const char *fill(struct holder *holder, const struct bind_call *call)
 {
     const struct bind_value *in = call->in;
@@ -102,8 +103,8 @@ static int objective(struct bind_call *call)
     return wrong != NULL ? bind_refuse(call, wrong) : STATUS_NO_MEMORY;
 }
 
-/* What the function gives for `in`, (M, d) or, d < 0, (M): one number for each of M and an array of that shape;
- * nonzero: its exception stays raised. */
+/* Calls the function with a copy of `in`, an array (M, d) or, if d < 0, (M).  It must return M numbers and an array of
+ * the shape of `in`.  Nonzero: its exception stays set. */
 static int call_function(const struct bind_function *function, double *first, double *second, const double *in,
                          ptrdiff_t M, ptrdiff_t d)
 {
@@ -135,13 +136,13 @@ static int call_function(const struct bind_function *function, double *first, do
     return refused;
 }
 
-/* Values (M) and gradients (M, d) for O. */
+/* Computes values (M) and gradients (M, d) at O. */
 static int call_head(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d)
 {
     return call_function(context, value, gradient, O, M, d);
 }
 
-/* Losses of u, in its place, and the logarithms of their slopes. */
+/* Replaces u by its losses, and computes the logarithms of their slopes. */
 static int call_loss(void *context, double *u, double *log_slope, ptrdiff_t M)
 {
     return call_function(context, u, log_slope, u, M, -1);
@@ -184,7 +185,7 @@ int bind_weights(struct weights *weights, struct bind_call *call, int first)
 
 enum point_argument { OBJECTIVE, CALLED_HEAD, CALLED_LOSS, W, SCALED = W + 3 };
 
-/* The objective and where to evaluate it. */
+/* Reads the objective and the weights at which it is evaluated. */
 static int read_point(struct bind_problem *problem, struct weights *at, struct bind_call *call)
 {
     int status = bind_problem(problem, call, call->in[CALLED_HEAD].object, call->in[CALLED_LOSS].object);
@@ -209,7 +210,8 @@ static int loss(struct bind_call *call)
     return status;
 }
 
-/* The arrays of head h as they are, or `scaled`: of order one whatever the windows' own scales were. */
+/* Multiplies the arrays of attention head h by exp(*scale) or, if `scaled`, divides them by their largest entry.
+ * *scale becomes the logarithm of the gradient's largest entry, -infinity for a zero gradient. */
 static void set_scale(struct gradient *gradient, ptrdiff_t h, ptrdiff_t scaled, const struct windows *w, ptrdiff_t m)
 {
     double *const array[] = {gradient->W, gradient->K, gradient->Q}, *scale = &gradient->log_scale[h], largest = 0;
@@ -247,7 +249,7 @@ static int loss_and_grad(struct bind_call *call)
     return status;
 }
 
-/* The gradient in the logits is delta exp(log_scale), 0 of queries that add nothing to that of W. */
+/* The gradient in the logits is delta exp(log_scale).  It is 0 on queries that add nothing to the gradient in W. */
 static int multipliers(struct bind_call *call)
 {
     struct bind_problem problem;
@@ -275,7 +277,7 @@ static int bounds_of_loss(struct bind_call *call)
 }
 
 #define POINT "objective, function head?, function loss?, double W[RH,k,z]?, double K[RH,k,m]?, double Q[RH,z,m]?"
-/* Of one run; w is dz, bound where W is given. */
+/* Weights of one run; w is dz, which has a value if W is given. */
 #define ONE_POINT "objective, function head?, function loss?, double W[1H,k,w]?, double K[1H,k,m]?, double Q[1H,z,m]?"
 
 struct bind_entry bind_objective_table[] = {

@@ -1,9 +1,9 @@
-/* Output heads, evaluated by themselves. */
+/* Evaluates output heads alone. */
 #include "binding/bind_objective.h"
 
-enum { O = 4 }; /* after the head */
+enum { O = 4 }; /* index of the argument after the head */
 
-/* A head by itself at attended vectors O (M, d), of which the kernel has columns. */
+/* Evaluates a head at attended vectors O (M, d).  The kernel reads and writes one column for each query. */
 static int head(struct bind_call *call)
 {
     struct head head;

@@ -1,4 +1,4 @@
-/* Signatures of bindings: arguments read by them, arrays made for the results. */
+/* Signatures of bindings: reads arguments by them, and makes arrays for the results. */
 #include "binding/bind.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum kind { NUMBER, INTEGER, CODE, ARRAY, REFERENCE, WINDOWS, STORED, OBJECTIVE, FUNCTION, WORD, EXCEPTION, OBJECT };
 
-/* `detail`: the type of an array's numbers; how many codes there are. */
+/* `detail` is the type of an array's numbers, or the number of codes. */
 static const struct type {
     char word[12];
     enum kind kind;
@@ -39,13 +39,13 @@ static const struct type {
 struct bind_item {
     const struct type *type;
     char name[24];
-    const char *shape; /* after its bracket, or NULL */
+    const char *shape; /* begins after the bracket; NULL: not an array */
     int written, optional;
     PyObject *attribute; /* the item's name, if it is an attribute of a record; else NULL */
     int ends;            /* 1 if the next item is read from the next argument of the call */
 };
 
-/* Reads an item; returns the beginning of the next one. */
+/* Reads an item of a signature; returns the beginning of the next one. */
 static const char *next_item(struct bind_item *item, const char *at)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -70,8 +70,8 @@ static const char *next_item(struct bind_item *item, const char *at)
     return at + strspn(at, ", ");
 }
 
-/* The product of the letters and digits up to the end of a length, which *text is moved to; *unbound: the letter
- * without a number, or 0. */
+/* Reads one length: returns the product of its digits and of the values of its letters, and moves *text to its end.
+ * *unbound is a letter without a value, or 0. */
 static ptrdiff_t known(const struct bind_call *call, const char **text, unsigned char *unbound)
 {
     ptrdiff_t product = 1;
@@ -109,7 +109,7 @@ static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *
     return 1;
 }
 
-/* Says what was expected, with the lengths known, and what came. */
+/* Raises an error that says what was expected, with the known lengths, and what came. */
 static int wrong_array(const struct bind_call *call, const struct bind_item *item, PyObject *object)
 {
     char lengths[96] = "";
@@ -150,7 +150,7 @@ static int read_array(struct bind_call *call, struct bind_value *value, const st
     return 0;
 }
 
-/* The windows, and the lengths that are theirs. */
+/* Stores the windows and the lengths that they determine. */
 static int read_windows(struct bind_call *call, const struct windows *w, int stored)
 {
     if (w == NULL)
@@ -278,7 +278,7 @@ int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_
     return 0;
 }
 
-/* An array of this shape, or None where a letter has no number. */
+/* Makes an array of this shape, or None if a letter has no value. */
 static PyObject *new_array(const struct bind_call *call, int type, const char *shape)
 {
     npy_intp dims[4];
@@ -307,7 +307,7 @@ int bind_make_results(struct bind_call *call)
     return 0;
 }
 
-/* The result as an object, owned. */
+/* The result as a Python object, owned. */
 static PyObject *object_of(struct bind_value *value, enum kind kind, PyObject *raised)
 {
     PyObject *made = value->object != NULL ? value->object : kind == EXCEPTION ? raised : NULL;

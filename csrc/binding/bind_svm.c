@@ -1,4 +1,4 @@
-/* The SVM solvers: rows are built from the selection, solved and certified in one call. */
+/* The SVM solvers: rows are built from the selection, and solved and certified in one call. */
 #include "binding/bind.h"
 
 #include <stdint.h>
@@ -19,8 +19,8 @@ struct method {
     ptrdiff_t limit;
 };
 
-/* With soft rows nothing is impossible: a copy of the selected token, or a zero query, costs C b^2 whatever W is.  It
- * is no part of a proof that equality rows contradict each other. */
+/* Adds the impossible margin rows to the answer of a soft margin: copies of the selected token, and zero queries.  Each
+ * costs C b^2 whatever W is.  They are not used in a proof that equality rows contradict each other. */
 static void add_impossible(struct svm_answer *answer, const unsigned char *impossible, const struct bind_call *call)
 {
     const double *rhs = call->in[RHS].data;
@@ -35,7 +35,7 @@ static void add_impossible(struct svm_answer *answer, const unsigned char *impos
     }
 }
 
-/* `entry`: the row that asks the impossible, found before any solver ran; -1 otherwise. */
+/* Solves the problem.  *entry becomes the entry of an impossible row, found before any solver ran; else -1. */
 static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options *options, struct bind_call *call)
 {
     const struct method *method = call->entry->context;
@@ -65,21 +65,21 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
-        double sign = rows.rhs[0] < 0 ? -1 : 1; /* of the multiplier of the only row, which no W meets */
+        double sign = rows.rhs[0] < 0 ? -1 : 1; /* sign of the multiplier of the only row, which no W meets */
         if (*entry >= 0)
             options->start = &sign;
         if (method->solve == solver_check || *entry >= 0)
             status = solver_check(answer, &rows, options, &call->arena);
         else
             status = presolve_solve(answer, &rows, options, method->solve, &call->arena);
-        if (status == STATUS_FACTORIZATION) { /* of numbers that left their range: it decides nothing */
+        if (status == STATUS_FACTORIZATION) { /* numbers left their range: this decides nothing */
             vector_zero(answer->W, call->w->dk * call->w->dz);
             vector_zero(answer->lambda, rows.count);
             answer->bound = (struct bounds){.upper = INFINITY, .gap = INFINITY};
             status = STATUS_UNDECIDED;
         }
         if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))
-            status = STATUS_INTERRUPTED; /* a factorisation that was left looks like one that failed */
+            status = STATUS_INTERRUPTED; /* an interrupted factorisation looks like a failed one */
         if (status >= 0)
             rows_to_entries(call->out[DUAL].data, &rows, answer->lambda);
     }
@@ -111,7 +111,7 @@ static int run(struct bind_call *call)
     return status;
 }
 
-/* What R weights W and multipliers prove of the largest margin. */
+/* The bounds of the largest margin that R weights W and multipliers prove. */
 static int interval(struct bind_call *call)
 {
     enum { I_W = 3, I_DUAL };
@@ -131,9 +131,9 @@ static int interval(struct bind_call *call)
                          memchr(impossible, 1, (size_t)entries) != NULL, &call->arena);
 }
 
-/* _core.<norm>_<method> of every method, and _core.check.  max_iter 0: its default; rank: the cap, 0: none; start:
- * multipliers of the entries; report is called with iterations and gap.  Result: the fields of Answer in
- * python/attsvm/svm/request.py. */
+/* _core.<norm>_<method> for every method, and _core.check.  max_iter: 0: the default of the method.  rank: largest
+ * rank; 0: no bound.  start: multipliers of the entries.  report is called with the iterations and the gap.  The
+ * results are the fields of Answer in python/attsvm/svm/request.py. */
 #define BIND_METHOD(name, solve, norm, word, problems, limit, purpose) \
     BIND_WITH(name, run, (&(const struct method){solve, norm, limit}), \
               "stored windows, reference reference[M], bool kept[E]?, double rhs[E]?, number tol, int max_iter, " \

@@ -6,15 +6,15 @@
 #include "linalg/vector.h"
 #include "training/descent.h"
 
-/* The fields of a run, as Descent in python/attsvm/training/session.py has them, and the other arguments: the place of
- * each, its kind and its name.
+/* The fields of a run, with their types, like those of Descent in python/attsvm/training/session.py; the other
+ * arguments follow in `enum argument`.
  *
- * lr: 1 or R rows of 1 or all steps; target: NaN for the infimum of a fixed linear head; radius < 0: no ball.  A step
- * moves in place W, or K and Q, or the span of U and C while W stays, and v, the parameters of the head (v or V, then a
- * or lam), and what the rule keeps of the gradients, mean, and of their squares, root, with their log scales past, a
- * row for each part of each run; a root that it does not keep is a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz
- * dz]. reached: the step, and how many records were made before, which grow; in an array, since a signal may raise in
- * Python before a returned number is stored anywhere. */
+ * lr: 1 or R rows of 1 or all steps.  target: NaN stands for the infimum of a fixed linear head.  radius < 0: no ball.
+ * A step changes in place: W, or K and Q, or the span of U and C (then W stays); v, the parameters of the head (v or V,
+ * then a or lam); and the state of the rule.  The state is the mean of the gradients, the root of their squares, and in
+ * past the log scales of both, a row for each part of each run.  A root that the rule does not keep is a metric of W: D
+ * [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  reached: the step reached and the number of records made, both updated.
+ * It is an array, since a signal may raise in Python before a returned number is stored anywhere. */
 #define FIELDS(FIELD) \
     FIELD(OBJECTIVE, "objective") \
     FIELD(CALLED_HEAD, "function called_head?") \
@@ -51,7 +51,7 @@
 
 enum argument { FIELDS(PLACE) FIRST, LAST, RECORDED, COMBINE };
 
-/* The parameters of a head that is trained. */
+/* Reads the parameters of a head that is trained. */
 static int read_head(struct weights *weights, const struct objective *objective, struct bind_call *call)
 {
     if (objective->output == NULL)
@@ -76,7 +76,7 @@ static int read_weights(struct weights *weights, const struct objective *objecti
     return status == STATUS_DONE && call->in[V].data != NULL ? read_head(weights, objective, call) : status;
 }
 
-/* The numbers and steps of the run, as far as they go together. */
+/* Reads the numbers and steps of the run, and checks that they fit together. */
 static int read_steps(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
     const struct bind_value *in = call->in;
@@ -113,7 +113,7 @@ static int read_steps(struct descent *descent, const struct weights *weights, st
     return fits ? STATUS_DONE : bind_refuse(call, "the rule, steps, lr and record do not fit together");
 }
 
-/* Room for what the rule keeps from step to step; or, where it keeps no root, a metric of W. */
+/* Reads the arrays for the state of the rule or, if it keeps no root, a metric of W. */
 static int read_kept(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
     const struct update *update = &descent->update;
@@ -133,7 +133,7 @@ static int read_kept(struct descent *descent, const struct weights *weights, str
     return fits ? STATUS_DONE : bind_refuse(call, "a metric does not go with this rule or these weights");
 }
 
-/* Whether the steps, the head and the weights go together. */
+/* Checks that the steps, the head and the weights fit together. */
 static int check_together(const struct objective *objective, const struct weights *weights,
                           const struct descent *descent, struct bind_call *call)
 {
@@ -153,7 +153,7 @@ static int check_together(const struct objective *objective, const struct weight
     return STATUS_DONE;
 }
 
-/* Python functions called during a run. */
+/* The Python functions that are called during a run. */
 struct callbacks {
     struct descent_callbacks callbacks;
     PyObject *recorded, *combine; /* borrowed */
@@ -162,14 +162,14 @@ struct callbacks {
     double *squares; /* the next row of half the squares of factors, or NULL */
 };
 
-/* Numbers of the gradient, one array of them. */
+/* A part of the gradient: one array of numbers. */
 struct piece {
     double *data;
     ptrdiff_t n;
 };
 
-/* Python gets a copy: it may keep it longer than the call lives.  Where one loss of any worker and run is not finite,
- * it sets all of them to NaN, so that all workers and runs end together. */
+/* Calls combine() with a copy of the numbers, which Python may keep longer than the call lives.  If the loss of any
+ * worker and run is not finite, combine() sets all losses to NaN, so that all workers and runs end together. */
 static int combine(void *context, int status, struct gradient *gradient)
 {
     const struct callbacks *callbacks = context;
@@ -214,7 +214,7 @@ static int combine(void *context, int status, struct gradient *gradient)
     return isfinite(gradient->loss[0]) ? STATUS_DONE : STATUS_NOT_FINITE;
 }
 
-/* Half the squares of factors, then the function of the caller. */
+/* Records half the squares of factors, then calls the function recorded(). */
 static int recorded(void *context)
 {
     struct callbacks *callbacks = context;
@@ -249,7 +249,7 @@ static int train(struct bind_call *call)
         || (status = check_together(objective, &weights, &descent, call)) != STATUS_DONE)
         return status;
     ptrdiff_t *reached = in[REACHED].data;
-    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data); /* rows in all */
+    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data); /* rows of all arrays */
     double *squares = in[OUT_SQUARES].data;
     struct callbacks callbacks = {
         .callbacks = {.context = &callbacks,
@@ -271,13 +271,13 @@ static int train(struct bind_call *call)
     status = descent_run(&weights, &out, &reached[0], &reached[1], objective, &descent, &call->monitor, &call->threads,
                          &call->arena);
     call->out[0].integer = status;
-    return status == STATUS_NOT_FINITE ? STATUS_DONE : status; /* overflow is told by the caller, who keeps the run */
+    return status == STATUS_NOT_FINITE ? STATUS_DONE : status; /* the caller reports the overflow and keeps the run */
 }
 
-/* The steps from first to last.  Of the records at `last` only the end of all is made: the next part begins with any
- * other, whose gradient it needs.  recorded(): called after each record, true stops the run.  combine(numbers): called
- * with the losses (R), the log scales (R H) and those of v (R), and the gradients of W, or K and then Q, and v, and may
- * change them; a loss that is not finite ends the run. */
+/* Runs the steps from `first` to `last`.  Of the records at `last`, only the one that ends the whole run is made; any
+ * other needs the gradient with which the next part begins.  recorded() is called after each record; if it returns
+ * true, the run stops.  combine(numbers) gets the losses (R), the log scales (R H) and those of v (R), and the
+ * gradients of W, or K and then Q, and of v, and may change them.  A loss that is not finite ends the run. */
 struct bind_entry bind_train_table[] = {
     BIND(train, train,
          "{" FIELDS(ITEM) "} run, int first, int last, function recorded?, function combine? -> int status, exception"),

@@ -17,12 +17,13 @@ static int reference_copy(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* Logits (entries) of W, or their differences from that of the reference token (M), unless it is NULL. */
+/* Computes the logits (entries) of W; if `reference` (M) is not NULL, their differences from the logit of the reference
+ * token. */
 static int compute(struct bind_call *call, const ptrdiff_t *reference)
 {
     const struct windows *w = call->w;
     double *out = call->out[0].data;
-    int in_place = windows_identity(w) && reference == NULL; /* U are the logits */
+    int in_place = windows_identity(w) && reference == NULL; /* the logits are U */
     double *U = in_place ? out : arena_doubles(&call->arena, w->n_queries, w->dk);
     double *scratch = arena_doubles(&call->arena, windows_scratch(w), 1);
     if (call->arena.failed)
@@ -75,7 +76,7 @@ static int scores(struct bind_call *call)
 {
     const struct windows *w = call->w;
     int shared = call->size['i'] == 1;
-    int each_token_once = shared && w->tokens <= windows_entries(w); /* not of a few sequences of many */
+    int each_token_once = shared && w->tokens <= windows_entries(w); /* not if only a few of many sequences are seen */
     double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL;
     ptrdiff_t dv = call->size['v'];
     if (call->arena.failed)
@@ -88,7 +89,7 @@ static int scores(struct bind_call *call)
 }
 
 struct bind_entry bind_windows_table[] = {
-    /* a copy of an array, or list, that can be the solvers' `reference`, None of anything else */
+    /* a copy of an array or list that the solvers can use as `reference`; None for anything else */
     BIND(reference, reference_copy, "windows, object object -> object"),
     BIND(logits, logits, "windows, double W[k,z] -> double[E]"),
     BIND(probabilities, probabilities, "windows, double W[k,z] -> double[E]"),

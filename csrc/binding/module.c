@@ -22,7 +22,7 @@ static int add_object(PyObject *module, const char *name, PyObject *object)
     return failed ? -1 : 0;
 }
 
-/* The function bind_run, with its entry as what it is a method of. */
+/* Adds the function bind_run with its entry as `self`. */
 static int add_function(PyObject *module, struct bind_entry *entry)
 {
     PyObject *self = PyCapsule_New(entry, NULL, NULL), *name = PyUnicode_FromString("attsvm._core");
@@ -34,7 +34,7 @@ static int add_function(PyObject *module, struct bind_entry *entry)
     return add_object(module, entry->definition.ml_name, function);
 }
 
-/* Each list of choices as a dict, in its order: the list once as the format of its entries and once as these. */
+/* Adds each list of choices as a dict, in its order.  The list is used twice: for the format and for the entries. */
 static int add_tables(PyObject *module)
 {
 #define TABLE(name, list, format, entry) add_object(module, name, Py_BuildValue("{" list(format) "}" list(entry)))
@@ -86,7 +86,7 @@ static int execute(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
-#ifdef Py_GIL_DISABLED /* no state but atomics and what a call owns; arrays are the caller's to guard */
+#ifdef Py_GIL_DISABLED /* there is no state except atomics and what a call owns; callers guard their arrays */
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -1,6 +1,6 @@
-/* The bridge to OpenBLAS: CBLAS for BLAS, Fortran symbols for LAPACK (a distribution's OpenBLAS may lack LAPACKE).
- * LAPACK is column-major: a row-major matrix is its transpose there, so "lower" becomes "upper" and
- * A = U S V is read as A^T = V^T S U^T. */
+/* The bridge to OpenBLAS: BLAS by CBLAS, LAPACK by its Fortran symbols (a distribution's OpenBLAS may lack LAPACKE).
+ * LAPACK is column-major and sees the transpose of a row-major matrix.  So "lower" becomes "upper", and A = U S V is
+ * read as A^T = V^T S U^T. */
 #include "linalg/blas.h"
 
 #include <cblas.h>
@@ -14,8 +14,8 @@
 #include "base/threads.h"
 #include "linalg/vector.h"
 
-/* Bytes that are enough for OpenBLAS's work buffer of one call (32 MiB and some), and the size of a product that takes
- * one and runs for milliseconds. */
+/* BUFFER bytes are enough for OpenBLAS's work buffer of one call (slightly above 32 MiB).  A product of order MAPPING
+ * needs such a buffer and runs for milliseconds. */
 #define BUFFER ((size_t)48 << 20)
 #define MAPPING 256
 
@@ -35,12 +35,13 @@ void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, cons
                    const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork, int *info,
                    size_t);
 
-/* Weak: a system BLAS that is not OpenBLAS has no such switch, and decides about threads itself. */
+/* Weak symbols: a system BLAS that is not OpenBLAS lacks them and chooses its threads itself. */
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
 __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 
-/* A fork copies OpenBLAS's locks as they are; one that another thread holds would never be released in the child.  So a
- * fork waits until no thread of ours is inside OpenBLAS, and threads on their way in wait for the fork. */
+/* A fork copies OpenBLAS's locks in their present state.  A lock that another thread holds would never be released in
+ * the child.  So a fork waits until no thread of ours is inside OpenBLAS, and threads about to enter wait for the
+ * fork. */
 static atomic_int inside, forks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -75,7 +76,7 @@ static void after_fork(void)
     atomic_fetch_sub(&forks, 1);
 }
 
-static void after_fork_in_child(void) /* no other thread is left */
+static void after_fork_in_child(void) /* the child has no other thread */
 {
     atomic_store(&forks, 0);
     atomic_store(&inside, 0);
@@ -99,7 +100,7 @@ static enum CBLAS_TRANSPOSE op_word(enum matrix_op op)
 void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
 {
-    if (m == 0 || n == 0) /* BLAS would complain, on stdout, of a leading dimension of zero */
+    if (m == 0 || n == 0) /* BLAS would complain on stdout about a leading dimension of zero */
         return;
     INSIDE(BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A,
                              (int)(lda > 0 ? lda : 1), B, (int)(ldb > 0 ? ldb : 1), beta, C, (int)ldc));
@@ -151,7 +152,7 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     int info, size = (int)n, iwork_size, *iwork = &iwork_size, lwork = -1, liwork = -1;
     double work_size, *work = &work_size;
     struct arena_mark mark = arena_mark(arena);
-    for (int asks = 1; asks >= 0 && !arena->failed; --asks) { /* how much work it wants, then the work itself */
+    for (int asks = 1; asks >= 0 && !arena->failed; --asks) { /* first the query for the work size, then the work */
         INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1));
         lwork = (int)work_size;
         liwork = iwork_size;
@@ -167,11 +168,11 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
 int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V, struct arena *arena)
 {
     const char *job = U != NULL ? "S" : "N";
-    int info, rows = (int)n, columns = (int)m, lwork = -1; /* of A^T, as LAPACK sees it */
+    int info, rows = (int)n, columns = (int)m, lwork = -1; /* LAPACK sees A^T */
     int least = rows < columns ? rows : columns, right_stride = U != NULL ? least : 1;
     double work_size, *work = &work_size, none, *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
     struct arena_mark mark = arena_mark(arena);
-    double *copy = arena_doubles(arena, m, n); /* LAPACK destroys it */
+    double *copy = arena_doubles(arena, m, n); /* LAPACK destroys its input */
     int *iwork = arena_take(arena, 8 * (ptrdiff_t)least, sizeof(int));
     for (int asks = 1; asks >= 0 && !arena->failed; --asks) {
         vector_copy(copy, A, m * n);
@@ -189,7 +190,7 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
 static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
-    double *A = context; /* zeros, that nobody writes to in the even blocks */
+    double *A = context; /* the even blocks hold zeros and are only read */
     for (ptrdiff_t i = from; i < to; ++i) {
         double *C = A + (2 * i + 1) * MAPPING * MAPPING;
         INSIDE(BLAS(cblas_dgemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, MAPPING, MAPPING, MAPPING, 1.0, A, MAPPING,
@@ -208,7 +209,7 @@ int blas_map_buffers(int count)
     struct threads threads;
     threads_init(&threads, count, &arena);
     double *A = arena_zeros(&arena, 2 * count, MAPPING * MAPPING);
-    if (A != NULL) /* products long enough to overlap, of zeros */
+    if (A != NULL) /* multiplies zeros, long enough for the threads to overlap */
         threads_for(&threads, count, 1e9, map_one, A);
     threads_end(&threads);
     arena_free(&arena);

@@ -1,6 +1,7 @@
-/* OpenBLAS, row-major, sizes in ptrdiff_t; linalg/blas.c is the only file that names it.  The binding has checked that
- * every dimension fits a BLAS int.  Matrices must not overlap.  Cholesky's answer: 0, or LAPACK's positive number of
- * the row that failed; the others': STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+/* OpenBLAS for row-major matrices with sizes in ptrdiff_t.  linalg/blas.c is the only file that names it.  The binding
+ * has checked that every dimension fits a BLAS int.  Matrices must not overlap.  blas_cholesky and
+ * blas_cholesky_inverse return 0, or LAPACK's positive number of the row that failed.  Other int functions return
+ * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION, unless stated otherwise. */
 #ifndef LINALG_BLAS_H
 #define LINALG_BLAS_H
 
@@ -8,7 +9,7 @@
 
 struct arena;
 
-/* For linalg/matrix.c and linalg/cholesky.c alone, which call these where OpenBLAS is fastest; see their headers. */
+/* Only linalg/matrix.c and linalg/cholesky.c call these functions; see the headers of these files. */
 void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc);
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
@@ -16,27 +17,29 @@ void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_
 int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda);
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb);
 
-/* B [n,k] = op(L)^-1 B, L [n,n] lower triangular. */
+/* B [n,k] = op(L)^-1 B, for a lower triangular L [n,n]. */
 void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, double *B);
 
 /* b [n] = op(L)^-1 b. */
 void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, double *b);
 
-/* Lower triangle of (L L^T)^-1, in place of L. */
+/* Replaces L by the lower triangle of (L L^T)^-1. */
 int blas_cholesky_inverse(ptrdiff_t n, double *L);
 
-/* Eigenvalues of the symmetric A [n,n] (lower triangle read) into values [n], ascending.  A: row i becomes the
- * eigenvector of values[i] when `vectors`, else it is destroyed. */
+/* values [n] = eigenvalues of the symmetric A [n,n], ascending; only the lower triangle of A is read.  If `vectors`,
+ * row i of A becomes the eigenvector of values[i]; else A is destroyed. */
 int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena *arena);
 
-/* A [m,n] = U diag(s) V, s [min(m,n)] descending, U [m,min], V [min,n]; U and V both NULL: singular values only. */
+/* A [m,n] = U diag(s) V, with s [min(m,n)] descending, U [m,min], V [min,n].  If U and V are both NULL, only s is
+ * computed. */
 int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V, struct arena *arena);
 
-/* OpenBLAS ends the process when it cannot map the work buffer of a call, and keeps those that it has: has it map one
- * for each of `count` threads that call at once.  Nonzero: there is no room for them. */
+/* Makes OpenBLAS map one work buffer for each of `count` threads that call it at once.  It keeps these buffers; if it
+ * cannot map one during a call, it ends the process.  Nonzero: there is not enough memory for them. */
 int blas_map_buffers(int count);
 
-/* From now on a fork waits for the calls of other threads, whose locks its child could never have. */
+/* From now on a fork waits until no thread is inside OpenBLAS: a lock that another thread holds would never be released
+ * in the child. */
 void blas_survive_forks(void);
 
 /* Restricts OpenBLAS to one thread per call: the threads of base/threads.h call it concurrently. */

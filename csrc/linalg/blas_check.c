@@ -1,10 +1,11 @@
-/* Each operation is compared with its definition, applied to a vector r in plain loops: C = A B by C r = A (B r).  One
- * wrong entry of C changes C r, since no entry of r is zero.
+/* Each operation is compared with its definition, applied to a vector r in plain loops: C = A B is checked by C r = A
+ * (B r).  A wrong entry of C changes C r, since no entry of r is zero.
  *
- * Kernels change with the size: at the block of numbers that stay in registers (at most 48 rows or columns in OpenBLAS
- * 0.3.34), and where a product is split for the caches (384 or fewer on most processors).  So sizes lie below, at and
- * above these.  Entries are small integers, and halves of powers of two below a diagonal of one or two, so that no
- * order of the sums rounds; what remains are the rounding errors of an inverse and of the eigenvalues. */
+ * Kernels depend on the size.  They change at the block size that stays in registers (at most 48 rows or columns in
+ * OpenBLAS 0.3.34), and where a product is split for the caches (at 384 or fewer on most processors).  So the sizes lie
+ * below, at and above these.  Entries are small integers; below a diagonal of ones and twos they are multiplied by a
+ * power of two.  So no order of summation causes rounding.  Only an inverse and the eigenvalues have rounding
+ * errors. */
 #include "linalg/blas_check.h"
 
 #include <math.h>
@@ -17,34 +18,35 @@
 #define BLOCK 48
 #define SPLIT 387
 #define MOST SPLIT
-#define WRONG 1e-8 /* of the largest number: rounding leaves 1e-12, a wrong entry 1e-3 */
+#define WRONG 1e-8 /* relative to the largest number: rounding leaves 1e-12, a wrong entry 1e-3 */
 
 static const ptrdiff_t sizes[] = {1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
 struct check {
-    double *numbers;       /* (2 MOST * (2 BLOCK + 3)) small integers, read from anywhere in the first half */
+    double *numbers;       /* (2 MOST * (2 BLOCK + 3)) small integers; matrices begin anywhere in the first half */
     double *A, *B, *C, *D; /* (MOST * (2 BLOCK + 3)) */
     double *r, *u, *got, *want, *work; /* (MOST) */
     struct arena arena;
     unsigned seed;
 };
 
+/* A pseudorandom integer from -3 to 3. */
 static int small(struct check *s)
 {
     s->seed = s->seed * 1664525u + 1013904223u;
     return (int)(s->seed >> 16) % 7 - 3;
 }
 
-/* A matrix of at most MOST * (2 BLOCK + 3) entries. */
+/* A pseudorandom matrix of at most MOST * (2 BLOCK + 3) entries. */
 static const double *matrix(struct check *s)
 {
     s->seed = s->seed * 1664525u + 1013904223u;
     return s->numbers + (s->seed >> 8) % (MOST * (2 * BLOCK + 3));
 }
 
-/* L [n,n] lower triangular, its entries below the diagonal so small that they add up to less than one; NaN above, where
- * nothing may read. */
+/* Fills a lower triangular L [n,n].  The entries of a row below the diagonal add up to less than one in absolute value;
+ * entries above the diagonal are NaN, because nothing may read them. */
 static void fill_lower(struct check *s, double *L, ptrdiff_t n)
 {
     double scale = exp2(-2 - ceil(log2((double)n)));
@@ -53,8 +55,8 @@ static void fill_lower(struct check *s, double *L, ptrdiff_t n)
             L[i * n + j] = j < i ? scale * small(s) : j == i ? (double)(1 + i % 2) : NAN;
 }
 
-/* out [m] = op(A) v, A [m,n] or, transposed, [n,m]; `triangle`: only the lower one of a square A is there; SYMMETRIC:
- * and stands for the symmetric matrix. */
+/* out [m] = op(A) v, for A [m,n] or, transposed, [n,m].  triangle: LOWER: A is lower triangular; SYMMETRIC: only the
+ * lower triangle of a symmetric A is read. */
 enum { WHOLE, LOWER, SYMMETRIC };
 
 static void apply(double *out, enum matrix_op op, const double *A, ptrdiff_t m, ptrdiff_t n, const double *v,
@@ -77,7 +79,7 @@ static void apply(double *out, enum matrix_op op, const double *A, ptrdiff_t m, 
     }
 }
 
-/* Are s->got and s->want the same?  NaN never is. */
+/* Returns 1 if s->got and s->want agree; NaN never agrees. */
 static int same(const struct check *s, ptrdiff_t n)
 {
     double largest = 1;
@@ -89,7 +91,8 @@ static int same(const struct check *s, ptrdiff_t n)
     return 1;
 }
 
-/* C = op(A) op(B) + beta C, beta 0 where C is NaN, and 1; `symmetric`: the lower triangle of C = A A^T + beta C. */
+/* Checks C = op(A) op(B) + beta C for beta = 0, with NaN in C, and for beta = 1; `symmetric`: the lower triangle of C =
+ * A A^T + beta C. */
 static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k,
                 int symmetric)
 {
@@ -110,7 +113,7 @@ static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdi
     return same(s, m);
 }
 
-/* X = L^-1 B in place of B, L (X r) = B r; k = 0: of one vector, by the routine for vectors. */
+/* Checks X = L^-1 B, computed in place of B, by L (X r) = B r; k = 0: by the routine for a single vector. */
 static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t columns = k > 0 ? k : 1;
@@ -126,7 +129,7 @@ static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
     return same(s, n);
 }
 
-/* X = B L^-T, B [k,n]: X (L^T r) = B r. */
+/* Checks X = B L^-T for B [k,n], by X (L^T r) = B r. */
 static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
 {
     fill_lower(s, s->A, n);
@@ -138,7 +141,7 @@ static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
     return same(s, k);
 }
 
-/* The factor of L L^T, and then the inverse by it: (L L^T)^-1 (L L^T r) = r. */
+/* Checks the factor of L L^T; if `inverse`, the inverse computed from it, by (L L^T)^-1 (L L^T r) = r. */
 static int cholesky(struct check *s, ptrdiff_t n, int inverse)
 {
     fill_lower(s, s->A, n);
@@ -164,7 +167,7 @@ static int cholesky(struct check *s, ptrdiff_t n, int inverse)
     return same(s, n);
 }
 
-/* A = V^T diag(values) V and, of an A that is not symmetric, A = U diag(values) V. */
+/* Checks A = V^T diag(values) V if `symmetric`, else A = U diag(values) V. */
 static int decomposition(struct check *s, ptrdiff_t m, ptrdiff_t n, int symmetric)
 {
     ptrdiff_t least = m < n ? m : n;

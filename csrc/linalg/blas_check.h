@@ -1,9 +1,9 @@
-/* A BLAS that computes wrong products is noticed before any answer rests on it. */
+/* Finds out whether the BLAS computes wrong products, before any answer depends on it. */
 #ifndef LINALG_BLAS_CHECK_H
 #define LINALG_BLAS_CHECK_H
 
-/* Runs every operation of linalg/blas.h on small matrices.  NULL: all are right; else the name of one that is wrong, or
- * "memory" when there is none for the matrices. */
+/* Runs every operation of linalg/blas.h on small matrices.  Returns NULL if all results are right, else the name of an
+ * operation that is wrong, or "memory" if there is no memory for the matrices. */
 const char *blas_check(void);
 
 #endif

@@ -4,7 +4,7 @@
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
 
-/* A panel of columns at a time, from the panels on its left. */
+/* Factors one panel of columns after the other, each from the panels on its left. */
 int cholesky_factor(ptrdiff_t n, double *A, struct monitor *monitor)
 {
     if (monitor == NULL || (double)n * (double)n * (double)n <= 3 * MATRIX_BETWEEN)

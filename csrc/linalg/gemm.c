@@ -1,5 +1,5 @@
-/* One tile of C, 8 x 16 sums, stays in registers while k runs (16 vector registers of AVX-512, which hides the
- * latency of a fused multiply-add); A is read number by number, B in rows of its panel. */
+/* A tile of C, 8 x 16 sums, stays in registers while k runs.  (These are 16 vector registers of AVX-512, enough to hide
+ * the latency of a fused multiply-add.)  A is read number by number, B in rows of its panel. */
 #include "linalg/gemm.h"
 
 #include <string.h>
@@ -43,12 +43,12 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* C [height,WIDE] (+)= op(A) B, the rows of op(A) at distance `row`, its columns at distance `column`. */
+/* C [height,WIDE] (+)= op(A) B.  `row` and `column` are the distances in memory between rows and columns of op(A). */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
                  const double *restrict B, ptrdiff_t k, int height, int add)
 {
     simd_vector sum[TALL][2] = {{{0}}};
-    for (int i = 0; add && i < height; ++i) /* a product of short rows waits for C otherwise */
+    for (int i = 0; add && i < height; ++i) /* fetch C early: a product with short rows would wait for it at the end */
         for (int j = 0; j < WIDE; j += SIMD_LANES)
             __builtin_prefetch(C + i * ldc + j, 1);
     for (ptrdiff_t l = 0; l < k; ++l) {
@@ -68,7 +68,8 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
     }
 }
 
-/* At most TALL rows, in tiles of 8, 4, 2 and 1; those of a panel that is not full by way of `whole`. */
+/* At most TALL rows, in tiles of 8, 4, 2 and 1.  If the panel is not full, tiles go to `whole` and its valid part to
+ * C. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
                   ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
 {
@@ -94,7 +95,7 @@ INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const doub
             C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * WIDE + j];
 }
 
-/* A few tiles of A's rows stay in cache while all panels pass. */
+/* A few tiles of rows of A stay in the cache while all panels pass. */
 INLINE void panels(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
                    const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {

@@ -7,24 +7,24 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define MEMORY 20     /* pairs kept: fewer cost evaluations, more cost as much as one */
-#define DECREASE 1e-4 /* part of the promised decrease asked for (Wolfe) */
-#define FLATTER 0.9   /* part of the slope that may be left (Wolfe): most first steps will do */
-#define FIRST 0.1     /* first step along the gradient, as a part of x: lengths say nothing */
-#define TRIALS 20     /* along one direction: more means that rounding decides */
-#define STRETCH 4.0   /* largest growth of a trial step */
-#define INSIDE 0.1    /* of a bracket that interpolation keeps away from its ends */
+#define MEMORY 20     /* pairs kept: fewer need more evaluations; more cost as much as an evaluation */
+#define DECREASE 1e-4 /* part of the predicted decrease that a step must achieve (Wolfe) */
+#define FLATTER 0.9   /* part of the slope that may remain (Wolfe); most first steps satisfy it */
+#define FIRST 0.1     /* length of the first step along the gradient, relative to x */
+#define TRIALS 20     /* trial steps along one direction: with more, rounding decides */
+#define STRETCH 4.0   /* largest growth factor of a trial step */
+#define INSIDE 0.1    /* interpolation stays away from the ends of a bracket by this part */
 
 struct minimizer {
     ptrdiff_t n, pairs, newest;
-    double *step, *change;          /* (MEMORY,n) differences of x and of the gradient */
-    double curvature[MEMORY];       /* their products */
+    double *step, *change;          /* (MEMORY,n) pairs: changes of x and of the gradient */
+    double curvature[MEMORY];       /* product of each pair */
     double *gradient, *direction;   /* (n) */
     double *x_next, *gradient_next; /* (n) */
     double value;
 };
 
-/* direction = -H gradient, H the inverse Hessian that the pairs imply. */
+/* direction = -H gradient, where H is the inverse Hessian that the pairs imply (two-loop recursion). */
 static void two_loops(struct minimizer *s)
 {
     ptrdiff_t n = s->n;
@@ -47,12 +47,12 @@ static void two_loops(struct minimizer *s)
     }
 }
 
-/* A point of the line: step length, value and slope there. */
+/* A point on the line: its step length, and value and slope there. */
 struct point {
     double t, value, slope;
 };
 
-/* Minimiser of the cubic through two points, kept off the ends of their interval. */
+/* Returns the minimiser of the cubic through two points, kept away from the ends of their interval. */
 static double interpolate(struct point a, struct point b)
 {
     double d = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t), square = d * d - a.slope * b.slope;
@@ -66,8 +66,8 @@ static double interpolate(struct point a, struct point b)
     return t;
 }
 
-/* x_next and gradient_next at a step that meets both of Wolfe's conditions, or at least goes down; 0: none found.
- */
+/* Sets x_next and gradient_next to a point that meets both Wolfe conditions, or at least has a lower value.  Returns 0
+ * if none was found. */
 static int search_line(struct minimizer *s, const double *x, double first, ptrdiff_t *evaluations,
                        lbfgs_function *function, void *context)
 {
@@ -77,15 +77,18 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
     if (!(start.slope < 0))
         return 0;
     for (int trial = 0; trial < TRIALS; ++trial) {
+        /* trial step */
         vector_copy(s->x_next, x, s->n);
         vector_add(s->x_next, t, s->direction, s->n);
         struct point now = {t, function(s->gradient_next, s->x_next, context), 0};
         now.slope = vector_dot(s->gradient_next, s->direction, s->n);
         ++*evaluations;
         s->value = now.value;
+        /* Wolfe conditions */
         int above = !(now.value <= start.value + DECREASE * t * start.slope && now.value < low.value);
         if (!above && fabs(now.slope) <= -FLATTER * start.slope)
             return 1;
+        /* next bracket and trial step */
         if (above) {
             high = now;
         } else {
@@ -98,7 +101,7 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
     return s->value < start.value;
 }
 
-/* The pair that the step from x just taken gives. */
+/* Stores the pair of the step just taken from x. */
 static void remember(struct minimizer *s, const double *x)
 {
     ptrdiff_t n = s->n, k = (s->newest + 1) % MEMORY;
@@ -106,7 +109,7 @@ static void remember(struct minimizer *s, const double *x)
     vector_subtract(step, s->x_next, x, n);
     vector_subtract(change, s->gradient_next, s->gradient, n);
     double curvature = vector_dot(step, change, n);
-    if (!(curvature > 0)) /* not convex here: the pair would spoil H */
+    if (!(curvature > 0)) /* not convex here: the pair would make H indefinite */
         return;
     s->curvature[k] = curvature;
     s->newest = k;
@@ -138,17 +141,17 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
             status = STATUS_INTERRUPTED;
             break;
         }
-        /* direction, line search */
+        /* direction and line search */
         two_loops(&s);
         if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
             if (s.pairs == 0)
                 break;
-            s.pairs = 0; /* an old H may be to blame: once more along the gradient */
+            s.pairs = 0; /* the pairs may be the cause: once more along the gradient */
             s.value = function(s.gradient, x, context);
             ++*evaluations;
             continue;
         }
-        /* next pair, next iterate */
+        /* next pair and next iterate */
         remember(&s, x);
         vector_copy(x, s.x_next, n);
         vector_copy(s.gradient, s.gradient_next, n);

@@ -1,4 +1,4 @@
-/* Products with a vector in plain loops that the compiler turns into vectors, those of two matrices by OpenBLAS. */
+/* Products with a vector are plain loops that the compiler vectorises; products of two matrices use OpenBLAS. */
 #include "linalg/matrix.h"
 
 #include "base/monitor.h"
@@ -10,23 +10,22 @@
 
 typedef float floats __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/* The vector of eight that begins with number i of an array in double or `single` precision. */
+/* The vector of eight numbers from index i of an array in double or, if `single`, in single precision. */
 #define VECTOR(X, i, single) \
     ((single) ? __builtin_convertvector(*(const floats *)((const float *)(X) + (i)), simd_vector) \
               : *(const simd_vector *)((const double *)(X) + (i)))
 
 #define ROWS LANES
 
-/* Prefetch half of the next window, one token for every two rows read here.  Into L2: windows are longer than L1.
- * Beside a busy core asking for L1 once took 1.7 times as long on tokens from memory; on a quiet machine they are even.
- */
+/* Prefetches half of the next window, one token for every two rows that are read here.  It goes into L2, because
+ * windows are longer than L1; beside a busy core prefetching into L1 was slower. */
 INLINE void prefetch(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
 {
     if (ahead != NULL && r % 2 == 0 && !(single && k % (2 * LANES) != 0))
         __builtin_prefetch(matrix_at(ahead, r / 2 * d + k, single), 0, 2);
 }
 
-/* total [8] of eight rows of eight numbers: that of simd_total for each, in half the steps. */
+/* total [8] = the sums of eight rows of eight numbers.  Adds in the order of simd_total, in half as many steps. */
 INLINE void totals(double *restrict total, const simd_vector *restrict row)
 {
     simd_vector half[4], quarter[2];
@@ -40,11 +39,12 @@ INLINE void totals(double *restrict total, const simd_vector *restrict row)
                             + __builtin_shufflevector(quarter[0], quarter[1], 1, 3, 5, 7, 9, 11, 13, 15);
 }
 
-/* 1 for the last d % 8 numbers of a row, 0 for those before, in the vector that ends where the row does. */
+/* A mask for the last vector of a row of d numbers: 1 for its last d % 8 numbers, 0 for the numbers before them, which
+ * an earlier vector has. */
 static const double step[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
 #define REMAINDER(d) (*(const simd_vector *)(step + (d) % LANES))
 
-/* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency. */
+/* logit [rows] of `rows` tokens.  u is read once for all of them, and their sums overlap in time. */
 INLINE void logits_of_rows(double *logit, const void *X, const double *u, const simd_vector *last, ptrdiff_t d,
                            int rows, const void *ahead, int single)
 {
@@ -148,7 +148,7 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
             p[k] += c[r] * (matrix_number(X, r * d + k, single) - matrix_number(xa, k, single));
 }
 
-/* Backwards: the end of the window is still in the level-1 cache. */
+/* Goes backwards: the end of the window is still in the level-1 cache. */
 INLINE void weighted_differences(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a,
                                  ptrdiff_t T, ptrdiff_t d, const void *next, int single)
 {

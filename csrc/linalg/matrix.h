@@ -1,7 +1,7 @@
-/* Products of matrices and vectors, row-major, sizes in ptrdiff_t.  (A factor that is multiplied often is packed once,
- * with linalg/gemm.h itself.)  Matrices must not overlap.
+/* Products of row-major matrices and vectors, with sizes in ptrdiff_t.  (A factor that is multiplied often is packed
+ * once, with linalg/gemm.h.)  Matrices must not overlap.
  *
- * For one window they are the two linear maps that training and the SVM share,
+ * For one window these are the two linear maps that training and the SVM share,
  *
  *     logits   l = A(W):    U = Z W^T ;  l_q = keys[window q] u_q
  *     adjoint  G = A*(c):   p_q = keys[window q]^T c_q ;  G = P^T Z */
@@ -14,7 +14,7 @@ struct monitor;
 
 enum matrix_op { MATRIX_PLAIN, MATRIX_TRANSPOSED };
 
-/* Number i of an array in double or `single` precision, and where it is. */
+/* Number i of an array in double or, if `single`, in single precision; and its address. */
 INLINE double matrix_number(const void *X, ptrdiff_t i, int single)
 {
     return single ? (double)((const float *)X)[i] : ((const double *)X)[i];
@@ -25,8 +25,9 @@ INLINE const void *matrix_at(const void *X, ptrdiff_t i, int single)
     return (const char *)X + i * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
 }
 
-/* logit [T] = X u, X [T,d] in double precision or, `single`, converted as it is read; equal tokens get equal logits.
- * `next`: keys [T,d] that will be read soon, whose first half is prefetched meanwhile, or NULL. */
+/* logit [T] = X u.  X [T,d] is in double precision or, if `single`, converted from single precision as it is read.
+ * Equal tokens get equal logits.  `next` is NULL, or the keys [T,d] that will be read next: their first half is
+ * prefetched. */
 void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d,
                               const void *next);
 
@@ -35,34 +36,34 @@ static inline void matrix_times_vector(double *out, const double *X, const doubl
     matrix_keys_times_vector(out, X, 0, u, T, d, NULL);
 }
 
-/* p [d] = X^T c, c [T]. */
+/* p [d] = X^T c, for c [T]. */
 void matrix_transposed_times_vector(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
-/* p [d] = sum_t c_t (x_t - x_a): X^T c for a c that sums to zero, without its cancellation; tokens equal to x_a
- * add exactly nothing.  X and `next`: as above; the second half of `next` is prefetched. */
+/* p [d] = sum_t c_t (x_t - x_a).  This is X^T c for a c that sums to zero, but without cancellation: tokens equal to
+ * x_a add exactly 0.  X and `next` are as above; the second half of `next` is prefetched. */
 void matrix_weighted_differences(double *p, const void *X, int single, const double *c, ptrdiff_t a, ptrdiff_t T,
                                  ptrdiff_t d, const void *next);
 
-/* C [m,n] = A B^T, A [m,k], B [n,k]. */
+/* C [m,n] = A B^T, for A [m,k] and B [n,k]. */
 void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
-/* C [m,n] = A B, A [m,k], B [k,n]. */
+/* C [m,n] = A B, for A [m,k] and B [k,n]. */
 void matrix_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
-/* C [m,n] = A^T B, A [k,m], B [k,n]. */
+/* C [m,n] = A^T B, for A [k,m] and B [k,n]. */
 void matrix_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
-/* C [m,n] = alpha op(A) op(B) + beta C, inner size k; lda, ldb, ldc: row lengths as stored. */
+/* C [m,n] = alpha op(A) op(B) + beta C with inner size k.  lda, ldb, ldc are the row lengths in memory. */
 void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                  const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc);
 
-/* C [n,n] = alpha A A^T + beta C with A [n,k]; only the lower triangle of C means anything afterwards.  A large product
- * polls the monitor (NULL: none) about every tenth of a second; when told to stop it leaves C unfinished. */
+/* C [n,n] = alpha A A^T + beta C for A [n,k].  Only the lower triangle of C is defined afterwards.  A large product
+ * polls the monitor (NULL: none) about every tenth of a second; if it asks to stop, C is left unfinished. */
 void matrix_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                  ptrdiff_t ldc, struct monitor *monitor);
 
-/* Multiplications between two questions of a monitor, a twentieth of a second on a slow processor; the rows for that,
- * of `cost` multiplications each, MATRIX_PANEL at least. */
+/* Multiplications between two polls of a monitor, a twentieth of a second on a slow processor.  matrix_rows_between
+ * returns the number of rows with that many, at `cost` multiplications per row; at least MATRIX_PANEL. */
 #define MATRIX_BETWEEN 2e8
 #define MATRIX_PANEL 256
 ptrdiff_t matrix_rows_between(double cost);

@@ -9,11 +9,11 @@
 #include "linalg/vector.h"
 
 #define MEMORY 10    /* values of f that the nonmonotone test looks back on */
-#define HALVINGS 40  /* of a step before the search gives up */
-#define STRETCH 10   /* growth of the step length where no positive curvature was seen ... */
-#define LONGEST 1e30 /* ... up to this */
+#define HALVINGS 40  /* halvings of a step before the search gives up */
+#define STRETCH 10   /* growth of the step length if no positive curvature was seen */
+#define LONGEST 1e30 /* largest step length */
 
-/* t = 1, 1/2, ... by the test on f; trial [n]. */
+/* Tries t = 1, 1/2, ... until f passes the test; returns 0 if none does.  trial [n] is scratch. */
 static double halve(double *value, double *trial, const double *x, const double *d, double slope, double allowed,
                     const struct spectral_gradient_problem *p)
 {
@@ -30,7 +30,7 @@ static double halve(double *value, double *trial, const double *x, const double 
     return 0;
 }
 
-/* The next length, from the step t d and the change y [n] of the gradient. */
+/* The next step length, from the step [n] and the change y [n] of the gradient. */
 static double next_length(const double *step, const double *y, ptrdiff_t n, double length, ptrdiff_t iteration)
 {
     double moved = vector_dot(step, step, n), both = vector_dot(step, y, n), changed = vector_dot(y, y, n);
@@ -75,7 +75,8 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
         if (slope < 0)
             t = p->search != NULL ? p->search(value, d, slope, allowed, p->context)
                                   : halve(value, trial, x, d, slope, allowed, p);
-        if (t == 0 || !(vector_dot(x, x, n) < sqrt(DBL_MAX))) /* stagnation at rounding level; no minimum is near */
+        if (t == 0 || !(vector_dot(x, x, n) < sqrt(DBL_MAX))) /* stagnation at rounding level; or f has no minimum
+                                                                 nearby */
             return STATUS_ITERATION_LIMIT;
         vector_add(x, t, d, n);
         recent[k % MEMORY] = *value;

@@ -41,8 +41,8 @@ void vector_scale(double *x, double a, ptrdiff_t n)
         x[i] *= a;
 }
 
-/* Without their sign the bits of numbers are ordered as the numbers are, infinity above them and NaN above it: one
- * maximum of integers finds both the largest and what is not finite. */
+/* Without their sign bits, numbers are ordered like their bit patterns, with infinity above all numbers and NaN above
+ * infinity.  So one maximum of integers finds the largest entry and any entry that is not finite. */
 SIMD_DISPATCH
 double vector_largest(const double *a, ptrdiff_t n)
 {
@@ -87,7 +87,7 @@ ptrdiff_t vector_nonzeros(const double *a, ptrdiff_t n)
     return count;
 }
 
-/* Entries whose squares leave the range of double precision are scaled first, by a power of two. */
+/* If the squares overflow or underflow, entries are scaled first, by a power of two. */
 double vector_norm(const double *a, ptrdiff_t n)
 {
     double sum = vector_dot(a, a, n), largest = 0;

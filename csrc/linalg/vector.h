@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* to <- from, which does not overlap it */
+/* to <- from; they must not overlap */
 static inline void vector_copy(double *to, const double *from, ptrdiff_t n)
 {
     memcpy(to, from, (size_t)n * sizeof(double));
@@ -29,15 +29,15 @@ void vector_subtract(double *restrict to, const double *a, const double *b, ptrd
 /* x <- a x */
 void vector_scale(double *x, double a, ptrdiff_t n);
 
-/* max |a_i|, 0 when n = 0; not finite exactly when an entry is not. */
+/* max |a_i|, 0 if n = 0.  It is finite exactly if all entries are. */
 double vector_largest(const double *a, ptrdiff_t n);
 double vector_largest_single(const float *a, ptrdiff_t n);
 
-/* Whether every entry is exactly zero; the number of those that are not. */
+/* Returns 1 if every entry is exactly zero; returns the number of entries that are not zero. */
 int vector_is_zero(const double *a, ptrdiff_t n);
 ptrdiff_t vector_nonzeros(const double *a, ptrdiff_t n);
 
-/* sqrt(a . a), also where the squares leave the range of double precision */
+/* sqrt(a . a), also if the squares overflow or underflow */
 double vector_norm(const double *a, ptrdiff_t n);
 
 #endif

@@ -8,10 +8,11 @@
 #include "linalg/blas.h"
 #include "linalg/vector.h"
 
-#define ENFORCEMENTS 3 /* scalings of W by what rounding has taken: each halves the miss at least */
+#define ENFORCEMENTS 3 /* rescalings of W against rounding, at most; each at least halves the miss */
 
-/* (sum |x_i|^p)^(1/p), from the numbers over the largest: no power overflows, and one that underflows is too small
- * to count (unscaled, the dual exponent 11 of p = 1.1 would lose all of them, and the upper bound with them). */
+/* (sum |x_i|^p)^(1/p).  The x_i are divided by the largest first, so that no power overflows, and a power that
+ * underflows is too small to count.  Without the division the dual exponent 11 of p = 1.1 would lose all powers, and
+ * the upper bound with them. */
 static double of_exponent(const double *x, ptrdiff_t n, double p)
 {
     double largest = vector_largest(x, n), sum = 0;
@@ -53,13 +54,13 @@ int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t co
     return STATUS_DONE;
 }
 
-/* What rounding may have taken from A^*(lambda), and from b . lambda: multipliers far larger than their combination
- * would otherwise prove bounds that are false. */
+/* Bounds of the rounding errors of A^*(lambda) and of b . lambda.  Without them, multipliers far larger than their
+ * combination would prove false bounds. */
 struct doubt {
     double combination, product;
 };
 
-#define ROUNDINGS 4 /* of a term of b . lambda: its b, length, multiplier, and their product */
+#define ROUNDINGS 4 /* of a term of b . lambda: of its b, its length, its multiplier and their product */
 
 static struct doubt rounding_of(const double *lambda, const struct rows *rows)
 {
@@ -78,8 +79,8 @@ void certificate_clean(double *lambda, const struct rows *rows)
             lambda[k] = 0;
 }
 
-/* By how much row k may fall short of b > 0, for ||W||_F = size: a part of b, or rounding where other rows ask for more
- * than this one (its part of the largest b, at most). */
+/* The amount by which row k may fall short of b > 0, with ||W||_F = size.  It is a part of b; or it is rounding, if
+ * other rows have a much larger b than this one (at most CERTIFICATE_MISS of the largest b). */
 static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size)
 {
     double rounding = fmin(CERTIFICATE_ROUNDING * size, CERTIFICATE_MISS * rows->largest / rows->length[k]);
@@ -101,19 +102,20 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
         if (b > 0) {
             missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size);
             double factor = a > noise ? b / a : INFINITY;
-            s = factor > s ? factor : s; /* fmax is a call */
+            s = factor > s ? factor : s; /* fmax would be a function call */
         } else {
             missing |= a < b - noise - 1e-12 * fabs(b);
             most = a < -noise && b / a < most ? b / a : most;
         }
     }
-    if (fixed) /* equalities with b != 0 leave no freedom of scale */
+    if (fixed) /* equality rows with b != 0 fix the scale of W */
         return missing ? 0 : 1;
-    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* b < 0: met to a tenth of the gap worth asking */
+    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* a row with b < 0 may be missed by a tenth of the smallest
+                                                               sensible gap */
 }
 
-/* margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (Where long double is double, as in
- * double.) */
+/* margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (If the compiler's long double is a
+ * double, the precision is that of a double.) */
 static void margins_extended(double *margin, const struct rows *rows, const double *W, long double *u, double *keys)
 {
     const struct windows *w = rows->w;
@@ -138,9 +140,10 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
     }
 }
 
-/* The factor that W, already scaled by s(W), still needs: its entries have been rounded, and so were its margins. Where
- * that may matter the margins are computed in extended precision and W is scaled up until they hold, which costs a part
- * of certificate_tolerance.  0: they do not hold, or an equality row is too far off. */
+/* Returns the factor by which W, already scaled by s(W), must still be scaled up, because its entries and margins were
+ * rounded; 0 if the rows cannot be met so, or an equality row is too far off.  Where rounding may matter, the margins
+ * are computed in extended precision, and W is scaled until they hold.  This uses up a part of
+ * certificate_tolerance. */
 static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
 {
     ptrdiff_t D = rows_unknowns(rows);
@@ -151,7 +154,8 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
     long double *u = arena_take(arena, rows->w->dk, sizeof(long double));
     double *keys = arena_doubles(arena, 2, rows->w->dk);
     for (int pass = 0; !arena->failed; ++pass) {
-        double miss = 0, off = 0; /* the largest beyond what is allowed, as a part of b */
+        double miss = 0, off = 0; /* largest miss of a margin row, relative to b; largest error of an equality row,
+                                     times its length */
         margins_extended(margin, rows, W, u, keys);
         for (ptrdiff_t k = 0; k < rows->count; ++k) {
             if (rows->equal[k])
@@ -175,7 +179,7 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
     return 0;
 }
 
-/* The bounds of W with margins [m] and of lambda with M = A^*(lambda), and both scaled. */
+/* Bounds from W with its margins [m] and from lambda with M = A^*(lambda); scales both as certificate_check says. */
 static int of_both(struct bounds *bound, double *W, double *lambda, double *margin, const double *M,
                    const struct rows *rows, enum svm_norm norm, double p, struct arena *arena)
 {
@@ -201,7 +205,7 @@ static int of_both(struct bounds *bound, double *W, double *lambda, double *marg
     return STATUS_DONE;
 }
 
-/* The same of the soft margin's objective. */
+/* Bounds of the soft margin's objective. */
 static void of_soft(struct bounds *bound, const double *W, const double *lambda, const double *margin, const double *M,
                     const struct rows *rows, double C)
 {
@@ -256,7 +260,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    /* With b of both signs b . lambda may cancel, and proves that much less. */
+    /* With b of both signs b . lambda may cancel, and then it proves less. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);

@@ -10,9 +10,9 @@
 #include "svm/certificate.h"
 #include "svm/rows_build.h"
 
-#define WHOLE 150                         /* rows up to which no working set is worth while */
-#define WIDER 1.3                         /* first working set: rows for each one of the Frobenius support */
-#define LEAST (10 * CERTIFICATE_ROUNDING) /* right side of a margin row, ||W||_F being about 1 */
+#define WHOLE 150                         /* with at most this many rows, all rows make the first working set */
+#define WIDER 1.3                         /* rows of the first working set per row of the Frobenius support */
+#define LEAST (10 * CERTIFICATE_ROUNDING) /* least right side of a margin row; ||W||_F is about 1 */
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
@@ -54,7 +54,7 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
     ARENA_DOUBLES(arena, m, 1, &packed->b, &packed->multiplier);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < n; ++i) { /* both of length one */
+    for (ptrdiff_t i = 0; i < n; ++i) { /* differences and queries of length one */
         double size = vector_norm(part.w.queries + i * q, q);
         for (ptrdiff_t j = 0; j < q; ++j)
             packed->z[i * q + j] = part.w.queries[i * q + j] / size;
@@ -80,12 +80,14 @@ ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, 
         top = fmax(top, g->rows->equal[k] ? 0 : lambda[k]);
     }
     const unsigned char *implied = g->equalities.implied;
-    for (ptrdiff_t k = 0; k < m; ++k) { /* an interior point leaves some of multiplier and slack on every row */
+    for (ptrdiff_t k = 0; k < m; ++k) { /* an interior point leaves a small multiplier and a small slack on every row:
+                                           compare the two */
         chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
         support += chosen[k] && !implied[k];
     }
     double wanted = fmax(WHOLE, WIDER * (double)support);
-    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
+    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* bisection for the slack below which `wanted` rows lie; 40
+                                                          * halvings give enough digits */
         double middle = (low + high) / 2;
         ptrdiff_t below = 0;
         for (ptrdiff_t k = 0; k < m; ++k)
@@ -130,7 +132,7 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
                        double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
-    int fixed = 0; /* scaling W down may break a row */
+    int fixed = 0; /* set if scaling W down may break a row */
     for (ptrdiff_t k = 0; k < m; ++k) {
         largest = fmax(largest, fabs(b[k]));
         fixed |= equal[k] ? b[k] != 0 : b[k] <= 0;
@@ -141,7 +143,8 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
         if (equal[k] || lambda[k] > 0)
             product += b[k] * lambda[k];
         else
-            top -= lambda[k]; /* without it M moves by at most this, rows being of unit length */
+            top -= lambda[k]; /* leaving out this negative multiplier changes ||M|| by at most -lambda: rows have unit
+                               * length */
     }
     double gap = size * (fixed ? fmax(scale, 1) : scale) * top / product - 1;
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#define COPIES_MOST 300000 /* rows from which row generation leaves copies out by itself */
+#define COPIES_MOST 300000 /* from this many rows on, row generation leaves copies out by itself */
 
 static uint64_t hash(uint64_t h, const void *data, size_t bytes)
 {
@@ -21,11 +21,11 @@ static uint64_t hash(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
-/* Returns 1 if two rows have the same length.  That is rare among different rows, and sooner found out than equal
- * tokens: without this look a solve of 20,16,32 takes 1.25 times the processor time. */
+/* Returns 1 if two rows have the same length.  Different rows rarely do, and comparing lengths is cheaper than
+ * comparing tokens. */
 static int lengths_repeat(const struct rows *rows, double *table, size_t mask)
 {
-    memset(table, 0, (mask + 1) * sizeof *table); /* a length is positive */
+    memset(table, 0, (mask + 1) * sizeof *table); /* 0 marks a free slot: every length is positive */
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double length = rows->length[k];
         size_t slot = (size_t)hash(0, &length, sizeof length) & mask;
@@ -37,7 +37,7 @@ static int lengths_repeat(const struct rows *rows, double *table, size_t mask)
     return 0;
 }
 
-/* What a row is made of: two rows with the same bytes in each part are the same. */
+/* The data that define a row.  Two rows are copies if all of their parts have the same bytes. */
 #define PARTS 5
 struct part {
     const void *data;

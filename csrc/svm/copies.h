@@ -1,10 +1,11 @@
-/* Rows that are copies of others, bit by bit: tokens that a window has twice, windows of equal queries. */
+/* Finds rows that are bit-for-bit copies of others.  They come from tokens that a window contains twice, and from equal
+ * queries. */
 #ifndef SVM_COPIES_H
 #define SVM_COPIES_H
 
 #include "svm/rows.h"
 
-/* chosen [m], ones <- 0 at each copy of an earlier row; returns how many there are. */
+/* Sets chosen [m], which is all ones, to 0 at each copy of an earlier row.  Returns the number of copies. */
 ptrdiff_t copies_find(unsigned char *chosen, const struct rows *rows, struct arena *arena);
 
 #endif

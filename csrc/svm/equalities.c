@@ -10,13 +10,13 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
- * of its Gram entries, times the number of rows there may be). */
+/* A unit row depends on other rows if its squared distance to their span is below this: the squared rounding error of a
+ * Gram entry, times the number of rows there may be. */
 #define DEPENDENT 1e-12
 
-/* The columns [rank,n] of a pivoted Cholesky factor of E E^*, n equality rows e->row, and their pivots; returns the
- * rank, at most the entries of W.  Columns of E E^* that are no pivot's are never computed.  left [n]: what remains of
- * the diagonal; delta [dk]: scratch. */
+/* Computes columns [rank,n] of a pivoted Cholesky factor of E E^* for the n equality rows e->row, and their pivots.
+ * Returns the rank, at most the number of entries of W.  Only the columns of E E^* that belong to pivots are computed.
+ * left [n] receives the remaining diagonal; delta [dk] is scratch. */
 static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
                                   const struct equalities *e)
 {
@@ -25,21 +25,24 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
     while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
+        /* pivot */
         ptrdiff_t pivot = 0;
         for (ptrdiff_t i = 1; i < n; ++i)
             if (left[i] > left[pivot])
                 pivot = i;
         if (!(left[pivot] > DEPENDENT))
             break;
+        /* column */
         double *column = columns + rank * n;
         rows_gram_column(e->margin, delta, e->U, rows, e->row[pivot]);
         for (ptrdiff_t i = 0; i < n; ++i)
             column[i] = e->margin[e->row[i]];
         for (ptrdiff_t j = 0; j < rank; ++j)
             vector_add(column, -columns[j * n + pivot], columns + j * n, n);
-        left[pivot] = column[pivot]; /* 0 of a row that no W can meet */
+        left[pivot] = column[pivot]; /* 0 for a row that no W can meet */
         if (!(left[pivot] > DEPENDENT))
             continue;
+        /* factor and remaining diagonal */
         vector_scale(column, 1 / sqrt(left[pivot]), n);
         for (ptrdiff_t i = 0; i < n; ++i)
             left[i] -= column[i] * column[i];
@@ -88,7 +91,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
     ptrdiff_t D = rows_unknowns(rows);
     if (e->count == 0)
         return;
-    for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
+    for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding errors of the first */
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

@@ -8,7 +8,8 @@
 #include "linalg/vector.h"
 #include "svm/certificate.h"
 
-/* A sum of n products is within n + SPARE roundings of its terms' sizes, the differences and lengths in it included. */
+/* A sum of n products has an error of at most n + SPARE roundings of the sum of its terms' absolute values, including
+ * the roundings of the differences and lengths in it. */
 #define SPARE 16
 
 static double least_margin(const double *margin, const struct rows *rows, double size)

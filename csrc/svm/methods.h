@@ -1,6 +1,6 @@
-/* The one list of methods: name in _core, function, norm, what Python calls it; which problems it solves, "hard" or
- * "soft" margins or a rank that is "capped"; default iteration limit, in the method's own unit; what it is for.
- * _core.METHOD has their words and problems. */
+/* The only list of methods.  A line has the name in _core, the function, the norm, and the name in Python; the problems
+ * it solves ("hard" or "soft" margins, or "capped" rank); the default iteration limit, counted in the method's own
+ * unit; and what the method is good for.  Python reads the names and problems from _core.METHOD. */
 #ifndef SVM_METHODS_H
 #define SVM_METHODS_H
 
@@ -8,7 +8,7 @@
 
 #define METHOD_LIST(METHOD) \
     METHOD(frobenius_auto, frobenius_auto, NORM_FROBENIUS, "auto", "hard soft", 0, \
-           "the methods below in the order of svm/policy.h") \
+           "the methods below in the order of svm/frobenius/auto.c") \
     METHOD(frobenius_active, frobenius_active, NORM_FROBENIUS, "active", "hard", 1000000, \
            "dual active set, exact and finite: few rows, or a small support") \
     METHOD(frobenius_block, frobenius_block, NORM_FROBENIUS, "block", "hard soft", 1000000, \
@@ -34,12 +34,12 @@
 svm_method frobenius_auto, frobenius_active, frobenius_block, frobenius_gradient, frobenius_interior;
 svm_method nuclear_auto, nuclear_factored, nuclear_capped, interior_method;
 
-/* Methods that only the policy calls.  Two that answer STATUS_DECLINED where others do better: frobenius_block, of a
- * hard or a soft margin, where a few epochs show that the problem is tight, and without its search for a proof that
- * there is no W; nuclear_factored where its first round is long. */
+/* Methods that only method="auto" calls.  Both return STATUS_DECLINED if another method will do better.
+ * frobenius_block_if_loose, for a hard or a soft margin, declines if a few epochs show that the problem is tight; it
+ * does not search for a proof of infeasibility.  nuclear_factored_if_quick declines if its first round takes long. */
 svm_method frobenius_block_if_loose, nuclear_factored_if_quick;
 
-/* METHOD_LIMIT_frobenius_active, ... */
+/* METHOD_LIMIT_frobenius_active and the others: the default iteration limits. */
 enum method_limit {
 #define METHOD_LIMIT(name, solve, norm, word, problems, max_iter, purpose) METHOD_LIMIT_##name = max_iter,
     METHOD_LIST(METHOD_LIMIT)

@@ -1,7 +1,8 @@
-/* The norms beside that of Frobenius, a line each: all that the certificate, the methods and Python know of one.  Its
- * word, the enumerator; the file of svm/interior that has its ball; whether it is of the singular values (then no
- * rotation changes it) or of the entries; the exponent p of (sum |x|^p)^(1/p) over them, 0: that of the options.  The
- * dual norm is of the same values, with exponent p / (p - 1). */
+/* The norms other than the Frobenius norm, one line each: all that the certificate, the methods and Python know of a
+ * norm.  A line has its name in Python; its enumerator; the file of svm/interior that defines its ball; 1 if it is a
+ * norm of the singular values (then rotations do not change it), 0 if it is a norm of the entries; and the exponent p
+ * of (sum |x|^p)^(1/p) over these values, 0 for the exponent of the options.  The dual norm is that of the same values
+ * with exponent p / (p - 1). */
 #ifndef SVM_NORMS_H
 #define SVM_NORMS_H
 

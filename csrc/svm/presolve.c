@@ -13,15 +13,15 @@
 #include "svm/rows_build.h"
 #include "svm/span.h"
 
-/* Coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows than entries of
- * W it is hardly ever, as the Frobenius methods then work by rows (random problems of a query for two dimensions: 1.2 x
- * the time); with more it says how tight the problem is. */
+/* Frobenius norm: coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows
+ * than entries of W the fraction is small, because the methods then work by rows and gain little.  With more rows it is
+ * large: method="auto" judges from the number of unknowns how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-/* Other norms: ranks above d - d / NEARLY count as full rank, which is found sooner. */
+/* Other norms: a rank above d - d / NEARLY counts as full rank, so that the search for the span can stop early. */
 #define NEARLY 16
 
-/* The same problem in fewer unknowns and rows. */
+/* The problem in fewer unknowns and rows, and the warm starts converted to it. */
 struct reduced {
     struct rows_part part;
     struct span keys, queries;
@@ -35,7 +35,7 @@ int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *
     return STATUS_NO_CONSTRAINT;
 }
 
-/* X [N,p] = the tokens, less the first reference, in the coordinates of the basis. */
+/* X [N,p] = the tokens in the coordinates of the basis, after the first reference token was subtracted. */
 static int rotate_keys(double *X, const struct span *span, const struct rows *rows, struct arena *arena)
 {
     const struct windows *w = rows->w;
@@ -56,7 +56,7 @@ static int rotate_keys(double *X, const struct span *span, const struct rows *ro
     return STATUS_DONE;
 }
 
-/* Keys and queries of the reduced problem, and what its method starts from. */
+/* Converts keys, queries and warm starts to the coordinates of the spans. */
 static int change_coordinates(struct reduced *r, const struct rows *rows, const struct svm_options *options,
                               struct arena *arena)
 {
@@ -95,7 +95,7 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
     return STATUS_DONE;
 }
 
-/* The largest rank worth a change of d coordinates. */
+/* The largest rank at which a change of d coordinates is worth its cost. */
 static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm)
 {
     if (norm != NORM_FROBENIUS)
@@ -104,13 +104,13 @@ static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm
     return most > 0 || d == 1 ? most : 1;
 }
 
-/* STATUS_DECLINED: there is nothing to leave out. */
+/* Makes the reduced problem.  Returns STATUS_DECLINED if there is nothing to leave out. */
 static int reduce(struct reduced *r, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
     const struct windows *w = rows->w;
     *r = (struct reduced){.keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
     enum svm_norm norm = options->norm;
-    /* On few rows the Frobenius methods work by rows, and a change of coordinates would bring rounding alone. */
+    /* On few rows the Frobenius methods work by rows, and a change of coordinates would only add rounding errors. */
     int rotates = certificate_rotates(norm) && (norm != NORM_FROBENIUS || rows->count > ACTIVE_SET_ROWS);
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)
@@ -122,7 +122,7 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
         return status;
     ptrdiff_t copies = 0;
     memset(chosen, 1, (size_t)rows->count);
-    if (options->soft == 0) /* a copy asks nothing new of W; with a soft margin it costs what it misses */
+    if (options->soft == 0) /* a copy adds no constraint; with a soft margin it adds its own penalty */
         copies = copies_find(chosen, rows, arena);
     if (copies == 0 && r->keys.basis == NULL && r->queries.basis == NULL)
         return STATUS_DECLINED;
@@ -130,7 +130,7 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     return status == STATUS_DONE ? change_coordinates(r, rows, options, arena) : status;
 }
 
-/* The answer to the reduced problem as one to all of it. */
+/* Expands the answer of the reduced problem to all unknowns and rows. */
 static int expand(struct svm_answer *answer, const struct reduced *r, const struct svm_answer *found,
                   const struct rows *rows, struct arena *arena)
 {

@@ -1,16 +1,17 @@
-/* A transformation around every method: the problem is made as small as it is, in the coordinates of the spans of
- * differences and of queries, where the norm allows, and without copies of rows, which equal queries bring. */
+/* A transformation around every method.  It leaves out copies of rows, which equal queries bring.  Where the norm
+ * allows, it also changes to coordinates of the spans of the differences and of the queries, in which W has fewer
+ * entries. */
 #ifndef SVM_PRESOLVE_H
 #define SVM_PRESOLVE_H
 
 #include "svm/solver.h"
 
-/* The problem of options->norm by `method`, which sees the reduced one.  Certified over the rows as given; where the
- * answer does not decide them, the method sees these. */
+/* Solves the problem of options->norm by `method`, which sees the reduced problem.  The answer is certified over the
+ * given rows.  If the certificate leaves it open, the method runs again on the given rows. */
 int presolve_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    svm_method *method, struct arena *arena);
 
-/* For rows that every W meets: W = 0. */
+/* The answer W = 0, for a problem whose rows every W meets. */
 int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options);
 
 #endif

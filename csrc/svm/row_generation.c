@@ -9,25 +9,26 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
-/* Rows from which passes over all of them are dear: 1.2 million of 256 entries take 1.0 s, without first rounds 1.9 s.
- */
+/* From this many rows on, passes over all rows are the main cost.  Then row generation begins with first rounds, in
+ * which block ascent solves the working set only roughly. */
 #define DEAR 1000000
-#define FIRST_ROUNDS 8 /* at most, of block ascent alone: its epochs are far cheaper than a solution */
-#define EPOCHS 60      /* of each */
-#define FEW_JOIN 2e-3  /* ... until fewer rows join, as a part of the working set */
-#define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
-#define ROWS_AT_ONCE 4 /* broken rows that a query adds in one round, at most */
-#define MOST_ROUNDS 60 /* each but the last adds a row, and few are ever needed */
-#define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
+#define FIRST_ROUNDS 8 /* largest number of first rounds; their epochs are far cheaper than a solution */
+#define EPOCHS 60      /* epochs of block ascent in a first round */
+#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join, relative to the working set */
+#define CLEARLY 1e-2   /* in first rounds rows join that fall short of b by more than this part of it */
+#define ROWS_AT_ONCE 4 /* violated rows that a query adds in one round, at most */
+#define MOST_ROUNDS 60 /* few rounds are ever needed; each but the last adds a row */
+#define ROUGH_TOL 1e-3 /* gap asked of a round while rows still join */
 
 struct generation {
     const struct rows *rows;
-    unsigned char *chosen; /* (m) in the working set */
-    ptrdiff_t size;        /* rows chosen */
-    double *margin;        /* (m) of the W at hand */
-    double *U;             /* (M, dk) scratch of the rows' operators */
+    unsigned char *chosen; /* (m) marks the working set */
+    ptrdiff_t size;        /* number of rows in the working set */
+    double *margin;        /* (m) margins of the current W */
+    double *U;             /* (M, dk) scratch of the operators of rows.h */
 };
 
+/* Adds violated rows to the working set, at most `most` per query; returns their number. */
 static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double part, double noise)
 {
     ptrdiff_t joined = rows_join(g->chosen, g->rows, g->rows->rhs, g->margin, part, noise, most);
@@ -35,8 +36,9 @@ static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double pa
     return joined;
 }
 
-/* The first working set: rows with a multiplier of the start, and of each query that of least margin under their W.
- * Without a start all margin rows pull that W by as much as they ask. */
+/* Chooses the first working set: equality rows, rows with a multiplier in the warm start, and from each query the row
+ * that falls furthest short of b under their W.  Without a warm start that W is A^*(b), the sum over all margin
+ * rows. */
 static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
                  struct arena *arena)
 {
@@ -60,7 +62,7 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
     return STATUS_DONE;
 }
 
-/* The answer of the working set as one of all rows. */
+/* Expands the answer of the working set to all rows. */
 static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
 {
     ptrdiff_t m = g->rows->count, i = 0;
@@ -69,7 +71,8 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }
 
-/* Of the answer and of what an interrupted method has found, that of smaller gap over all rows. */
+/* Keeps the better of two answers, by the gap over all rows: the earlier answer, or what an interrupted method
+ * found. */
 static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
                        const struct svm_options *options, struct arena *arena)
 {
@@ -85,7 +88,7 @@ static int keep_better(struct svm_answer *answer, const struct generation *g, co
     return status < 0 ? status : STATUS_INTERRUPTED;
 }
 
-/* One round: the working set solved from the answer, which takes what was found. */
+/* Solves the working set, warm started from `answer`, and stores the result in `answer`. */
 static int solve_part(struct svm_answer *answer, const struct generation *g, const struct svm_options *options,
                       svm_method *method, struct arena *arena)
 {
@@ -107,7 +110,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    struct monitor quiet = *g->rows->monitor; /* polls for Ctrl-C, but its gap is no bound of the whole problem */
+    struct monitor quiet = *g->rows->monitor; /* polls for Ctrl-C; its gap is no bound of the whole problem */
     part.rows.monitor = &quiet;
     status = method(&found, &part.rows, &inner, arena);
     g->rows->monitor->stopped = quiet.stopped;
@@ -120,7 +123,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     return status;
 }
 
-/* Rounds that end with block ascent, before the multipliers are those of a solution: most rows join here. */
+/* Rounds by block ascent alone, which does not converge fully.  Most of the rows join in these rounds. */
 static int first_rounds(struct svm_answer *answer, struct generation *g, const struct svm_options *options,
                         struct arena *arena)
 {
@@ -157,17 +160,21 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         return solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
-        /* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
+        /* accuracy of this round: if the support is more than half of the unknowns, the methods solve systems by
+         * factors, which give the exact solution at once */
         int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
-        for (;;) { /* roughly first; to the end once no row is broken that much */
+        for (;;) { /* roughly first; to full accuracy once no row is violated by more than the rough tolerance */
+            /* solution on the working set */
             status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)
                 return solver_conclude(answer, rows, options, status, arena);
+            /* violated rows join */
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows_unknowns(rows));
             if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
+            /* stopping test */
             if (inner.tol <= options->tol / 2)
                 return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);
             inner.tol = options->tol / 2;

@@ -10,7 +10,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
+/* Added to the unit diagonal of a Gram matrix, so that nearly dependent rows can be factored.  Iterative refinement
+ * removes its effect. */
 #define JITTER 1e-14
 
 INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
@@ -18,7 +19,7 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
 {
     const void *a = matrix_at(X, reference * d, single);
     ptrdiff_t k = 0;
-    for (; k + 4 <= m; k += 4) { /* four rows at a time: their sums hide each other's latency */
+    for (; k + 4 <= m; k += 4) { /* four rows at a time, so that their additions overlap */
         const void *x0 = matrix_at(X, token[k] * d, single), *x1 = matrix_at(X, token[k + 1] * d, single);
         const void *x2 = matrix_at(X, token[k + 2] * d, single), *x3 = matrix_at(X, token[k + 3] * d, single);
         double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -42,7 +43,7 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
             sum += (matrix_number(a, i, single) - matrix_number(x, i, single)) * u[i];
         margin[k] = sum;
     }
-    for (k = 0; k < m; ++k) /* in whole vectors */
+    for (k = 0; k < m; ++k) /* a loop of its own, so that it is vectorised */
         margin[k] /= length[k];
 }
 
@@ -96,8 +97,8 @@ void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const doub
     pull(p, windows_token(w, w->start[q]), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
 }
 
-/* Context of a parallel loop: margin = delta . u_q / length, with `transformed`, U = Z W^T, made first where W is
- * given; or P, of lambda, and out = P^T Z. */
+/* Context of the parallel loops.  apply_part sets margin = delta . u_q / length, and first transformed = Z W^T if W is
+ * given.  pull_part sets P from lambda; outer_part sets out = P^T Z. */
 struct product {
     const struct rows *rows;
     double *margin, *transformed, *P, *out;
@@ -143,12 +144,13 @@ static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
                     w->queries, w->dz, 0.0, p->out + from * w->dz, w->dz);
 }
 
-/* Multiplications of Z W^T, and of all differences with one vector each. */
+/* Multiplications for Z W^T. */
 static double product_cost(const struct rows *rows)
 {
     return (double)rows->w->n_queries * (double)rows->w->dk * (double)rows->w->dz;
 }
 
+/* Multiplications for the products of all differences with one vector each. */
 static double window_cost(const struct rows *rows)
 {
     return (double)rows->count * (double)rows->w->dk;
@@ -199,7 +201,7 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
 int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
               const double *ridge, struct arena *arena)
 {
-    /* A Hadamard product of the Gram matrices of differences and of queries. */
+    /* G is the elementwise product of the Gram matrices of the differences and of the queries. */
     const struct windows *w = rows->w;
     ptrdiff_t queries = 0, *z = parts->query = arena_indices(arena, size);
     double *D = parts->D = arena_doubles(arena, size, w->dk), *Z = parts->Z = arena_doubles(arena, size, w->dz);
@@ -244,7 +246,7 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
 
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)
 {
-    /* A(delta z^T): its transformed queries are (z_q . z) delta. */
+    /* Row k as a matrix is delta z^T; its product with query z_q is (z_q . z) delta. */
     const struct windows *w = rows->w;
     const double *z = w->queries + rows->query[k] * w->dz;
     rows_delta(delta, rows, k);

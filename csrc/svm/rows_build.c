@@ -8,13 +8,14 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-/* Products of larger rows could not be squared: tokens and queries of the range that the binding is promised make none.
- */
+/* Largest length of a row: products of longer rows could overflow when they are squared.  Python guarantees a range of
+ * tokens and queries that excludes them. */
 #define LONGEST 0x1p480
-/* Below this a sum of squares may have lost terms to underflow. */
+/* A sum of squares below this may have lost terms to underflow. */
 #define SQUARES_LOST 1e-280
 
-/* Distances of every token of X [T,d] to the token `a`, 0 only where they are equal; difference [d] is scratch. */
+/* Computes the distance of every token of X [T,d] to the token `a`; it is 0 only for equal tokens.  difference [d] is
+ * scratch. */
 SIMD_DISPATCH
 static void distances(double *distance, const double *X, const double *a, double *difference, ptrdiff_t T, ptrdiff_t d)
 {
@@ -32,7 +33,7 @@ static void distances(double *distance, const double *X, const double *a, double
     }
 }
 
-/* Room for m rows. */
+/* Allocates arrays for m rows. */
 static void rows_init(struct rows *rows, const struct windows *w, ptrdiff_t m, struct arena *arena)
 {
     rows->w = w;
@@ -43,7 +44,7 @@ static void rows_init(struct rows *rows, const struct windows *w, ptrdiff_t m, s
     ARENA_DOUBLES(arena, m, 1, &rows->rhs, &rows->length);
 }
 
-/* `rows` become this one. */
+/* Replaces all rows by this one. */
 static void keep_only(struct rows *rows, ptrdiff_t q, ptrdiff_t t, int equal, double b)
 {
     for (ptrdiff_t i = 0; i <= rows->w->n_queries; ++i)
@@ -83,9 +84,9 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                 continue;
             int equal = kept != NULL && kept[base + t];
             double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
-            if (b == -HUGE_VAL) /* nothing is asked of this token */
+            if (b == -HUGE_VAL) /* no constraint on this token */
                 continue;
-            if (distance[t] == 0 || z == 0) { /* the row's left side is zero for every W */
+            if (distance[t] == 0 || z == 0) { /* the left side of the row is zero for every W */
                 if (impossible != NULL && !equal) {
                     impossible[base + t] = b > 0;
                 } else if (equal ? b != 0 : b > 0) {
@@ -104,7 +105,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
             rows->length[m] = length;
             rows->rhs[m] = b / length;
             rows->longest = length > rows->longest ? length : rows->longest;
-            rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest; /* fmax is a call */
+            rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest; /* fmax would be a function call */
             asks |= equal ? b != 0 : b > 0;
             homogeneous &= equal ? b == 0 : b > 0;
             n_equal += equal;

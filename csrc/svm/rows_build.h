@@ -1,28 +1,34 @@
-/* Rows from a selection. */
+/* Makes rows from a selection. */
 #ifndef SVM_ROWS_BUILD_H
 #define SVM_ROWS_BUILD_H
 
 #include "svm/rows.h"
 
-/* reference [M]; kept [entries] marks all selected tokens, NULL: the reference alone; rhs [entries], NULL: 1 and 0.
- * Rows that every W meets (equal tokens or zero query, with b met by zero) are left out.  A row that no W meets (an
- * exact copy of the selected token, or a zero query: what differs at all is a row, however near) is reported in *entry,
- * else -1, and `rows` then holds this row alone; or, where impossible [entries] is given, such margin
- * rows are marked there and left out, since a soft margin penalises them.  STATUS_DONE; STATUS_NO_CONSTRAINT: zero
- * weights meet every row; STATUS_NOT_FINITE: the length of a row leaves the range in which it can be squared;
- * STATUS_NO_MEMORY. */
+/* Builds the rows.  reference [M] gives the reference token of each query.  kept [entries] marks all selected tokens;
+ * NULL: only the reference is selected.  rhs [entries] gives b; NULL: 1 on margin rows, 0 on equality rows.
+ *
+ * If two tokens are equal, or the query is zero, the left side of their row is 0 for every W.  (Tokens that differ at
+ * all, however little, give a row.)  Such a row is left out if 0 meets it: b <= 0 on a margin row, b = 0 on an equality
+ * row.  Otherwise it is impossible: no W meets it.  If `impossible` [entries] is given, impossible margin rows are
+ * marked there and left out, since a soft margin only penalises them.  Any other impossible row is reported in *entry
+ * (-1: there is none), and `rows` then holds the first such row alone.
+ *
+ * Returns STATUS_DONE; STATUS_NO_CONSTRAINT if zero weights meet every row; STATUS_NOT_FINITE if the length of a row is
+ * outside the range in which it can be squared; STATUS_NO_MEMORY. */
 int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena);
 
-/* Some rows as a problem of their own on the same tokens, with the queries that have any; row i of it is row[i]. */
+/* A subset of rows as a problem of its own on the same tokens, with only the queries that have any of these rows.  Row
+ * i of the problem is row[i] of the whole. */
 struct rows_part {
     struct windows w;
     struct rows rows;
     ptrdiff_t *row;
 };
 
-/* Those chosen [m], `count` of them.  It must not move.  STATUS_DONE or STATUS_NO_MEMORY. */
+/* Builds the problem of the `count` rows that chosen [m] marks.  *part must stay where it is, because its rows point
+ * into it.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, ptrdiff_t count,
                     struct arena *arena);
 

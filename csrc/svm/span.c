@@ -6,22 +6,23 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
+#define PARALLEL 1e-14 /* a vector that is shorter than this after projection lies in the span, up to rounding */
 
+/* A basis that grows while vectors are added in batches. */
 struct growing {
     ptrdiff_t d, most, rank, waiting, at_once;
-    double *basis; /* (d, d), its first rank rows */
-    double *V;     /* (at_once, d) unit vectors that wait, */
+    double *basis; /* (d, d), of which the first `rank` rows are set */
+    double *V;     /* (at_once, d) unit vectors not yet added to the basis */
     double *along; /* (at_once + 2, d) scratch */
 };
 
-/* The basis grows by those of the waiting vectors that are not in its span (Gram and Schmidt: after the product for all
- * of them), until it is nearly all. */
+/* Adds to the basis the waiting vectors that are not in its span, by Gram-Schmidt, until the rank exceeds `most`.  Each
+ * vector is orthogonalised twice: in one product for all of them, then alone. */
 static void extend(struct growing *g)
 {
     ptrdiff_t d = g->d, k = g->waiting;
     g->waiting = 0;
-    if (g->rank > 0) { /* one product clears vectors that bring nothing new */
+    if (g->rank > 0) { /* one product reduces vectors inside the span to rounding */
         matrix_rows_times_rows(g->along, g->V, g->basis, k, g->rank, d);
         matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, k, d, g->rank, -1.0, g->along, g->rank, g->basis, d, 1.0, g->V, d);
     }
@@ -43,7 +44,7 @@ static void extend(struct growing *g)
     }
 }
 
-/* A place for one more vector, which add() makes a unit vector. */
+/* The row of V in which the next vector is stored; add() then normalises it and counts it. */
 static double *next(struct growing *g)
 {
     return g->V + g->waiting * g->d;

@@ -1,5 +1,6 @@
-/* Orthonormal bases of the spans of the rows' differences and of their queries.  In their coordinates the rows are the
- * same and W has fewer entries; norms that no rotation changes (Frobenius, nuclear, spectral) are the same too. */
+/* Orthonormal bases of the span of the rows' differences and of the span of their queries.  In these coordinates the
+ * rows stay the same and W has fewer entries.  Norms that rotations do not change (Frobenius, nuclear, spectral) stay
+ * the same too. */
 #ifndef SVM_SPAN_H
 #define SVM_SPAN_H
 
@@ -7,12 +8,12 @@
 
 struct span {
     ptrdiff_t rank;
-    double *basis; /* (rank, d) orthonormal rows; NULL: the whole space, rank = d, as it is */
+    double *basis; /* (rank, d) orthonormal rows; NULL: the whole space, rank = d, no change of coordinates */
 };
 
-/* Of the queries, or of the differences: the whole space where the rank is more than `most`, which is sooner found out.
- * Rank at rounding level: queries or tokens that differ by 1e-13 are different directions.  STATUS_DONE,
- * STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
+/* Finds the span of the queries if `of_queries`, else that of the differences.  If the rank exceeds `most`, the search
+ * stops early and the result is the whole space.  The rank is decided at rounding level: queries or tokens that differ
+ * by 1e-13 give different directions.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_INTERRUPTED. */
 int span_find(struct span *span, const struct rows *rows, int of_queries, ptrdiff_t most, struct arena *arena);
 
 #endif

@@ -39,14 +39,12 @@ def norms():
 
 
 def prefixes(name):
-    """What a file's symbols start with: its own name, after its folder's where that is a room of svm; of svm/policy
-    also frobenius_auto."""
+    """What a file's symbols start with: its own name, after its folder's where that is a room of svm."""
     if name.startswith("binding/"):
         return ("bind_", "PyInit__core")
     parts = name.split("/")
-    more = ["frobenius_auto"] if name == "svm/policy" else []
     room = parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems"
-    return (parts[-1], *more, *([f"{parts[1]}_{parts[2]}"] if room else []))
+    return (parts[-1], *([f"{parts[1]}_{parts[2]}"] if room else []))
 
 
 def test_every_exported_name_starts_with_its_file(symbols):

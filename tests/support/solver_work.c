@@ -1,5 +1,5 @@
-/* What a solve costs, by counting: every method that policy.c calls is wrapped (gcc -Wl,--wrap), and its iterations are
- * added up, each at the multiplications of an iteration of its kind.  test_policy.py compares. */
+/* What a solve costs, by counting: every method that method="auto" calls is wrapped (gcc -Wl,--wrap), and its
+ * iterations are added up, each at the multiplications of an iteration of its kind.  test_policy.py compares. */
 #include "linalg/vector.h"
 #include "solver_problem.h"
 #include "svm/methods.h"

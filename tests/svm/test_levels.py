@@ -48,7 +48,7 @@ def test_answer_is_that_of_all_rows(case, several, always, monkeypatch):
     selected = found.selected if several else counts.argmax(axis=1)
     mine = attsvm.solve_svm(found.data, selected)
     assert mine.status == ("infeasible" if case == "few dimensions" else "optimal") and mine.method == "newton"
-    # The multipliers of a kind are shared by its tokens.
+    # The multipliers of a class are shared by its tokens.
     assert judge.wrong(Case(found.data, selected), mine) in (None, "the certificate is not of order one")
     if mine.W is not None:
         monkeypatch.setattr(methods, "LEVELS_ROWS", np.inf)

@@ -1,13 +1,13 @@
-/* Dual active set for    min 1/2 ||W||_F^2   s.t. the rows:
+/* Dual active set method for    min 1/2 ||W||_F^2   s.t. the rows:
  *
  *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
  *     optimal:  A W >= b on margin rows, with equality where x > 0;  A W = b on equality rows
  *
- * (Goldfarb and Idnani 1983, Lawson and Hanson's least-distance problem.)  Loop invariant: x >= 0 maximises the
- * dual over the rows S, so A W = b there.  Each round takes the most violated row j.  If j depends on S,
- * x can move along a direction that leaves W alone and gains in the dual: until a row of S leaves, or for ever,
- * which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would turn negative leave.
- * The dual rises strictly, so no S comes twice and the loop is finite. */
+ * (Goldfarb and Idnani 1983; Lawson and Hanson's least-distance problem.)  Loop invariant: x >= 0 maximises the dual
+ * over the rows S, so A W = b on S.  Each round takes the most violated row j.  If j depends on S, x can move along a
+ * direction that does not change W and raises the dual.  Either a row of S blocks the move and leaves S, or the move is
+ * unbounded, which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would become negative
+ * leave.  The dual rises strictly, so no S occurs twice and the loop is finite. */
 #include "svm/methods.h"
 
 #include <math.h>
@@ -20,13 +20,13 @@
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
 
-/* Rows from which on the start costs more than it saves (measured). */
+/* With more rows than this, the initial support of initial_support.h costs more than it saves (measured). */
 #define START_ROWS (2 * ACTIVE_SET_ROWS)
 
-/* Rounds between polls of the monitor on few rows, where reading the clock costs a tenth of the smallest round. */
+/* On few rows the monitor is polled only once in this many rounds: reading the clock costs a tenth of a short round. */
 #define POLL_EVERY 16
 
-/* The margin row furthest below b; -1 when all are met, up to rounding. */
+/* Returns the margin row that falls furthest short of b; -1 if all are met, up to rounding. */
 static ptrdiff_t most_violated(const struct working_set *s, double rounding)
 {
     const struct rows *rows = s->rows;
@@ -43,7 +43,8 @@ static ptrdiff_t most_violated(const struct working_set *s, double rounding)
     return j;
 }
 
-/* Equality rows come first and stay.  STATUS_UNDECIDED: two of them contradict each other (proof in x). */
+/* Adds all equality rows to S, which they never leave.  STATUS_UNDECIDED: two of them contradict each other, and x
+ * holds the proof. */
 static int start_with_equalities(struct working_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
@@ -71,8 +72,8 @@ static int start_with_equalities(struct working_set *s)
     return STATUS_DONE;
 }
 
-/* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave.
- */
+/* Starts from the warm start of the options: its rows with a multiplier join S, unless they depend on S.  The ratio
+ * test then drops those whose multiplier becomes negative. */
 static int start_with_support(struct working_set *s, const struct svm_options *options, struct arena *arena)
 {
     double *start = arena_doubles(arena, s->rows->count, 1);
@@ -92,7 +93,7 @@ static int start_with_support(struct working_set *s, const struct svm_options *o
     return STATUS_DONE;
 }
 
-/* Few rows, no equalities: near the end, or at it (then *solved). */
+/* For few rows and no equalities: starts from initial_support, which finds most of S or all of it (then *solved). */
 static int start_near(struct working_set *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
                       struct arena *arena)
 {
@@ -109,9 +110,9 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     for (;;) {
         /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, working_set_margins(s));
-        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least what this row makes of it */
+        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least that of this row */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
-        if (j < 0) { /* look again with margins computed from the tokens */
+        if (j < 0) { /* check with margins computed from the tokens */
             j = most_violated(s, working_set_refine(s));
             if (j < 0)
                 return STATUS_DONE;
@@ -126,7 +127,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
-                return STATUS_UNDECIDED; /* x is a Farkas certificate, for solver_conclude to check */
+                return STATUS_UNDECIDED; /* x is a Farkas certificate; solver_conclude checks it */
             if (s->rows->count > START_ROWS && monitor_stops(s->rows->monitor))
                 return STATUS_INTERRUPTED;
         }
@@ -136,7 +137,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     }
 }
 
-/* The answer that x, and W once it has been refined, amount to. */
+/* Certifies x, with the refined W if the method converged. */
 static int conclude(struct svm_answer *answer, const struct working_set *s, const struct svm_options *options,
                     int status, struct arena *arena)
 {
@@ -148,6 +149,7 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
     return solver_conclude(answer, rows, options, status, arena);
 }
 
+/* One run of the method.  near: start from initial_support, if the products of queries that it needs are kept. */
 static int attempt(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int near,
                    struct arena *arena)
 {
@@ -155,14 +157,14 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
     int solved = 0, status = working_set_init(&s, rows, arena);
     near = near && s.gram.K != NULL;
     if (!near && rows->n_equal == 0 && rows->count <= START_ROWS)
-        s.gram.K = NULL; /* the second attempt: margins come from the tokens, which lose less to rounding */
+        s.gram.K = NULL; /* the second attempt: margins from the tokens have smaller rounding errors */
     if (status == STATUS_DONE)
         status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
     if (status == STATUS_DONE && !near && options->start != NULL)
         status = start_with_support(&s, options, arena);
     if (solved && conclude(answer, &s, options, STATUS_UNDECIDED, arena) == STATUS_DONE
         && answer->bound.gap <= options->tol)
-        return STATUS_DONE; /* no need to refine W */
+        return STATUS_DONE; /* W needs no refinement */
     if (status == STATUS_DONE)
         status = active_iterate(&s, options, &answer->iterations);
     return status < 0 ? status : conclude(answer, &s, options, status, arena);
@@ -178,7 +180,7 @@ int frobenius_active(struct svm_answer *answer, const struct rows *rows, const s
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
             || answer->bound.gap <= options->tol || answer->iterations >= options->max_iter)
             return status;
-        arena_release(arena, mark); /* next to no margin: rounding is smallest when rows join one by one */
+        arena_release(arena, mark); /* tiny margin: rounding errors are smallest if rows join one by one */
     }
     return attempt(answer, rows, options, 0, arena);
 }

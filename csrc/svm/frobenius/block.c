@@ -1,5 +1,5 @@
-/* Block-coordinate ascent finds most of the support, a primal-dual active set the rest; where the latter makes no
- * progress, the former, which always raises the dual, continues.  Only the certificate ends the iteration.
+/* Block-coordinate ascent finds most of the support, and runs of a primal-dual active set find the rest.  If a run
+ * makes no progress, block ascent continues, which always raises the dual.  Only the certificate ends the iteration.
  *
  * A soft margin is the hard problem with a ridge (rows_ridge) on the diagonal of its Gram matrix:
  *
@@ -15,37 +15,40 @@
 #include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/methods.h"
 
-#define LOW 0.25        /* standard deviations below the mean, where the guess begins to count */
-#define NEAR_START 1e-2 /* ... and none from a start with this gap */
-#define LAST_FLIPS 0.01 /* ... until this part of the support changes per epoch */
-#define MORE_EPOCHS 4   /* between runs, doubled after each that got stuck */
-#define MOST_EPOCHS 64  /* and before the first run */
+#define LOW 0.25        /* the guess takes rows this many standard deviations below the mean */
+#define NEAR_START 1e-2 /* a warm start with at most this gap skips the first ascent */
+#define LAST_FLIPS 0.01 /* an ascent ends when less than this part of the support changes */
+#define MORE_EPOCHS 4   /* epochs after a failed run: twice this, doubled each time */
+#define MOST_EPOCHS 64  /* most epochs of one ascent */
 #define ACTIVE_SET_RUNS 24
-/* With more positive multipliers per entry of W than this, an active-set run tends to diverge: epochs go on while their
- * number falls.  A head's splits, which stop after a few iterations, lose .07 of their accuracy without this rule. */
+/* With more positive multipliers per entry of W than this, an active-set run tends to diverge.  So epochs continue
+ * while the number of positive multipliers falls.  Without this rule the SVMs of data splits, whose solves are stopped
+ * after a few iterations, lose .07 of their accuracy. */
 #define FULL 0.96
 
-/* A problem is tight, one for a dense method, where the multipliers after epoch LOOK_AFTER, per entry of W and times
- * their growth since the first epoch, are more than CROWDED_SUPPORT; or where they are ever OVERFULL per entry.  The
- * interior point of a hard margin is dearer the more entries there are: CROWDED_SUPPORT_MORE * entries more are let
- * pass.  Of 70 problems of .9 bits per entry or more (d 12 .. 49) block ascent took .07 to .9 times the interior
- * point's time below it but for one (1.3 times), and .9 to 8 times above. */
+/* A problem counts as tight, and is left to a dense method, in two cases.  (1) After epoch LOOK_AFTER: the number of
+ * positive multipliers, times its growth since the first epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any
+ * epoch: it exceeds OVERFULL per entry of W.  The interior point of a hard margin gets slower with the number of
+ * entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems with .9 bits per entry or more
+ * and d from 12 to 49, block ascent was slower than the interior point on one below the bound, and on nearly all above
+ * it.) */
 #define LOOK_AFTER 3
 #define CROWDED_SUPPORT 1.3
 #define CROWDED_SUPPORT_MORE 4e-4
 #define OVERFULL 3.2
 
-#define PROBE 1e11 /* C of the infeasibility probe over the mean length squared: Farkas residuals near 1e-11 */
+/* C of the infeasibility test below, times the mean squared length of the rows: gives Farkas residuals near 1e-11. */
+#define PROBE 1e11
 
-/* Initial guess: solve each row in isolation (lambda = b).  Rows whose resulting margins fall far below the
- * query's mean are likely support rows. */
+/* The initial guess: each row is solved in isolation (lambda = b).  Rows whose margins then fall far below the mean of
+ * their query are likely support rows. */
 static int guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     struct svm_options own = *s->options;
     double *start = s->trial;
     own.start = start;
-    own.soft = 0; /* the scale of the hard margin */
+    own.soft = 0; /* scaled as for the hard margin */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         start[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, start, s->U);
@@ -69,6 +72,8 @@ static int guess(struct primal_dual_active_set *s)
 
 enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
 
+/* Returns 1 if the problem is tight (see above).  `support` and `first` are the numbers of positive multipliers after
+ * this epoch and after the first one. */
 static int is_tight(int epoch, double support, double first, double unknowns, double soft)
 {
     double more = soft > 0 ? 0 : CROWDED_SUPPORT_MORE * unknowns;
@@ -76,14 +81,15 @@ static int is_tight(int epoch, double support, double first, double unknowns, do
     return support > OVERFULL * unknowns || (epoch == LOOK_AFTER && support * (support / first) > crowded);
 }
 
-/* Epochs of block ascent from s->lambda, at most `most`; fewer once the support is steady, unless all are asked for.
- * STATUS_DECLINED: the problem is tight, and only loose ones were to go on. */
+/* Runs at most `most` epochs of block ascent from s->lambda; unless ALL_EPOCHS, fewer once the support is steady.
+ * Returns STATUS_DECLINED if `how` is IF_LOOSE and the problem is tight. */
 static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
 {
     int status = STATUS_DONE;
     double unknowns = (double)rows_unknowns(s->rows), first = 0;
     block_ascent_start(blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
+        /* epoch */
         ptrdiff_t flips = block_ascent_epoch(blocks, s->lambda), support = 0;
         if (flips < 0) {
             status = STATUS_NO_MEMORY;
@@ -96,13 +102,14 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_INTERRUPTED;
             break;
         }
+        /* is the problem tight? */
         if (epoch == 0)
             first = (double)support;
         if (how == IF_LOOSE && is_tight(epoch, (double)support, first, unknowns, s->options->soft)) {
             status = STATUS_DECLINED;
             break;
         }
-        /* Heads of 1,500 queries, d = 385: 1.7 -> 1.3 s and .9 -> .8 s by five times as much. */
+        /* is the support steady?  If a factor is cheap, the active set takes over earlier */
         double last = (primal_dual_active_set_is_cheap(s, (double)support) ? 5 : 1) * LAST_FLIPS;
         if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= last * (double)support)
             break;
@@ -114,11 +121,13 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     return status;
 }
 
+/* Block ascent and active-set runs in turn, until the gap is small enough. */
 static int block_search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
     double unknowns = (double)rows_unknowns(s->rows);
-    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* a soft margin may have more of them */
+    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* 0 turns the rule off for soft margins, whose
+                                                                         support may exceed the unknowns */
     int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {
@@ -141,15 +150,18 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
         ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
+        /* too many positive multipliers: more epochs */
         if ((double)count > FULL * unknowns && count < fewest) {
             fewest = count;
             epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
             status = ascend(s, &blocks, epochs, ALL_EPOCHS);
             continue;
         }
+        /* active-set run */
         status = primal_dual_active_set_run(s);
         if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
+        /* more epochs */
         if (epochs < MOST_EPOCHS)
             epochs *= 2;
         status = ascend(s, &blocks, epochs, ALL_EPOCHS);
@@ -157,7 +169,7 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     return status;
 }
 
-/* Fills W and lambda with the best found, not certified; rows are soft when options->soft > 0. */
+/* Fills W and lambda with the best points found, not certified.  Rows are soft if options->soft > 0. */
 static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, enum ascent first,
                struct arena *arena)
 {
@@ -179,9 +191,10 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
     return status;
 }
 
-/* Are the rows infeasible?  The soft margin always has a solution, whose multipliers 2 C slack combine the rows to
- * W, while slack stays when C grows: ||A^* lambda|| / sum lambda falls like 1 / C on infeasible rows.  The answer is
- * replaced by the soft margin's; the certificate says whether it is a proof. */
+/* Tests whether the rows are infeasible by solving the soft margin with a large C.  The soft margin always has a
+ * solution W = A^*(lambda), lambda = 2 C slack.  On infeasible rows the slack stays when C grows, so that ||A^*
+ * lambda|| / sum lambda falls like 1 / C: lambda tends to a Farkas certificate.  The answer is replaced by that of the
+ * soft margin; the certificate decides whether it is a proof. */
 static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct arena *arena)
 {
@@ -191,9 +204,9 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     struct svm_options soft = *options;
     soft.soft = PROBE / mean;
     soft.tol = 1e-6;
-    soft.start = NULL; /* the run before began there and did not separate */
+    soft.start = NULL; /* the hard run began there and found no separating W */
     ptrdiff_t iterations = answer->iterations;
-    struct monitor quiet = *rows->monitor; /* polls for Ctrl-C, but its gap is no bound of the hard problem */
+    struct monitor quiet = *rows->monitor; /* polls for Ctrl-C; its gap is no bound of the hard problem */
     struct rows own = *rows;
     own.monitor = &quiet;
     int status = run(answer, &own, &soft, UNTIL_STEADY, arena);

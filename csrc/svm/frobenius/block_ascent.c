@@ -11,10 +11,10 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SWEEPS 5          /* cyclic sweeps of a block per visit, at most */
-#define STEADY_SWEEP 0.03 /* ... until the largest move is this part of the first sweep's */
-#define GROUP 64          /* queries of a group */
-#define EVERY 4           /* one epoch in this many begins by inspecting all rows, and visits all queries */
+#define SWEEPS 5          /* most cyclic sweeps over a block per visit */
+#define STEADY_SWEEP 0.03 /* sweeps end if the largest move is at most this part of the first sweep's */
+#define GROUP 64          /* queries in a group */
+#define EVERY 4           /* one epoch in this many inspects all rows and visits all queries */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
@@ -64,9 +64,10 @@ void block_ascent_end(struct block_ascent *blocks)
     arena_free(blocks->arena);
 }
 
+/* Context of the parallel loop over Gram matrices. */
 struct grams {
     const struct block_ascent *blocks;
-    double *delta; /* (most, dk) of each worker */
+    double *delta; /* (most, dk) scratch of each worker */
 };
 
 static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
@@ -84,8 +85,8 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-/* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one.
- */
+/* Adds the rows of query q that have a multiplier or a margin [m] below b to the rows to visit.  Returns 0 if there was
+ * no new one. */
 static int rows_to_visit(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;
@@ -108,7 +109,8 @@ static int rows_to_visit(struct block_ascent *blocks, const double *lambda, cons
     return 1;
 }
 
-/* The margins of all rows tell which of them should be visited. */
+/* Inspects the margins of all rows, adds rows to visit, and computes the Gram matrices of the queries that gained
+ * some. */
 static int inspect(struct block_ascent *blocks, const double *lambda)
 {
     const struct rows *rows = blocks->rows;
@@ -143,7 +145,8 @@ static void swap(ptrdiff_t *order, ptrdiff_t i, ptrdiff_t j)
     order[j] = q;
 }
 
-/* A different order every epoch, the same in every run (a 64-bit linear congruential generator). */
+/* Shuffles the queries to visit: a different order in every epoch, the same in every run (64-bit linear congruential
+ * generator). */
 static void shuffle(struct block_ascent *blocks)
 {
     for (ptrdiff_t i = blocks->n_moving - 1; i > 0; --i) {
@@ -152,7 +155,8 @@ static void shuffle(struct block_ascent *blocks)
     }
 }
 
-/* Cyclic ascent within one block; g [m] holds the margins minus b on entry.  change [m] = lambda moved by. */
+/* Cyclic ascent within one block.  On entry g [m] is the negative gradient: margins (plus ridge terms) minus b. change
+ * [m] receives the change of lambda.  Returns the sum over sweeps of the largest moves; 0 if nothing moved. */
 SIMD_DISPATCH
 static double solve_block(double *restrict lambda, double *restrict change, double *restrict g,
                           const double *restrict G, const unsigned char *equal, ptrdiff_t m)
@@ -189,8 +193,8 @@ static void add_outer(double *restrict A, const double *restrict x, const double
             A[i * n + j] += x[i] * y[j];
 }
 
-/* Query q, whose W z is u [dk]: its multipliers rise, pull [dk] = sum_k change_k delta_k / length_k.  0 when nothing
- * moved. */
+/* Visits query q with u = W z_q [dk]: changes its multipliers, sets pull [dk] = sum_k change_k delta_k / length_k, and
+ * counts in *flips the multipliers that became zero or positive.  Returns 0 if nothing moved. */
 static int visit(struct block_ascent *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q,
                  ptrdiff_t *flips)
 {
@@ -215,7 +219,7 @@ static int visit(struct block_ascent *blocks, double *lambda, double *pull, cons
     return 1;
 }
 
-/* What a group starts from, by its queries: K and V = Z W^T. */
+/* Starts a group, for its queries `from` to `to`: K = Z Z^T and V = Z W^T. */
 static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -226,7 +230,7 @@ static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker
     matrix_rows_times_rows(b->V + from * w->dk, Z, b->W, to - from, w->dk, w->dz);
 }
 
-/* What it leaves, by the rows of W: W + P^T Z. */
+/* Ends a group, for the rows `from` to `to` of W: W + P^T Z. */
 static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -236,7 +240,7 @@ static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
                 1.0, b->W + from * w->dz, w->dz);
 }
 
-/* The group from place `from` of the order on. */
+/* Visits the group that begins at index `from` of the order. */
 static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t from, ptrdiff_t *flips)
 {
     const struct windows *w = blocks->rows->w;
@@ -258,7 +262,7 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     threads_for(blocks->rows->threads, w->dk, cost, group_ends, blocks);
 }
 
-/* The queries that moved come first. */
+/* Moves the queries that the last epoch changed to the front of the order.  Only these are visited next. */
 static void leave_still_ones(struct block_ascent *blocks)
 {
     ptrdiff_t count = 0;

@@ -4,6 +4,7 @@
 #include "base/simd.h"
 #include "base/status.h"
 
+/* Computes the block of G of each query; unit queries have z_q . z_q = 1. */
 SIMD_DISPATCH
 static void fill_blocks(struct coordinate_ascent *a)
 {
@@ -40,7 +41,7 @@ int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const
     return STATUS_DONE;
 }
 
-/* x [m] and g = G x - beta [padded m] of one visit; p [dk] gains the changes of x times D. */
+/* Updates x [m] of one query, with g = G x - beta [padded m].  p [dk] gains the changes of x times D. */
 INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict p, const double *restrict G,
                        const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
 {
@@ -53,7 +54,8 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
         next = t + 1 < m ? g[t + 1] : 0;
         if (move == 0)
             continue;
-        if (t + 1 < m) /* a chain: the next row does not wait for the vectors below */
+        if (t + 1 < m) /* the next g is computed first, so that the chain of dependent steps does not wait for the
+                          vectors below */
             next += move * G[t * stride + t + 1];
         flips += (before > 0) != (after > 0);
         x[t] = after;

@@ -2,8 +2,8 @@
  *
  *     max beta.x - 1/2 x^T G x,  x >= 0,
  *
- * one query after another: a visit takes the margins of its rows from v_q = sum_p K_qp P_p (see svm/systems/gram.h),
- * goes through them with the query's own part of G, and brings P_q up to date. */
+ * one query after another.  A visit to query q computes the margins of its rows from v_q = sum_p K_qp P_p (see
+ * svm/systems/gram.h), updates its multipliers one by one with the query's own block of G, and updates P_q. */
 #ifndef SVM_FROBENIUS_COORDINATE_ASCENT_H
 #define SVM_FROBENIUS_COORDINATE_ASCENT_H
 
@@ -12,16 +12,16 @@
 struct coordinate_ascent {
     struct gram *gram;
     const double *beta; /* (m) */
-    double *blocks;     /* each query's part of G, rows of whole vectors */
-    ptrdiff_t *block;   /* (M) where it begins */
-    double *short_of;   /* (padded m) G x - beta of the rows of a visit */
+    double *blocks;     /* the block of G of each query; its rows are padded to whole SIMD vectors */
+    ptrdiff_t *block;   /* (M) index in `blocks` at which each block begins */
+    double *short_of;   /* (padded m) G x - beta on the rows of the visited query */
 };
 
-/* STATUS_DONE or STATUS_NO_MEMORY. */
+/* Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena);
 
-/* One epoch of steps 0 < step < 2 from x [m] >= 0, of which P is (gram_pull), and is afterwards; returns how many x
- * became zero or left it. */
+/* One epoch from x [m] >= 0 with relaxation 0 < step < 2.  On entry and on return P belongs to x (gram_pull).  Returns
+ * the number of x that became zero or positive. */
 ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double step);
 
 #endif

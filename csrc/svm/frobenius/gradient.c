@@ -1,10 +1,11 @@
-/* Projected gradient on the dual, the plain reference method.  With P the projector onto {W : E(W) = 0} of the
- * equality rows,
+/* Projected gradient method on the dual: the plain reference.  With P the projection onto {W : E(W) = 0}, E being the
+ * equality rows, the problem is
  *
  *     min f(x) = 1/2 ||P A^*(x)||^2 - h.x,   x >= 0,     h = b - A(W_0),   W_0 = least W with E(W) = b_E
  *
- * whose solution is W = W_0 + P A^*(x), by linalg/spectral_gradient.  Since f is quadratic, one application of A P A^*
- * per iteration gives the exact step where the test of f fails, and the new gradient. */
+ * and its solution W = W_0 + P A^*(x).  linalg/spectral_gradient solves it.  Since f is quadratic, one application of A
+ * P A^* per iteration gives the exact step length, where the full step fails the test of f, and also the new
+ * gradient. */
 #include "svm/methods.h"
 
 #include <math.h>
@@ -16,9 +17,11 @@
 #include "linalg/vector.h"
 #include "svm/equalities.h"
 
-#define RENEW 200 /* iterations between gradients computed afresh: updates drift */
-#define LOOK 7    /* and between certificates, each of which costs as much as three iterations */
-#define EARLY 50  /* ... after this many: on nearly dependent rows it passes by its answer early */
+#define RENEW 200 /* iterations between gradients computed from x: updated gradients drift */
+/* The certificate is computed at every one of the first EARLY iterations, then every LOOK iterations, since it costs as
+ * much as three.  On nearly dependent rows an early iterate may be accurate enough, and the following ones not. */
+#define LOOK 7
+#define EARLY 50
 
 struct dual_descent {
     const struct rows *rows;
@@ -29,8 +32,8 @@ struct dual_descent {
     double *h;           /* (m) */
     double *x, *image;   /* (m) image = A P A^* direction */
     double *W, *W_0, *U; /* (dk, dz) twice, (M, dk) scratch */
-    ptrdiff_t steps;     /* since the gradient was computed from x */
-    int decided;         /* the status, once the certificate has been met; else STATUS_ITERATION_LIMIT */
+    ptrdiff_t steps;     /* steps since the gradient was computed from x */
+    int decided;         /* the certified status; STATUS_ITERATION_LIMIT before that */
 };
 
 static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)
@@ -45,7 +48,8 @@ static int dual_init(struct dual_descent *s, const struct rows *rows, struct are
     return arena->failed ? STATUS_NO_MEMORY : equalities_factor(&s->equalities, rows, arena);
 }
 
-/* out = A P A^* x, 0 on equality rows; s->W = P A^* x = A^*(x + what lambda, unless NULL, gains). */
+/* out = A P A^* x, 0 on equality rows; s->W = P A^* x.  Unless lambda is NULL, the multipliers of the projection are
+ * added to it, so that s->W = A^*(lambda) if lambda was x. */
 static void apply(struct dual_descent *s, double *out, const double *x, double *lambda)
 {
     const struct rows *rows = s->rows;
@@ -76,7 +80,7 @@ static int project(double *x, void *context)
     return STATUS_DONE;
 }
 
-/* The whole step if f passes the test there, else the one to the minimum along d. */
+/* The full step if f passes the test there, else the step to the minimum along d. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct dual_descent *s = context;
@@ -88,7 +92,7 @@ static double find_step(double *value, const double *d, double slope, double all
     return t;
 }
 
-/* From x itself at the start and every RENEW steps, else from the image of the step. */
+/* The gradient at x: from x itself at the start and every RENEW steps, else updated by the image of the step. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
     struct dual_descent *s = context;
@@ -105,11 +109,12 @@ static int differentiate(double *g, const double *x, double *value, const double
     return STATUS_DONE;
 }
 
+/* The certificate of the current iterate; *done if it is final. */
 static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context)
 {
     (void)g, (void)value;
     struct dual_descent *s = context;
-    project(x, s); /* rounding may have left it just below zero */
+    project(x, s); /* rounding may have left entries just below zero */
     s->rows->monitor->iterations = iteration;
     if (iteration > EARLY && iteration % LOOK != 0)
         return STATUS_DONE;
@@ -144,7 +149,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0)
         return status;
     project(s.x, &s);
-    double value = 0; /* differentiate finds it */
+    double value = 0; /* computed by differentiate */
     status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

@@ -12,30 +12,30 @@
 #include "svm/systems/cholesky_update.h"
 #include "svm/systems/gram.h"
 
-/* The first ascent is short, and on most problems enough.  Where the rounds after it do not converge, rows are strongly
- * correlated with each other, and a longer one with longer steps follows (measured). */
+/* The first ascent is short and suffices on most problems.  If the rounds after it do not converge, the rows are
+ * strongly correlated, and a second, longer ascent with longer steps follows (measured). */
 static const struct {
-    int epochs;   /* at most */
-    double step;  /* 0 < step < 2 */
-    double flips; /* ... until this part of the support changes in an epoch */
+    int epochs;   /* largest number of epochs */
+    double step;  /* relaxation, 0 < step < 2 */
+    double flips; /* the ascent ends if an epoch changes at most this part of the support */
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
-#define ROUNDS 8       /* after each */
-#define WRONG 0.6      /* rounds go on while at most this part of S is wrong, then of the last round's */
-#define ONE_BY_ONE 0.1 /* up to this part of S, wrong rows cost less than a new factor */
+#define ROUNDS 8       /* rounds after each ascent, at most */
+#define WRONG 0.6      /* rounds go on if this part of the wrong rows, at most, is left (at first: of S) */
+#define ONE_BY_ONE 0.1 /* up to this part of S, exchanging rows one by one costs less than a new factor */
 
 struct support_guess {
     struct gram *gram;
     struct cholesky_update *factor;
     struct coordinate_ascent ascent;
-    ptrdiff_t *member, size; /* (m + 1) S of the next round, ascending */
-    unsigned char *inside;   /* (m) the same by row */
-    double *w;               /* (m) x of a round, of either sign */
-    double *target, *margin; /* (padded) the same in the order of the factor; G w */
+    ptrdiff_t *member, size; /* (m + 1) S of the next round, ascending; its size */
+    unsigned char *inside;   /* (m) marks S of the next round */
+    double *w;               /* (m) x of the current round, of either sign */
+    double *target, *margin; /* (padded) x in the order of the factor; G w */
     ptrdiff_t *iterations, most;
 };
 
-/* S = {x > 0}. */
+/* Sets S = {x > 0}. */
 static void positive_rows(struct support_guess *s, const double *x)
 {
     s->size = 0;
@@ -45,6 +45,7 @@ static void positive_rows(struct support_guess *s, const double *x)
     }
 }
 
+/* Ascent number i from x, with its settings in `ascents`. */
 static void ascend(struct support_guess *s, double *x, size_t i)
 {
     positive_rows(s, x);
@@ -58,7 +59,7 @@ static void ascend(struct support_guess *s, double *x, size_t i)
     }
 }
 
-/* w = x on S exactly.  Rows with the wrong sign change sides in the next S; returns how many. */
+/* Solves for w = x on S and exchanges the rows with the wrong sign, which gives the next S.  Returns their number. */
 static ptrdiff_t solve_on_support(struct support_guess *s)
 {
     const struct cholesky_update *f = s->factor;
@@ -81,7 +82,7 @@ static ptrdiff_t solve_on_support(struct support_guess *s)
     return wrong;
 }
 
-/* The factor of the next S. */
+/* Updates the factor to the next S. */
 static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
 {
     struct cholesky_update *f = s->factor;
@@ -100,19 +101,22 @@ static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
     return STATUS_DONE;
 }
 
-/* Rows whose distance from the others cancels are left to the active set, which can tell whether they depend on these.
- * Rounds from S while each has much fewer wrong rows than the last; *wrong = 0: x is the solution. */
+/* Rounds from S, which continue while each has far fewer wrong rows than the last.  *wrong = 0: x is the solution.
+ * Rows whose distance from the others cancels are left out: the active set method can decide whether they depend on
+ * these. */
 static int refine_support(struct support_guess *s, double *x, ptrdiff_t *wrong)
 {
     int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
     double most = WRONG * (double)s->factor->size;
     for (int round = 0; status == STATUS_DONE && round < ROUNDS && *s->iterations < s->most; ++round) {
+        /* solution on S, and its wrong rows */
         ++*s->iterations;
         *wrong = solve_on_support(s);
         for (ptrdiff_t k = 0; *wrong == 0 && k < s->gram->rows->count; ++k)
             x[k] = s->w[k] > 0 ? s->w[k] : 0;
         if (*wrong == 0 || (double)*wrong > most)
             break;
+        /* next S */
         most = WRONG * (double)*wrong;
         status = exchange_rows(s, *wrong);
     }
@@ -132,7 +136,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         return STATUS_NO_MEMORY;
     positive_rows(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
-        if (i > 0) /* a given x may be the solution already */
+        if (i > 0) /* the given x may be the solution already */
             ascend(&s, x, i - 1);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;
@@ -140,7 +144,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         if (*solved)
             return STATUS_DONE;
     }
-    /* The rounds may lead away from the solution; the ascent does not. */
+    /* The rounds may have moved away from the solution.  The ascent does not, so S is that of its x. */
     positive_rows(&s, x);
     if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;

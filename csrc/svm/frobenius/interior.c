@@ -1,17 +1,18 @@
-/* Interior point method for tight problems (many more rows than dimensions), where an active set takes hundreds of
- * steps.  The least vector of the rows' hull is sought:
+/* Interior point method for tight problems (many more rows than unknowns), where an active set takes hundreds of steps.
+ * It finds the shortest vector in the convex hull of the rows:
  *
  *     min 1/2 ||A^* x||^2,  b.x = 1,  x >= 0;    dual:  max level - 1/2 ||W||^2,  A W - s = level b,  s >= 0
  *     (x free and s = 0 on equality rows);          at the solution  W = A^* x,  s_k x_k = 0,  level = ||W||^2
  *
- * W / level solves the SVM.  A low enough level makes every W feasible, so that the start is near the central path
- * whatever the margin is; on infeasible rows A^* x -> 0, a proof.  Mehrotra's predictor and corrector share one
- * factorisation, with weights 1/d = s/x + ridge + proximal.  Once the gap is small, {x > s} is taken for the support
- * and solved exactly; if a few exchanges do not make it right, it goes on.  The certificate alone decides.
+ * W / level solves the SVM.  For a low enough level every W is feasible, so the start can be near the central path
+ * whatever the margin is.  On infeasible rows A^* x tends to 0, which is a proof.  Mehrotra's predictor and corrector
+ * share one factorisation, with weights 1/d = s/x + ridge + proximal.  Once the gap is small, {x > s} is taken as the
+ * support and the problem is solved on it exactly, with a few exchanges; if that fails, the iteration continues.  Only
+ * the certificate decides.
  *
- * A soft margin adds 1/2 sum_k ridge_k x_k^2 to the former problem, and ridge o x to A W in the latter: it is the hard
- * margin of rows with a coordinate of their own each.  Newton's method for the squared hinge comes first, and hardly
- * ever leaves it anything. */
+ * A soft margin adds 1/2 sum_k ridge_k x_k^2 to the first problem, and ridge o x to A W in the second: it is the hard
+ * margin of rows that have one extra coordinate each.  For a soft margin Newton's method on the squared hinge runs
+ * first, and rarely leaves anything to the interior point. */
 #include "svm/frobenius/interior_point.h"
 
 #include <float.h>
@@ -23,14 +24,15 @@
 #include "linalg/vector.h"
 #include "svm/methods.h"
 
-/* Part of dx added to the linearised rows: bounds the weights, makes equality rows rows like others, and vanishes
- * with dx.  Far below the square of the least margins, which it would blur; more when Cholesky fails. */
+/* The proximal term: this multiple of dx is added to the linearised rows.  It bounds the weights, lets equality rows be
+ * treated like other rows, and vanishes with dx.  It must be far below the square of the smallest margins; it grows
+ * when the Cholesky factorisation fails. */
 #define LEAST_PROXIMAL 1e-14
 #define MOST_PROXIMAL 1e-8
-#define LEAST_SHARE 1e-3   /* rows that ask for little start as if they asked this part of the mean */
-#define FIRST_ATTEMPT 1e-3 /* gap at which to guess the support, or Farkas residual to prove from */
-#define NEXT_ATTEMPT 1e-2  /* ... and after a failure again when it has shrunk by this factor */
-#define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
+#define LEAST_SHARE 1e-3   /* at the start, rows with small b count as if they had this part of the mean |b| */
+#define FIRST_ATTEMPT 1e-3 /* first attempt to finish at this gap, or at this Farkas residual */
+#define NEXT_ATTEMPT 1e-2  /* next attempt when that gap or residual has shrunk by this factor */
+#define IMPROVES 0.9       /* an iteration that leaves more than this part of the gap makes no progress */
 
 static int interior_point_init(struct interior_point *s)
 {
@@ -47,6 +49,7 @@ static int interior_point_init(struct interior_point *s)
     return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->arena);
 }
 
+/* Margins A(W) + ridge o x. */
 static void find_margins(struct interior_point *s)
 {
     rows_apply(s->margin, s->rows, s->W, s->newton.U);
@@ -54,8 +57,8 @@ static void find_margins(struct interior_point *s)
         s->margin[k] += s->ridge[k] * s->x[k];
 }
 
-/* Equal shares b.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
- * feasible and near the central path (when every b is positive). */
+/* The start: equal shares b_k x_k with b.x = 1, and a level so low that every margin exceeds level b, by about the same
+ * amount.  W and s are then feasible and near the central path, provided every b is positive. */
 static void interior_point_start(struct interior_point *s)
 {
     double mean = 0, top = 0;
@@ -67,14 +70,14 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    s->level = -1.1 * top; /* the least s_k x_k is a tenth of the mean, or more */
+    s->level = -1.1 * top; /* so that the least s_k x_k is at least a tenth of the mean */
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
             s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
 }
 
-/* Margins of W, put on the equality rows, the bounds, and the Farkas residual; keeps the best.  Returns the gap,
- * infinite while W does not separate. */
+/* Projects W onto the equality rows; computes margins, bounds and the Farkas residual; keeps the best bounds.  Returns
+ * the gap, which is infinite while W does not separate. */
 static double measure(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -95,7 +98,7 @@ static double measure(struct interior_point *s)
         if (s->rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
-    if (!rows->homogeneous) /* other rows may bound the scale of W: the level alone will do */
+    if (!rows->homogeneous) /* other right sides bound the scale of W, so only the level can serve as its scale */
         least = short_of <= CERTIFICATE_ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;
@@ -112,7 +115,7 @@ static double measure(struct interior_point *s)
     return s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* The direction to s_k x_k = mu - correction_k, and to b.x = 1. */
+/* The direction to s_k x_k = mu - correction_k and b.x = 1. */
 static void direction(struct interior_point *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;
@@ -131,7 +134,7 @@ static void direction(struct interior_point *s, double mu)
     }
 }
 
-/* Longest step, at most 1, that keeps x and s nonnegative. */
+/* The longest step, at most 1, that keeps x and s nonnegative. */
 static double longest_step(const struct interior_point *s)
 {
     double step = 1;
@@ -151,7 +154,7 @@ static int interior_point_advance(struct interior_point *s)
     double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
-    /* factorisation, and what a change of the level adds to both directions */
+    /* factorisation, and the part of both directions that is proportional to dlevel */
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;
@@ -168,7 +171,7 @@ static int interior_point_advance(struct interior_point *s)
     double left = after / mu;
     /* corrector */
     direction(s, mu * left * left * left);
-    /* step length: the further the predictor came, the closer to the boundary */
+    /* step length: closer to the boundary if the predictor's step was longer */
     double length = fmin(1, (0.95 + 0.045 * step) * longest_step(s));
     if (!(length > 0) || !isfinite(mu) || !isfinite(vector_dot(s->dW, s->dW, s->D)))
         return STATUS_ITERATION_LIMIT;
@@ -180,7 +183,7 @@ static int interior_point_advance(struct interior_point *s)
     return STATUS_DONE;
 }
 
-/* Newton's method from the start of the options, or from W = 0, by which no row is met. */
+/* Newton's method from the warm start of the options, or from W = 0, which meets no row. */
 static int solve_soft(struct interior_point *s)
 {
     int warm = solver_start(s->h, s->rows, s->options, s->arena);
@@ -189,26 +192,30 @@ static int solve_soft(struct interior_point *s)
     int status = s->equalities.count > 0 ? interior_point_equalities(s) : STATUS_ITERATION_LIMIT;
     if (status != STATUS_ITERATION_LIMIT)
         return status;
-    if (warm) { /* W is 0 else, and so are its margins */
+    if (warm) { /* without a warm start W and its margins are 0 */
         rows_adjoint(s->W, s->rows, s->h, s->newton.U);
         rows_apply(s->margin, s->rows, s->W, s->newton.U);
     }
     return interior_point_newton(s);
 }
 
-/* An answer, or why there is none: then the best bounds are in s. */
+/* The iteration.  Returns a final status with an answer, or the reason why there is none; then s holds the best
+ * bounds. */
 static int interior_point_iterate(struct interior_point *s)
 {
     double attempt_at[2] = {FIRST_ATTEMPT, FIRST_ATTEMPT}, best = INFINITY;
     ptrdiff_t *iterations = &s->answer->iterations;
     for (int slow = 0; slow < SOLVER_STAGNANT; ++*iterations) {
+        /* bounds */
         double gap = measure(s);
         s->rows->monitor->iterations = *iterations;
         s->rows->monitor->gap = gap;
         double tol = s->options->soft > 0 ? s->options->tol / 2 /* an objective is half a square */
                                           : certificate_tolerance(s->options->tol, s->lower, s->rows);
+        /* stopping test */
         if (gap <= tol / 2)
-            return STATUS_ITERATION_LIMIT; /* for the certificate to correct */
+            return STATUS_ITERATION_LIMIT; /* the certificate computes the exact gap */
+        /* attempt to finish: exact solution on the support, or proof of infeasibility */
         int separates = s->lower > 0 || s->options->soft > 0;
         double rough = separates ? gap : s->farkas, reached = separates ? gap : s->upper;
         if (rough <= attempt_at[separates]) {
@@ -217,12 +224,14 @@ static int interior_point_iterate(struct interior_point *s)
                 return status;
             attempt_at[separates] = NEXT_ATTEMPT * rough;
         }
+        /* progress */
         slow = reached <= IMPROVES * best ? 0 : slow + 1;
         best = fmin(best, reached);
         if (*iterations >= s->options->max_iter)
             return STATUS_ITERATION_LIMIT;
         if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
+        /* predictor and corrector */
         int status = interior_point_advance(s);
         if (status == STATUS_ITERATION_LIMIT || s->proximal > MOST_PROXIMAL)
             break;
@@ -248,7 +257,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     int status = interior_point_init(&s);
     if (status == STATUS_DONE)
         status = options->soft > 0 ? solve_soft(&s)
-                 : s.n_margin == 0 ? interior_point_finish(&s) /* equality rows alone: one linear system */
+                 : s.n_margin == 0 ? interior_point_finish(&s) /* only equality rows: one linear system */
                                    : STATUS_ITERATION_LIMIT;
     if (status == STATUS_ITERATION_LIMIT && s.n_margin > 0) {
         interior_point_start(&s);
@@ -256,7 +265,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
-    if (s.n_margin > 0) { /* else the answer is that of the linear system */
+    if (s.n_margin > 0) { /* otherwise the answer of the linear system stays */
         vector_copy(answer->lambda, s.best_x, s.m);
         vector_copy(answer->W, s.best_W, s.D);
     }

@@ -8,16 +8,16 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define MORE_PROXIMAL 100  /* times as large when Cholesky fails */
-#define FIRM 1e-5          /* 1/d of equality rows beside soft ones, of the least of these: more would lose digits */
-#define PASSES 3           /* of a solution on the support */
-#define GUESSES 20         /* systems per guess: right guesses need 1 to 4 */
-#define LINE_RESOLVED 1e-9 /* of a step length: the next support hardly depends on it */
-/* Of a soft margin: a tight one takes 5 to 17, one of 172 unknowns 45, a loose one up to 120, where 15 of the interior
- * point would do. */
+#define MORE_PROXIMAL 100  /* growth of the proximal term when Cholesky fails */
+#define FIRM 1e-5          /* 1/d of equality rows, relative to the least 1/d of soft rows: less would lose digits */
+#define PASSES 3           /* passes of iterative refinement on the support */
+#define GUESSES 20         /* systems per guess of the support; a right guess needs 1 to 4 */
+#define LINE_RESOLVED 1e-9 /* relative accuracy of a step length: the next support hardly depends on it */
+/* Newton steps of a soft margin.  A tight one takes 5 to 17, one with 172 unknowns took 45, and a loose one takes up to
+ * 120, where the interior point needs only 15 iterations. */
 #define NEWTON_STEPS 50
-#define REFUTATIONS 3 /* corrections of a proof: each removes the rounding of the one before */
-#define SMALLEST 1e-8 /* multipliers of a proof below this part of the largest get the weight of this part */
+#define REFUTATIONS 3 /* corrections of a proof: each removes the rounding errors of the one before */
+#define SMALLEST 1e-8 /* in the weights of a proof, multipliers count as at least this part of the largest */
 
 int interior_point_factor(struct interior_point *s)
 {
@@ -29,8 +29,9 @@ int interior_point_factor(struct interior_point *s)
     return status;
 }
 
-/* So many passes of iterative refinement, of answer->lambda, answer->W and its margins, s->correction.  W is corrected
- * by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
+/* Iterative refinement of answer->lambda, answer->W and its margins s->correction, with at most `passes` passes.  W is
+ * corrected itself: recomputing it as A^* x would have an error of eps sum|x|, of order eps / margin^2, while the
+ * corrected W has one of order eps / margin. */
 static void refine(struct interior_point *s, int passes, int corrections)
 {
     struct svm_answer *answer = s->answer;
@@ -38,10 +39,12 @@ static void refine(struct interior_point *s, int passes, int corrections)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         largest = fmax(largest, s->inside[k] ? fabs(s->rows->rhs[k]) : 0);
     for (int pass = 0; pass < passes; ++pass) {
+        /* residual */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->inside[k] ? s->rows->rhs[k] - s->correction[k] - s->ridge[k] * answer->lambda[k] : 0;
         if (vector_largest(s->h, s->m) <= CERTIFICATE_ROUNDING * fmax(largest, vector_norm(answer->W, s->D)))
             break;
+        /* correction */
         newton_system_solve(&s->newton, s->dx, s->dW, s->h, NULL, corrections);
         vector_add(answer->lambda, 1, s->dx, s->m);
         vector_add(answer->W, 1, s->dW, s->D);
@@ -50,8 +53,9 @@ static void refine(struct interior_point *s, int passes, int corrections)
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
 }
 
-/* The rows inside held exactly, as one of the iterations: answer->lambda, answer->W and its margins, s->correction.
- * STATUS_ITERATION_LIMIT: rounding forbids, or the monitor stops it, which the caller polls before it continues. */
+/* Solves with equality on the rows of s->inside: sets answer->lambda, answer->W and its margins s->correction.  Counts
+ * as one iteration.  STATUS_ITERATION_LIMIT: rounding prevents it, or the monitor stops it; the caller polls the
+ * monitor again before it continues. */
 static int solve_on_support(struct interior_point *s, int passes, int corrections)
 {
     struct svm_answer *answer = s->answer;
@@ -85,26 +89,30 @@ int interior_point_finish(struct interior_point *s)
             size += s->inside[k];
         if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
+        /* solution on the support */
         int status = solve_on_support(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
         if (status != STATUS_DONE)
             return status;
         double norm = vector_norm(s->answer->W, s->D);
+        /* exchange */
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
             return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
-        if (wrong >= before && i != 1) /* the first wrong guess may not tell */
+        if (wrong >= before && i != 1) /* the first guess need not improve */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
     }
     return STATUS_ITERATION_LIMIT;
 }
 
-/* The least point of the objective on W + t d, 0 < t <= 1, given <W, d>, ||d||^2 and `along`, the margins of d.  Its
- * derivative in t is piecewise linear and rises: Newton's method inside a bracket. */
+/* Returns the step t, 0 < t <= 1, that minimises the objective at W + t d.  Given are slope = <W, d>, square = ||d||^2
+ * and `along`, the margins of d.  The derivative in t is piecewise linear and increasing, so Newton's method within a
+ * bracket finds its zero. */
 static double line_search(const struct interior_point *s, const double *along, double slope, double square)
 {
     double low = 0, high = 1, t = 1;
     for (;;) {
+        /* first and second derivative at t */
         double rise = slope + t * square, bend = square;
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double missing = s->rows->rhs[k] - s->margin[k] - t * along[k];
@@ -113,15 +121,17 @@ static double line_search(const struct interior_point *s, const double *along, d
                 bend += along[k] * along[k] / s->ridge[k];
             }
         }
+        /* Newton step */
         double next = t - rise / bend;
         if ((rise <= 0 && t == 1) || !(fabs(next - t) > LINE_RESOLVED * t) || high - low <= LINE_RESOLVED * t)
             return t;
+        /* next bracket and t */
         *(rise <= 0 ? &low : &high) = t;
         t = next > low && next < high ? next : (low + high) / 2;
     }
 }
 
-/* Whether the rows inside are those that answer->W, which is exact on them, misses. */
+/* Returns 1 if the rows of s->inside are exactly those that answer->W misses; answer->W is the solution on them. */
 static int is_met(const struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -190,8 +200,8 @@ int interior_point_equalities(struct interior_point *s)
     return solver_conclude(answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
 }
 
-/* v <- v - D A (I + A^* D A)^-1 A^* v with D of order v^2 takes A^* v away and
- * changes every v_k by a small part of itself, so that signs stay. */
+/* v <- v - D A (I + A^* D A)^-1 A^* v, with a diagonal D of order v^2.  This removes A^* v, and changes every v_k by
+ * only a small part of itself, so that signs stay. */
 int interior_point_refute(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -199,6 +209,7 @@ int interior_point_refute(struct interior_point *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
+        /* weights of order 1 / v^2 */
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
             s->newton.inverse[k] = rows->equal[k] ? 0 : s->proximal / (size * size);
@@ -208,6 +219,7 @@ int interior_point_refute(struct interior_point *s)
             continue;
         if (status != STATUS_DONE)
             return status;
+        /* correction */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->newton.inverse[k] * v[k];
         newton_system_solve(&s->newton, v, s->dW, s->h, NULL, NEWTON_SYSTEM_CORRECTIONS);

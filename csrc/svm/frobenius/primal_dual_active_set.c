@@ -11,16 +11,17 @@
 #include "svm/active_set.h"
 #include "svm/systems/compact_rows.h"
 
-#define EXCHANGES 60     /* systems per run */
-#define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
-#define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
-#define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
-#define QUICKER 4        /* times as many multiplications a factor does in that time: what it counts as */
+#define EXCHANGES 60     /* systems per run, at most */
+#define PROXIMAL 1e-9    /* ridge of dense systems: below the eigenvalues of a support with a margin of 1e-4 */
+#define PATIENCE 60      /* conjugate gradient iterations for one system before it is solved by a factor */
+#define AS_CHEAP 100     /* a system is solved by a factor that costs at most this many iterations */
+#define QUICKER 4        /* a factor does this many multiplications in the time of one of conjugate gradients */
 #define DENSE_MOST 12000 /* rows of the largest factor */
-#define REFINEMENTS 3    /* of a dense solution, at most */
-#define ROUGHLY 1e-3     /* ... until its rows are met or, while many are wrong, to this part of the accuracy asked */
+#define REFINEMENTS 3    /* refinements of a dense solution, at most */
+#define ROUGHLY 1e-3     /* refinement ends at this part of the accuracy asked, while many rows are wrong */
 
-/* Ridges: of the soft margin, and of the proximal term, without which a soft margin goes as long as that is enough. */
+/* Sets the ridges: that of the soft margin plus the proximal term.  A soft margin goes without a proximal term until a
+ * factorisation fails. */
 static void set_ridge(struct primal_dual_active_set *s, double proximal)
 {
     s->proximal = proximal;
@@ -28,6 +29,7 @@ static void set_ridge(struct primal_dual_active_set *s, double proximal)
         s->ridge[k] = proximal + rows_ridge(s->rows, k, s->options->soft);
 }
 
+/* Right sides b + proximal lambda. */
 static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -96,7 +98,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     s->rows->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* S from s->inside, ascending. */
+/* Makes the list S, ascending, from s->inside. */
 static void collect(struct primal_dual_active_set *s)
 {
     s->size = 0;
@@ -105,6 +107,7 @@ static void collect(struct primal_dual_active_set *s)
             s->member[s->size++] = k;
 }
 
+/* S = the margin rows with a multiplier and the independent equality rows. */
 static void choose_support(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -114,7 +117,7 @@ static void choose_support(struct primal_dual_active_set *s)
     collect(s);
 }
 
-/* Multiplications of a factor of `size` rows, in iterations of conjugate gradients. */
+/* Cost of a factor of `size` rows, in iterations of conjugate gradients. */
 static double factor_cost(const struct primal_dual_active_set *s, double size)
 {
     const struct windows *w = s->rows->w;
@@ -127,23 +130,24 @@ int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, doub
     return s->options->soft == 0 && factor_cost(s, size) <= AS_CHEAP / 3.0;
 }
 
-/* Iterations that may still be counted. */
+/* Iterations that remain. */
 static ptrdiff_t left(const struct primal_dual_active_set *s)
 {
     return s->options->max_iter - s->answer->iterations;
 }
 
-/* Returns 1 if this system should be solved by Cholesky rather than by conjugate gradients: these fail where S is badly
- * conditioned, and cost more where S has few rows compared with the entries of W.  No factor is begun that costs more
- * iterations than are left. */
+/* Returns 1 if this system should be solved by a factor rather than by conjugate gradients.  These fail if S is badly
+ * conditioned, and cost more if S has few rows compared with the entries of W.  A factor that costs more iterations
+ * than remain is not begun. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
     return s->size <= DENSE_MOST
            && factor_cost(s, (double)s->size) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
 }
 
-/* The dual value of w, and the margins of its W; or, `corrected`, of w + step, whose W is corrected by itself: A^* w is
- * off by eps sum |w|, of order eps / margin^2, W by eps / margin. */
+/* Returns the dual value of w and computes the margins of its W; if `corrected`, of w + step.  In that case the
+ * correction is added to W itself.  Recomputing A^* w would have an error of eps sum |w|, of order eps / margin^2,
+ * while the corrected W has one of order eps / margin. */
 static double evaluate(struct primal_dual_active_set *s, int corrected, int *negative)
 {
     ptrdiff_t m = s->rows->count, D = rows_unknowns(s->rows);
@@ -163,12 +167,13 @@ static double evaluate(struct primal_dual_active_set *s, int corrected, int *neg
     return value;
 }
 
-/* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
+/* Solves for w on S by a factor, and refines it until the residual is at most `eta` times the largest b.  The margins
+ * of each evaluation give the next residual. */
 static int solve_dense(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1; /* from now on: its factor serves the sets to come */
+    s->dense = 1; /* from now on: the factor is updated to the next sets */
     if (s->proximal == 0 && s->options->soft == 0)
         set_ridge(s, PROXIMAL);
     right_sides(s);
@@ -176,6 +181,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
         *value = evaluate(s, i > 0, negative);
+        /* residual */
         double off = 0, largest = 0;
         for (ptrdiff_t j = 0; j < s->size; ++j) {
             ptrdiff_t k = s->member[j];
@@ -185,6 +191,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
         }
         if (i == REFINEMENTS || left(s) == 0 || off <= eta * largest || off > before / 2)
             break;
+        /* correction */
         before = off;
         vector_copy(s->trial, s->step, rows->count);
         status = schur_update_solve(&s->schur, s->step, s->trial, s->member, s->size);
@@ -193,7 +200,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     return status;
 }
 
-/* w on S by conjugate gradients, only as exact as the run needs: `eta` of the largest right side. */
+/* Solves for w on S by conjugate gradients, until the residual is at most `eta` times the largest right side. */
 static int solve_iteratively(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
@@ -206,8 +213,8 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     return status;
 }
 
-/* Of the rows that are to enter S, only the one furthest below b of each query does: most others are met once it is,
- * and all at once would fill S with rows that leave again. */
+/* Of the rows that are to enter S, keeps only the worst one of each query, furthest below b.  Most others are met once
+ * it is in S; if all entered at once, S would fill with rows that leave again. */
 static void enter_worst(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
@@ -227,8 +234,8 @@ static void enter_worst(struct primal_dual_active_set *s)
     }
 }
 
-/* Where no W meets the rows the dual is unbounded: the proximal steps become equal, and point along a Farkas
- * certificate. */
+/* Returns 1 if the rows are infeasible.  The dual is then unbounded, and the proximal steps tend to a direction that is
+ * a Farkas certificate; it is stored in best_lambda. */
 static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
 {
     const struct rows *rows = s->rows;
@@ -242,7 +249,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
     return 1;
 }
 
-/* Rows with the wrong sign; S after the exchange is left in s->inside. */
+/* Exchanges the rows with the wrong sign in s->inside; returns their number. */
 static ptrdiff_t wrong_rows(struct primal_dual_active_set *s)
 {
     double size = vector_norm(s->W, rows_unknowns(s->rows));
@@ -255,8 +262,8 @@ int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-/* The first of the points max(lambda + t (w - lambda), 0), t = 1, 1/2, .. `least`, that raises the dual, left in
- * s->trial; returns its dual value. */
+/* Tries max(lambda + t (w - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises the dual.  Leaves the
+ * last point in s->trial and returns its dual value. */
 static double search_arc(struct primal_dual_active_set *s, double least)
 {
     const struct rows *rows = s->rows;
@@ -277,7 +284,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     ptrdiff_t before = PTRDIFF_MAX;
     int climbs = 0;
     choose_support(s);
-    double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
+    double eta = is_dense(s) ? 1e-2 : 1e-4; /* block ascent ends at an error near 1e-2; factors are more exact than
+                                               asked */
     for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->rows->monitor); ++i) {
         /* the system on S */
         double value = 0;
@@ -299,8 +307,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             value = search_arc(s, climbs ? ACTIVE_SET_MET : 1);
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
-        int raised = value > s->dual; /* next iterate: only what raises the dual */
-        /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
+        int raised = value > s->dual; /* next iterate: only a point that raises the dual */
+        /* The last proximal step may lower the dual by rounding alone.  If refused, it would be repeated for ever. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
             vector_copy(s->lambda, negative ? s->trial : s->w, rows->count);
@@ -310,12 +318,12 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         /* accuracy of the next system */
         climbs |= wrong >= before && exact;
         if (wrong >= before || wrong * 100 <= s->size) {
-            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
+            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* enough while the set still changes */
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next S, from lambda itself once it climbs */
+        /* next S; in ascent from lambda itself */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

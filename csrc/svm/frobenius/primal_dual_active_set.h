@@ -1,17 +1,18 @@
-/* The primal-dual active set on the Frobenius dual (soft: of the soft margin), and the point it works on.
+/* A primal-dual active set method on the Frobenius dual, for hard and soft margins, and its iterate.
  *
  *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows
  *
- * A run (a semismooth Newton method) guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x, and moves the rows
- * with the wrong sign: w < 0 leaves, and the row of each query that is furthest below its margin enters.  That may
- * cycle; once no fewer rows are wrong than before it climbs, to the end of the run: S is the rows with a multiplier and
- * those short of their margin by x itself, for which x + t (w - x), cut off at 0, raises the dual at some t > 0
- * (Bertsekas, "Projected Newton methods", 1982).  Only points that raise the dual are kept.
+ * A run is a semismooth Newton method.  It guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x, and
+ * exchanges the rows with the wrong sign: rows with w < 0 leave, and of each query the row furthest below its margin
+ * enters.  This can cycle.  Once the number of wrong rows does not fall, the run switches to ascent for the rest of its
+ * steps.  Then S is the rows with a multiplier and those that x itself violates.  For this S, x + t (w - x), clipped at
+ * 0, raises the dual for some t > 0 (Bertsekas, "Projected Newton methods", 1982).  Only points that raise the dual are
+ * kept.
  *
- * Where S has few rows beside the entries of W, or is badly conditioned, systems are solved by a Cholesky factor, with
- * a ridge that makes them regular though rows depend on each other (copies of tokens, more rows on one query than
- * dimensions); x moves with every better point, so that it does not change the limit.  Otherwise they are solved by
- * conjugate gradients. */
+ * Systems are solved by a Cholesky factor if S has few rows compared with the entries of W, or is badly conditioned.  A
+ * ridge keeps the factor regular although rows may depend on each other (copies of tokens, or more rows on one query
+ * than dimensions).  It is a proximal term around x, and x moves with every better point, so the ridge does not change
+ * the limit.  Other systems are solved by conjugate gradients. */
 #ifndef SVM_FROBENIUS_PRIMAL_DUAL_ACTIVE_SET_H
 #define SVM_FROBENIUS_PRIMAL_DUAL_ACTIVE_SET_H
 
@@ -26,41 +27,42 @@ struct primal_dual_active_set {
     const struct svm_options *options;
     struct svm_answer *answer;
     struct arena *arena;
-    struct equalities equalities; /* its independent rows are always in S, the others never */
+    struct equalities equalities; /* its independent rows are always in S, the implied ones never */
     double *lambda;               /* (m) the point of highest dual value */
-    double *best_lambda, *best_W; /* (m), (dk, dz) of the best upper and lower bound */
-    double *b, *step;             /* (m) right sides; a correction of w */
-    double *w, *margin;           /* (m) candidate multipliers; the margins of W */
-    double *trial;                /* (m) a point of the arc to w; scratch */
-    double *W, *U;                /* (dk, dz), (M, dk) scratch of the rows' operators */
-    double *corrected;            /* (dk, dz) W before a correction */
-    ptrdiff_t *member, size;      /* S */
-    unsigned char *inside;        /* (m) */
+    double *best_lambda, *best_W; /* (m), (dk, dz) points of the best upper and lower bound */
+    double *b, *step;             /* (m) right sides; correction of w */
+    double *w, *margin;           /* (m) candidate multipliers; margins of W */
+    double *trial;                /* (m) a point of the arc from lambda to w; scratch */
+    double *W, *U;                /* (dk, dz), (M, dk) scratch of the operators of rows.h */
+    double *corrected;            /* (dk, dz) W before its correction */
+    ptrdiff_t *member, size;      /* S, ascending; its size */
+    unsigned char *inside;        /* (m) marks S */
     double proximal, dual;
-    double *ridge;             /* (m) proximal term and soft margin together */
-    double lower, upper;       /* best bounds so far, of the margin of a unit-norm W or the soft objective */
-    struct schur_update schur; /* dense systems */
-    double *K;                 /* of the others, see compact_rows_solve */
-    int dense;                 /* Cholesky in any case: conjugate gradients have failed */
+    double *ridge;             /* (m) proximal term plus the ridge of the soft margin */
+    double lower, upper;       /* best bounds, of the largest margin or of the soft objective */
+    struct schur_update schur; /* factor of the systems */
+    double *K;                 /* scratch of systems solved iteratively, see compact_rows_solve */
+    int dense;                 /* always use a factor: conjugate gradients have failed, or a factor exists */
     int infeasible;            /* best_lambda is a Farkas certificate */
 };
 
-/* From lambda = 0, with equalities factored.  STATUS_DONE or < 0. */
+/* Starts from lambda = 0 and factors the equality rows.  Returns STATUS_DONE or a negative status. */
 int primal_dual_active_set_init(struct primal_dual_active_set *s);
 
-/* W = A^*(lambda), and the dual value.  A point with the right signs gives an upper bound of the margin (soft: a lower
- * bound of the objective). */
+/* Sets W = A^*(lambda) and returns the dual value.  If lambda has the right signs (signs_hold), it gives an upper bound
+ * of the margin, or a lower bound of the soft objective. */
 double primal_dual_active_set_price(struct primal_dual_active_set *s, const double *lambda, int signs_hold);
 
-/* The margins of s->W, which need not be A^* lambda, and the bound they give if W meets the equality rows. */
+/* Computes the margins of s->W, which need not be A^* lambda, and the bound they give if W meets the equality rows. */
 void primal_dual_active_set_measure(struct primal_dual_active_set *s);
 
+/* Returns 1 if the best bounds are at most half of the accepted gap apart. */
 int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s);
 
-/* Whether a factor of `size` rows costs less than a few tens of epochs of block ascent. */
+/* Returns 1 if a factor of `size` rows costs less than a few tens of epochs of block ascent. */
 int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, double size);
 
-/* One run.  STATUS_DONE, STATUS_INTERRUPTED or < 0. */
+/* One run.  Returns STATUS_DONE, STATUS_INTERRUPTED or a negative status. */
 int primal_dual_active_set_run(struct primal_dual_active_set *s);
 
 #endif

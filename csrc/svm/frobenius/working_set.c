@@ -10,15 +10,15 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Rounding in the margin of a unit row, in units of eps sum|x|. */
+/* Bound of the rounding error in the margin of a unit row, in units of eps sum|x|. */
 #define NOISE 8.0
 
-/* A row whose distance from the span of S cancels gets it from the tokens instead, and depends on S when it is below
- * this part of the multipliers that combine to it: a hundred times tighter than the Farkas residual that will be
- * certified. */
+/* If the distance of a row from the span of S cancels, it is computed again from the tokens.  The row depends on S if
+ * that distance is below this part of the absolute sum of its coefficients: a hundred times tighter than the Farkas
+ * residual that will be certified. */
 #define DEPENDS 1e-11
 
-/* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
+/* A coefficient below this part of the largest is rounding error; dividing by it would make the step far too long. */
 #define NEGLIGIBLE 1e-12
 
 int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)
@@ -35,7 +35,7 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
-/* W = A^*(x), and its margins. */
+/* Sets W = A^*(x) and its margins. */
 static void margins_of(struct working_set *s, const double *x)
 {
     rows_adjoint(s->W, s->rows, x, s->U);
@@ -57,8 +57,8 @@ static void solve_gram(struct working_set *s)
     cholesky_update_solve(&s->factor, s->target, s->work);
 }
 
-/* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
- * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
+/* Sets step = -p on S, where a_j = p' a_S + rest, and returns ||rest||^2 computed from the tokens.  Two corrections
+ * give p, and with it the rest, the accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
     ptrdiff_t D = rows_unknowns(s->rows);
@@ -77,6 +77,7 @@ static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
     return vector_dot(s->W, s->W, D);
 }
 
+/* Drops member i of S. */
 static void leave(struct working_set *s, ptrdiff_t i)
 {
     s->x[s->factor.member[i]] = 0;
@@ -93,7 +94,7 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return WORKING_SET_DEPENDENT;
-        cholesky_update_times(&s->factor, s->factor.r, s->step); /* r = U p, as corrected */
+        cholesky_update_times(&s->factor, s->factor.r, s->step); /* r = U p, with the corrected p */
     }
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
@@ -101,7 +102,9 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
 void working_set_ratio_test(struct working_set *s)
 {
     for (;;) {
+        /* direction: to the maximum of the dual over S */
         cholesky_update_solve(&s->factor, s->target, s->factor.y);
+        /* step length: up to the first multiplier that reaches zero */
         double length = 1;
         ptrdiff_t blocking = -1;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
@@ -114,6 +117,7 @@ void working_set_ratio_test(struct working_set *s)
                 blocking = i;
             }
         }
+        /* next iterate */
         for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
             double *x = &s->x[s->factor.member[i]];
             *x = blocking < 0 ? s->target[i] : *x + length * (s->target[i] - *x);
@@ -138,9 +142,9 @@ double working_set_margins(struct working_set *s)
     return NOISE * DBL_EPSILON * weight;
 }
 
-/* With a margin gamma the
- * sum A^* x is off by eps sum|x|, of order eps / gamma^2; corrections made to W itself leave eps ||W||, of order
- * eps / gamma.  Three are enough for a factor that has lost nearly all its digits. */
+/* With a margin gamma the sum A^* x has an error of eps sum|x|, of order eps / gamma^2.  Corrections of W itself leave
+ * an error of eps ||W||, of order eps / gamma.  Three corrections are enough for a factor that has lost nearly all its
+ * digits. */
 double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;
@@ -148,6 +152,7 @@ double working_set_refine(struct working_set *s)
     margins_of(s, s->x);
     vector_copy(s->refined, s->W, D);
     for (int pass = 0;; ++pass) {
+        /* residual on S */
         double rounding = NOISE * DBL_EPSILON * sqrt(vector_dot(s->refined, s->refined, D));
         int lost = 0;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
@@ -157,6 +162,7 @@ double working_set_refine(struct working_set *s)
         }
         if (pass == 3 || !lost)
             return rounding;
+        /* correction of x and W */
         solve_gram(s);
         spread(s->full, s, 1, s->target);
         rows_adjoint(s->W, rows, s->full, s->U);

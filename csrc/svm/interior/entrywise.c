@@ -1,19 +1,21 @@
-/* Least entrywise norm, (sum |W_ij|^p)^(1/p), p > 1, and its limit, the least max norm.
+/* The ball of the entrywise norm (sum |W_ij|^p)^(1/p), p > 1, and of its limit, the max norm.
  *
- * Each entry has a bound h_i >= |W_i| with slacks  x = h_i -+ W_i  and multipliers y, so that  M = y- - y+  entry by
- * entry.  In the max norm the bounds are one h, y is of trace 1, and with d = y / x, D = d- + d+,
+ * Each entry has a bound h_i >= |W_i| with slacks  x = h_i -+ W_i  and multipliers y, so that  M = y- - y+  for each
+ * entry.  In the max norm all bounds are one h, and y has trace 1.  With d = y / x and D = d- + d+,
  *
  *     T = D,    w = (d- - d+) / D,    kappa = sum 4 d- d+ / D.
  *
- * Else  sum (h_i / unit)^p unit / p  is least, which leaves one smooth equation per entry instead of a common h:
+ * For other norms the objective is  sum (h_i / unit)^p unit / p.  Instead of a common h there is one smooth equation
+ * per entry:
  *
  *     (h_i / unit)^(p-1) = y- + y+ = Y,    w = 0
  *
- * Both sides are positive, so it is taken in logarithms: Newton's linearisation of (p-1) log h = log Y is good at both
- * ends of a curve that is nearly a corner (p large, or near 1), while that of the power itself only creeps.  With
- * curve = (p-1) Y / h, lift = curve + D and E the right side of that equation, eliminating h leaves
+ * Both sides are positive, so Newton's method is applied to their logarithms, (p-1) log(h / unit) = log Y.  That
+ * linearisation is good at both ends of a curve that is nearly a corner (p large, or near 1), while the one of the
+ * power itself makes little progress.  With curve = (p-1) Y / h, pivot = curve + D and E the right side of the
+ * linearised equation, eliminating h leaves
  *
- *     dh_i = E / lift + tilt dW_i,    tilt = (d- - d+) / lift,    T = (curve D + 4 d- d+) / lift. */
+ *     dh_i = E / pivot + tilt dW_i,    tilt = (d- - d+) / pivot,    T = (curve D + 4 d- d+) / pivot. */
 #include <math.h>
 
 #include "base/arena.h"
@@ -22,9 +24,10 @@
 #include "svm/interior/ball.h"
 #include "svm/systems/metric_gram.h"
 
-/* The side h - W, and the side h + W. */
+/* One of the two bounds of each entry: slack x = h - W (sign 1) or x = h + W (sign -1). */
 struct side {
-    double *x, *y, *dx, *dy, *target, *part; /* (D) each; target: of dy + d dx; part: of (1, w) in x */
+    double *x, *y, *dx, *dy, *target, *part; /* (D) each; target = dy + d dx; part = change of x with (dh, dW) = (1,
+                                                w) */
     double sign;
 };
 
@@ -33,9 +36,9 @@ struct entries {
     int common;
     ptrdiff_t D;
     struct side side[2];
-    double unit, *h;             /* (D) */
-    double *inverse;             /* (D) 1 / T */
-    double *lift, *tilt, *raise; /* (D) raise: E / lift */
+    double unit, *h;              /* (D) bounds of the entries */
+    double *inverse;              /* (D) 1 / T */
+    double *pivot, *tilt, *raise; /* (D) each; raise = E / pivot */
     struct metric_gram gram;
 };
 
@@ -46,7 +49,7 @@ static struct ball *entrywise_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena
         return NULL;
     *b = (struct entries){.ball = {.pairs = 2 * (double)(p * q)}, .D = p * q};
     ARENA_DOUBLES(arena, p, q, &b->h, &b->inverse);
-    ARENA_ZEROS(arena, p, q, &b->lift, &b->tilt, &b->raise);
+    ARENA_ZEROS(arena, p, q, &b->pivot, &b->tilt, &b->raise);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
         ARENA_ZEROS(arena, p, q, &s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part);
@@ -62,6 +65,7 @@ static void entrywise_pack(struct ball *ball, const struct coordinates_packed *s
     metric_gram_init(&b->gram, set, ball->p, ball->q, 0, arena);
 }
 
+/* h, M and trace of the current point. */
 static void images(struct entries *b)
 {
     b->ball.h = b->h[0];
@@ -72,7 +76,7 @@ static void images(struct entries *b)
     }
 }
 
-/* y: at the centre of x in the max norm, else dual feasible. */
+/* Sets y: on the central path for x in the max norm, dual feasible otherwise. */
 static double entrywise_start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
@@ -80,7 +84,7 @@ static double entrywise_start(struct ball *ball, struct arena *arena)
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: equality rows alone */
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: only equality rows */
     b->unit = BALL_ABOVE * vector_largest(ball->W, b->D);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
@@ -113,9 +117,9 @@ static int entrywise_scale(struct ball *ball, struct arena *arena)
             ball->kappa += 4 * d * (e / (d + e));
         } else {
             double curve = (ball->power - 1) * (minus->y[i] + plus->y[i]) / b->h[i];
-            b->lift[i] = curve + d + e;
-            b->tilt[i] = (d - e) / b->lift[i];
-            b->inverse[i] = b->lift[i] / (curve * (d + e) + 4 * d * e);
+            b->pivot[i] = curve + d + e;
+            b->tilt[i] = (d - e) / b->pivot[i];
+            b->inverse[i] = b->pivot[i] / (curve * (d + e) + 4 * d * e);
         }
     }
     return !(ball->kappa > 0 && isfinite(ball->kappa));
@@ -152,7 +156,7 @@ static void entrywise_target(struct ball *ball, double mu, int corrected, double
         double E = 0, Y = minus->y[j] + plus->y[j];
         if (!b->common) {
             E = minus->target[j] + plus->target[j] - Y * ((ball->power - 1) * log(b->h[j] / b->unit) - log(Y));
-            b->raise[j] = E / b->lift[j];
+            b->raise[j] = E / b->pivot[j];
         }
         force[j] -= minus->target[j] - plus->target[j] - b->tilt[j] * E;
     }
@@ -172,7 +176,7 @@ static void entrywise_direct(struct ball *ball, double dh, const double *dV, con
     }
 }
 
-/* Largest step <= `most` with v + step dv >= 0. */
+/* The largest step, at most `most`, with v + step dv >= 0. */
 static double ratio(const double *v, const double *dv, ptrdiff_t n, double most)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -218,7 +222,7 @@ static void entrywise_move(struct ball *ball, double primal, double dual)
     images(b);
 }
 
-/* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
+/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) requires.  If that overflows, lambda stays. */
 static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count),

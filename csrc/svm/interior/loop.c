@@ -1,5 +1,5 @@
-/* Mehrotra's predictor and corrector (1992).  Eliminating ds, dV = T^-1 (A^* dlambda + force) and
- * dh = (rho + u . dlambda) / kappa leaves
+/* Mehrotra's predictor-corrector method (1992).  Eliminating ds, dV = T^-1 (A^* dlambda + force) and dh = (rho + u .
+ * dlambda) / kappa leaves
  *
  *     (A T^-1 A^* + diag(s / lambda) + u u^T / kappa) dlambda = right side,    u = A(w). */
 #include "svm/interior/loop.h"
@@ -13,12 +13,12 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SLACK 0.1   /* least s at the start, of the mean one */
-#define NONE 1e-12  /* a mean slack below it is rounding */
-#define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
-#define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
-#define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */
-#define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
+#define SLACK 0.1   /* least slack at the start, relative to the mean slack */
+#define NONE 1e-12  /* a smaller mean slack is rounding */
+#define RIDGE 1e-15 /* added to K, relative to its diagonal, for dependent rows */
+#define TRIES 4     /* factorisations tried, each with a ridge 1000 times as large as before */
+#define NEAR 1e-4   /* below this gap singular values are computed; above it bounds of the norms suffice */
+#define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last one */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
               const struct svm_options *options, struct arena *arena)
@@ -54,7 +54,7 @@ static int pack(struct loop *s, const unsigned char *chosen)
     return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The present W and lambda, when their gap is less. */
+/* Keeps the current W and lambda if their gap is the smallest so far. */
 static void keep_best(struct loop *s, double size, double top)
 {
     const struct coordinates_packed *set = &s->set;
@@ -69,7 +69,7 @@ static void keep_best(struct loop *s, double size, double top)
     vector_copy(s->best.s, s->s, set->m);
 }
 
-/* Infinite where it cannot be computed. */
+/* The norm of V or its dual norm; infinite if it cannot be computed. */
 static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;
@@ -77,7 +77,7 @@ static double norm_of(const double *V, const struct ball *ball, int dual, struct
     return status == STATUS_DONE ? size : INFINITY;
 }
 
-/* What is missing of the equations at the present point, A(W), and the gap. */
+/* Computes A(W), both residuals and the gap of the current point. */
 static void measure(struct loop *s, struct arena *arena)
 {
     const struct coordinates_packed *set = &s->set;
@@ -89,7 +89,8 @@ static void measure(struct loop *s, struct arena *arena)
     coordinates_adjoint(s->adjoint, set, s->lambda);
     vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
-    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
+    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* an upper bound of the
+                                                                                                dual norm */
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
         || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {
         size = norm_of(ball->W, ball, 0, arena);
@@ -126,7 +127,7 @@ int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int
     return STATUS_DONE;
 }
 
-/* Mean product of a pair after steps of these lengths. */
+/* The mean complementarity product after steps of these lengths. */
 static double complementarity(const struct loop *s, double primal, double dual)
 {
     double sum = s->ball->norm->products(s->ball, primal, dual), pairs = s->ball->pairs;
@@ -162,6 +163,7 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
     return STATUS_DONE;
 }
 
+/* Factors the Schur matrix, with a larger ridge each time that fails. */
 static int factor(struct loop *s)
 {
     const struct coordinates_packed *set = &s->set;
@@ -179,7 +181,7 @@ static int factor(struct loop *s)
     return STATUS_ITERATION_LIMIT;
 }
 
-/* dV [p,q] = T^-1 A^*(dlambda) + force, and dh. */
+/* dV [p,q] = T^-1 A^*(dlambda) + force; returns dh. */
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
@@ -190,8 +192,9 @@ static double recover(struct loop *s, double rho)
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
 }
 
-/* The step towards products mu, corrected by those of the step before.  K has the square of the rows' condition number:
- * corrections by the residual, computed from the rows, win back what its factor has lost. */
+/* The direction to complementarity products mu; `corrected`: with the second-order correction from the last direction.
+ * K has the squared condition number of the rows.  Corrections by the residual, computed from the rows, recover the
+ * digits that its factor loses. */
 static void direction(struct loop *s, double mu, int corrected)
 {
     const struct coordinates_packed *set = &s->set;
@@ -201,6 +204,7 @@ static void direction(struct loop *s, double mu, int corrected)
     ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
+        /* right side */
         s->target[k] = set->equal[k] ? 0 : product - s->s[k] * s->lambda[k];
         s->right[k] = s->missing[k] + (set->equal[k] ? 0 : s->target[k] / s->lambda[k]);
         s->dlambda[k] = 0;
@@ -208,18 +212,22 @@ static void direction(struct loop *s, double mu, int corrected)
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
     vector_copy(s->dV, s->force, D);
     double dh = rho / ball->kappa;
+    /* solution and its corrections */
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
+        /* residual */
         coordinates_apply(s->ds, set, s->dV);
         for (ptrdiff_t k = 0; k < m; ++k) {
             double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
             s->rest[k] = s->right[k] - s->ds[k] - dh * s->u[k] - diagonal * s->dlambda[k];
         }
+        /* correction */
         cholesky_solve(m, s->K, s->rest);
         vector_add(s->dlambda, 1, s->rest, m);
         dh = recover(s, rho);
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
             break;
     }
+    /* steps of slacks and of the ball */
     coordinates_apply(s->ds, set, s->dV);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];
@@ -227,6 +235,7 @@ static void direction(struct loop *s, double mu, int corrected)
     ball->norm->direct(ball, dh, s->dV, s->dM);
 }
 
+/* The largest primal and dual steps that keep slacks, multipliers and the ball's point in their cones. */
 static void lengths(struct loop *s, double *primal, double *dual)
 {
     s->ball->norm->lengths(s->ball, primal, dual);
@@ -240,7 +249,7 @@ static void lengths(struct loop *s, double *primal, double *dual)
     }
 }
 
-/* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */
+/* One iteration.  STATUS_ITERATION_LIMIT: no further progress is possible. */
 static int predict_and_correct(struct loop *s, struct arena *arena)
 {
     struct ball *ball = s->ball;
@@ -282,16 +291,19 @@ int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t mo
 {
     int idle = 0;
     while (!(s->best.gap <= gap)) {
+        /* stopping test */
         double before = s->best.gap;
         s->set.monitor->iterations = *iterations;
         if (monitor_stops(s->set.monitor))
             return STATUS_INTERRUPTED;
         if (*iterations >= most || idle == SOLVER_STAGNANT)
             return STATUS_ITERATION_LIMIT;
+        /* predictor, corrector and step */
         int status = predict_and_correct(s, arena);
         if (status != STATUS_DONE)
             return status;
         ++*iterations;
+        /* progress */
         measure(s, arena);
         idle = s->best.gap < before || !isfinite(before) ? 0 : idle + 1;
         s->set.monitor->gap = s->best.gap;

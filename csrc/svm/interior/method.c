@@ -1,6 +1,7 @@
-/* The Frobenius problem decides feasibility, starts the interior point, and its rows of least margin are the first
- * working set; rows that the interior point's W breaks join it until there are none.  The polish, where a norm has one,
- * uses all rows: the working set only has to bring it near. */
+/* method="interior" of every norm but Frobenius.  The Frobenius answer decides feasibility, starts the interior point,
+ * and its rows of least margin are the first working set.  Rows that the interior point's W violates join the working
+ * set, until W violates none.  The polish, if the norm has one, uses all rows: the working set only has to bring it
+ * close. */
 #include <math.h>
 #include <string.h>
 
@@ -10,14 +11,15 @@
 #include "linalg/vector.h"
 #include "svm/interior/loop.h"
 #include "svm/methods.h"
-#include "svm/policy.h"
+#include "svm/frobenius/auto.h"
 
-#define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
-#define AT_ONCE 16 /* of a query, at most: of long windows few are active */
-#define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
+#define SLACK 5e-2 /* rows outside the set join if their slack is less, relative to the largest b */
+#define AT_ONCE 16 /* rows that a query adds at once, at most: few rows of a long window are active */
+#define SPARE 0.5  /* part of the tolerance that is used: the certificate computes the gap again, with rounding */
 
-/* Gaps of the interior point at which the norm's polish is tried, then the tolerance.  Where the certificate refuses
- * what has reached it, for rows without room on which s was not yet A(W) - b, the last goes on as far as it can. */
+/* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance.  The
+ * certificate may refuse an answer that has reached it, because s still differs from A(W) - b; in the last stage the
+ * interior point therefore goes on as far as it can. */
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 
@@ -25,13 +27,14 @@ struct interior {
     struct svm_answer *answer;
     const struct svm_options *options;
     const struct ball_norm *norm;
-    struct polish_pair best;        /* by its gap over all rows; at first the Frobenius answer, of infinite gap */
+    struct polish_pair best;        /* the pair of smallest gap over all rows; at first the Frobenius answer with an
+                                       infinite gap */
     double *start;                  /* (p,q) the Frobenius answer */
     double *a, *trial;              /* (m) scratch */
     double *U;                      /* (n,p) scratch */
-    unsigned char *chosen, *active; /* (m) the working set; rows thought active at the best pair */
-    unsigned char *support;         /* (m) scratch of the polish */
-    ptrdiff_t size;                 /* rows chosen */
+    unsigned char *chosen, *active; /* (m) marks the working set; (m) marks the active rows of the best pair */
+    unsigned char *support;         /* (m) scratch for the polish */
+    ptrdiff_t size;                 /* number of rows in the working set */
 };
 
 static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
@@ -55,7 +58,7 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
     vector_copy(pair->lambda, lambda, g->m);
 }
 
-/* The start, and the first working set. */
+/* Sets the start and the first working set. */
 static void first_set(struct interior *f, const struct coordinates *g)
 {
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
@@ -64,7 +67,7 @@ static void first_set(struct interior *f, const struct coordinates *g)
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
 }
 
-/* The best point of the working set against all rows. */
+/* Computes the gap over all rows of the best point on the working set, and keeps the point if its gap is smaller. */
 static void compare(struct interior *f, const struct loop *s, const struct coordinates *g)
 {
     double top = 0;
@@ -87,9 +90,8 @@ static void compare(struct interior *f, const struct loop *s, const struct coord
         }
 }
 
-/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
- * What stays open keeps the gap that the certificate finds, so that better
- * pairs replace it. */
+/* Certifies the best pair for the given problem, first with the multipliers of the active rows only, then with all.  If
+ * it stays open, the best pair keeps the gap that the certificate found, so that better pairs replace it. */
 static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
     const double *lambda[] = {f->trial, f->best.lambda};
@@ -104,7 +106,7 @@ static int conclude(struct interior *f, const struct coordinates *g, int stopped
     return status;
 }
 
-/* The norm's polish from the best pair. */
+/* Runs the norm's polish from the best pair. */
 static int interior_polish(struct interior *f, const struct coordinates *g, double tol, struct arena *arena)
 {
     double before = f->best.gap;
@@ -128,7 +130,8 @@ static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, 
     return joined;
 }
 
-/* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
+/* Solves the problem on the working set, stage by stage; rows may join it.  STATUS_DONE: certified;
+ * STATUS_ITERATION_LIMIT: not certified. */
 static int solve_on_set(struct interior *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
@@ -138,23 +141,27 @@ static int solve_on_set(struct interior *f, struct loop *s, const struct coordin
         double lower = 1 / (g->scale * size);
         double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
         double wanted = stage + 1 < STAGES ? fmax(stages[stage], tolerance) : 0;
+        /* iterations down to the gap of this stage */
         status = loop_descend(s, wanted, iterations, most, arena);
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
+        /* polish */
         int polished = f->best.gap > tolerance && *iterations < most ? interior_polish(f, g, tolerance, arena)
                                                                      : STATUS_DONE;
         if (polished == STATUS_INTERRUPTED || polished < 0)
             return polished;
+        /* certificate */
         if (f->best.gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
+        /* violated rows join; then the stage is repeated */
         if (stage + 2 < STAGES && interior_join(f, g, SLACK) > 0) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
     }
     interior_join(f, g, 0);
-    return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* not on all rows */
+    return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* solved, but not on all rows */
 }
 
 static const struct ball_norm *ball_of(enum svm_norm norm)
@@ -168,13 +175,14 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     struct coordinates g;
     struct loop s;
     struct interior f = {.answer = answer, .options = options, .norm = ball_of(options->norm)};
-    int status = policy_frobenius(answer, rows, options, arena);
+    int status = frobenius_auto_start(answer, rows, options, arena);
     answer->method = "interior";
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
     status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
-    int single = certificate_rotates(options->norm) && (g.p == 1 || g.q == 1); /* one singular value: Frobenius' W */
+    int single = certificate_rotates(options->norm) && (g.p == 1 || g.q == 1); /* only one singular value: W is that of
+                                                                                  the Frobenius norm */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE

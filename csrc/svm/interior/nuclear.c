@@ -1,14 +1,14 @@
-/* Least nuclear norm:  min tr X  s.t.  W = 2 X_12, X >= 0, and the rows, with multipliers S(1, M) >= 0 of X
- * (svm/interior/psd.h): h = tr X, trace = 1.  It is the spectral-norm problem with primal and dual exchanged: dX = R -
- * P dS P is solved for dS, and what the ball has at hand is the inverse of H,
+/* The ball of the nuclear norm:  min tr X  s.t.  W = 2 X_12, X >= 0, and the rows.  X has the multipliers S(1, M) >= 0
+ * of svm/interior/psd.h; h = tr X, trace = 1.  It is the spectral-norm problem with primal and dual exchanged.  The
+ * equation dX = R - P dS P is solved for dS, so the inverse of H is given directly:
  *
- *     (r_h - dh, dW - r_W) = Q(dt, dM),    Q_tt = ||P||^2,  Q_tM = -2 (P P)_12,  Q_MM = 2 (P_11 dM P_22 + P_12 dM^T
- * P_12)
+ *     (r_h - dh, dW - r_W) = Q(dt, dM),
+ *     Q_tt = ||P||^2,  Q_tM = -2 (P P)_12,  Q_MM = 2 (P_11 dM P_22 + P_12 dM^T P_12)
  *
- *     kappa = 1 / Q_tt,   w = -Q_tM / Q_tt,   T^-1 = Q_MM - w w^T / kappa,   along = kappa r_h,   T^-1 M(R) = w r_h -
- * r_W
+ *     kappa = 1 / Q_tt,   w = -Q_tM / Q_tt,   T^-1 = Q_MM - w w^T / kappa,
+ *     along = kappa r_h,   T^-1 M(R) = w r_h - r_W
  *
- * with (r_h, r_W) those of the products' targets.  u u^T / kappa makes A T^-1 A^* the matrix of Q_MM. */
+ * where (r_h, r_W) belong to the targets of the products.  Adding u u^T / kappa to A T^-1 A^* gives A Q_MM A^*. */
 #include <math.h>
 
 #include "base/arena.h"
@@ -24,12 +24,12 @@
 struct nuclear_ball {
     struct ball ball;
     struct psd psd;
-    double *root;            /* (p,p) of P_11 */
+    double *root;            /* (p,p) Cholesky factor of P_11 */
     double *GG;              /* (N,N) G^T G */
-    double *drop, *dM;       /* (p,q) r_W; dM */
-    double *half, *turned;   /* (p,q), (q,q) scratch of solve */
-    double *delta, *far;     /* (m,p), (n,max(p,q)) scratch: roots applied to delta, z P_21 and z P_22 */
-    double *across, *square; /* (n,m) delta P_12 z; (n,n) z P_22 z */
+    double *drop, *dM;       /* (p,q) r_W; (p,q) */
+    double *half, *turned;   /* (p,q), (q,q) scratch of nuclear_solve */
+    double *delta, *far;     /* (m,p) delta times root; (n,max(p,q)) z P_22, then z P_21 */
+    double *across, *square; /* (n,m) z P_21 delta; (n,n) z P_22 z */
 };
 
 static struct ball *nuclear_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
@@ -63,7 +63,7 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: equality rows alone */
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: only equality rows */
     vector_scale(ball->M, inside, p * q);
     vector_zero(s->psd.Y, N * N);
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -140,7 +140,7 @@ static void nuclear_target(struct ball *ball, double mu, int corrected, double *
 
 static void nuclear_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
-    (void)dh, (void)dV; /* dX has them */
+    (void)dh, (void)dV; /* both are in dX */
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t N = s->psd.N;
     vector_copy(s->dM, dM, ball->p * ball->q);

@@ -1,11 +1,11 @@
-/* Least spectral norm:  min h  s.t.  S(h, W) >= 0 (svm/interior/psd.h) and the rows, with multipliers Y >= 0 of S:
- * M = 2 Y_12, trace = tr Y.  It is the nuclear-norm problem with primal and dual exchanged.
+/* The ball of the spectral norm:  min h  s.t.  S(h, W) >= 0 (svm/interior/psd.h) and the rows, with multipliers Y >= 0
+ * of S; M = 2 Y_12, trace = tr Y.  It is the nuclear-norm problem with primal and dual exchanged.
  *
  *     H(dh, dW) = P dS P,    T dV = 2 (P_11 dV P_22 + P_12 dV^T P_12).
  *
- * With P_11 = L L^T, P_22 = N N^T and the contraction L^-1 P_12 N^-T = U diag(c) V^T, T couples an entry only with its
- * mirror image:  L^T dV N = D + U (e o D' + f o D'^T) V^T  solves  T dV = 2 L D N^T,  where  D' = U^T D V,
- * e_ij = t^2 / (1 - t^2),  f_ij = -t / (1 - t^2),  t = c_i c_j. */
+ * Let P_11 = L L^T, P_22 = N N^T and L^-1 P_12 N^-T = U diag(c) V^T, a contraction.  In the frame of U and V, T couples
+ * an entry only with its mirror image:  L^T dV N = D + U (e o D' + f o D'^T) V^T  solves  T dV = 2 L D N^T,  where D' =
+ * U^T D V,  e_ij = t^2 / (1 - t^2),  f_ij = -t / (1 - t^2),  t = c_i c_j. */
 #include <math.h>
 
 #include "base/arena.h"
@@ -18,7 +18,7 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-#define STEADY 0.9 /* the last correction of w leaves more than this part of kappa */
+#define STEADY 0.9 /* the last correction of w reduces kappa to more than this part of it */
 
 struct spectral_ball {
     struct ball ball;
@@ -26,11 +26,12 @@ struct spectral_ball {
     ptrdiff_t r;                          /* min(p, q) */
     double *E;                            /* (N,N) G^T S(1, w) G */
     double dh, *dW;                       /* (p,q) */
-    double *L, *K, *U, *V, *c;            /* (p,p), (q,q) inverse factors of P_11 and P_22; (p,r), (r,q), (r) */
+    double *L, *K, *U, *V, *c;            /* (p,p) L^-1; (q,q) N^-1; (p,r), (r,q), (r) singular value decomposition */
     double *A, *B;                        /* (r,p), (r,q) U^T L^-1, V^T N^-1 */
-    double *even, *odd;                   /* (r,r) e and f */
-    double *half, *inner, *turned;        /* (p,q), (r,r), (r,q) scratch of solve */
-    double *delta, *z, *a, *b, *products; /* (m,p), (n,q), (m,r), (n,r), (n,n) rows in these coordinates */
+    double *even, *odd;                   /* (r,r) e and f: factors of an entry and of its mirror image */
+    double *half, *inner, *turned;        /* (p,q), (r,r), (r,q) scratch of spectral_solve */
+    double *delta, *z, *a, *b, *products; /* (m,p), (n,q), (m,r), (n,r), (n,n) delta L^-T, z N^-T, delta A^T, z B^T,
+                                             products of z N^-T */
     struct metric_gram gram;
 };
 
@@ -97,7 +98,7 @@ static void spectral_solve(struct ball *ball, double *W)
         W[i] = (W[i] + s->half[i]) / 2;
 }
 
-/* The factor of a diagonal block [n,n] of P, inverted, zero above the diagonal. */
+/* Inverts the Cholesky factor of a diagonal block [n,n] of P; L is zero above the diagonal. */
 static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, double *scratch)
 {
     vector_zero(L, n * n);
@@ -111,7 +112,7 @@ static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, do
     return info;
 }
 
-/* E and kappa of w. */
+/* Computes E and kappa from w. */
 static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;
@@ -149,6 +150,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         }
     matrix_columns_times_columns(s->A, s->U, s->L, r, p, p);
     matrix_product(s->B, s->V, s->K, r, q, q);
+    /* w, and corrections of it */
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
     spectral_solve(ball, ball->w);
     ball->kappa = INFINITY;
@@ -157,7 +159,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         along(s);
         if (!(ball->kappa < before * STEADY))
             break;
-        psd_out_of_frame(s->dW, psd, s->E); /* zero at the minimiser: the residual of w */
+        psd_out_of_frame(s->dW, psd, s->E); /* residual of w: zero at the minimiser */
         spectral_solve(ball, s->dW);
         vector_add(ball->w, 1, s->dW, p * q);
     }

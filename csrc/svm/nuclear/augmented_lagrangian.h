@@ -2,47 +2,49 @@
  *
  *     phi(K, Q) = 1/2 (||K||^2 + ||Q||^2) + eps/2 sum_k c_k^2,    c = lambda + (b - A(K Q^T)) / eps,
  *
- * c cut off at 0 on margin rows.  With M = A^*(c) its gradient is (K - M Q, Q - M^T K), so a stationary point has
- * S(c) Y = 0.  No matrix of keys by queries is ever formed: a value costs two passes over the tokens. */
+ * with c clipped at 0 on margin rows.  With M = A^*(c) its gradient is (K - M Q, Q - M^T K), so S(c) Y = 0 at a
+ * stationary point.  W is never formed: a value costs two passes over the tokens. */
 #ifndef SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 #define SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 
 #include "svm/coordinates.h"
 #include "svm/rows_build.h"
 
-/* Evaluations of nuclear_factored's first round, and the part of all that are allowed, from which on the interior point
- * is quicker: all rounds take about six times as many.  Of 75 random problems, 57 with at most 34 took .3 to 1.3 times
- * its time (but one 1.5, one 3), and 18 with 39 or more .85 to 11. */
+/* If the first round of nuclear_factored takes at least NUCLEAR_LOOSE evaluations, or max_iter / NUCLEAR_LOOSE if that
+ * is more, the interior point is quicker: all rounds take about six times as many evaluations as the first.  (Of 75
+ * random problems, 57 took at most 34 evaluations, and .3 to 1.3 times as long as with the interior point, except for
+ * one with 1.5 and one with 3.  The other 18 took 39 or more, and .85 to 11 times as long.) */
 #define NUCLEAR_LOOSE 36
 
 struct nuclear_augmented_lagrangian {
     const struct coordinates *g;
-    struct rows_part part;   /* rows not dropped: */
-    unsigned char *chosen;   /* (m) */
-    double *lambda;          /* (m) 0 of the others */
-    double *a, *c;           /* of the rows of part: margins; c */
-    ptrdiff_t r;             /* columns */
-    double unit, eps;        /* b where it counts; eps in these units */
+    struct rows_part part;   /* the rows that were not dropped */
+    unsigned char *chosen;   /* (m) marks the rows of `part` */
+    double *lambda;          /* (m) 0 on dropped rows */
+    double *a, *c;           /* margins, and c, of the rows of `part` */
+    ptrdiff_t r;             /* number of columns of K and Q */
+    double unit, eps;        /* mean b, weighted by |lambda|; penalty parameter, in these units */
     double *Y;               /* (p+q,r) K above Q */
     double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,p), (n,p) scratch */
 };
 
-/* r columns, all zero.  STATUS_DONE, STATUS_NO_MEMORY. */
+/* Allocates r columns, all zero.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
                                       struct arena *arena);
 
-/* Start from the first r singular vectors of W [p,q] and from lambda [m], both of the rows as they are; lambda is
- * scaled to ||A^*(lambda)|| = 1, the most that the dual allows.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION.
- */
+/* Starts from the first r singular vectors of W [p,q] and from lambda [m], in the units of the given rows.  lambda is
+ * scaled to ||A^*(lambda)|| = 1, the largest value that the dual allows.  Returns STATUS_DONE, STATUS_NO_MEMORY or
+ * STATUS_FACTORIZATION. */
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
                                        struct arena *arena);
 
-/* Descend to a relative gradient `tol` with penalty eps, and move the multipliers: lambda = c.  STATUS_DONE,
- * STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
+/* One round: descends to a relative gradient `tol` with the penalty parameter eps, then updates the multipliers, lambda
+ * = c.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED or STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
                                        ptrdiff_t *evaluations, struct arena *arena);
 
-/* Drop rows without multiplier whose margin exceeds b by the part `spare` of it.  STATUS_DONE, STATUS_NO_MEMORY. */
+/* Drops the rows with multiplier 0 whose margin exceeds b by more than `spare` times the unit.  Returns STATUS_DONE or
+ * STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare, struct arena *arena);
 
 #endif

@@ -1,36 +1,36 @@
-/* method="auto" of the nuclear norm: the augmented Lagrangian in factors within a budget, where this is worth it and
- * its first round is short, and the interior point. */
+/* method="auto" of the nuclear norm: the augmented Lagrangian in factors, within a budget, then the interior point.
+ * The first is left out if its budget is too small, and given up if its first round takes long. */
 #include <math.h>
 
 #include "base/arena.h"
 #include "svm/active_set.h"
 #include "svm/methods.h"
 #include "svm/nuclear/augmented_lagrangian.h"
-#include "svm/policy.h"
+#include "svm/frobenius/auto.h"
 
-#define JOINS 50 /* rows per entry of W beyond which the working set of the interior point may grow */
+#define JOINS 50 /* with more rows per entry of W, too many may join the interior point's working set */
 
-/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries; of very
- * many, more may join: 119,400 hard rows of 576 entries take it minutes, and 1,365 evaluations one second. */
-static ptrdiff_t factored_budget(const struct rows *rows, const struct policy_size *s)
+/* Evaluations that the augmented Lagrangian may take.  The interior point's working set usually has about as many rows
+ * as W has entries.  If there are very many rows, more of them may join, so the budget grows. */
+static ptrdiff_t factored_budget(const struct rows *rows, const struct auto_size *s)
 {
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
            join = fmin(fmax(s->rows / (JOINS * s->unknowns), 1), 4),
            set = fmin(s->rows, fmax(ACTIVE_SET_ROWS / 2, join * s->unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
-    return policy_budget(fmax(POLICY_LEAST_COST, 4 * POLICY_SYSTEMS * system),
-                         4 * (s->rows * dk + s->queries * N * sqrt(set)));
+    return auto_budget(fmax(AUTO_LEAST_COST, 4 * AUTO_SYSTEMS * system),
+                       4 * (s->rows * dk + s->queries * N * sqrt(set)));
 }
 
 int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct arena *arena)
 {
-    struct policy_size s = policy_size(rows);
+    struct auto_size s = auto_size(rows);
     struct solver_step steps[2], factored = {"factored", nuclear_factored, METHOD_LIMIT_nuclear_factored, NULL};
-    int n = 0, large = s.smaller > POLICY_DENSE;
+    int n = 0, large = s.smaller > AUTO_DENSE;
     if (!large) {
         factored.max_iter = factored_budget(rows, &s);
-        if (s.rows <= JOINS * s.unknowns) /* else too many would join the working set of the interior point */
+        if (s.rows <= JOINS * s.unknowns) /* on more rows it is not given up: the interior point would take too long */
             factored.solve = nuclear_factored_if_quick;
     }
     if (factored.max_iter > NUCLEAR_LOOSE || options->start_W != NULL)

@@ -1,11 +1,11 @@
-/* Least nuclear norm at a capped rank.
+/* Least nuclear norm with a bound on the rank:
  *
  *     min ||W||_*   s.t.  the rows,  rank W <= m
  *
- * Without the cap the problem is convex, and its optimum is the answer when m singular values of it suffice.
- * Else W = K Q^T with m columns goes downhill from there, on an augmented Lagrangian, to a stationary point of a
- * problem that is not convex: its norm bounds the capped one from above, the uncapped optimum's multipliers bound
- * it from below. */
+ * Without the bound the problem is convex.  If m singular values of its solution suffice, that is the answer.
+ * Otherwise W = K Q^T with m columns descends from there, on an augmented Lagrangian, to a stationary point of a
+ * nonconvex problem.  The norm of that point is an upper bound of the least norm, and the multipliers of the convex
+ * problem give a lower one. */
 #include "svm/methods.h"
 #include "svm/nuclear/augmented_lagrangian.h"
 
@@ -18,20 +18,20 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-/* Penalties and relative gradients: further than nuclear_factored goes, since no polish at a saddle of S comes after.
- */
+/* Penalty parameters and relative gradients of the rounds.  They go further than those of nuclear_factored, because no
+ * polish follows: at a stationary point of bounded rank S need not be positive semidefinite. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
-#define STATIONARY 5e-5 /* residual of a point that may be called so: ten times what is sought */
+#define STATIONARY 5e-5 /* largest residual of a stationary point: ten times the one aimed at */
 
 struct capped {
     const struct coordinates *g;
     ptrdiff_t r;
     double *Y, *step;    /* (p+q,r) */
     double *M;           /* (p,q) */
-    unsigned char *held; /* (m) */
+    unsigned char *held; /* (m) marks the rows with A(W) = b */
 };
 
 static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
@@ -43,8 +43,8 @@ static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t 
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The rows held, to a = b.  Returns ||S(lambda) Y|| / ||Y||, 0 at a stationary point; infinite without memory, or with
- * more rows than this rank can hold. */
+/* Restores a = b on the rows s->held.  Returns ||S(lambda) Y|| / ||Y||, which is 0 at a stationary point.  Returns
+ * infinity if there is no memory, or more rows are held than this rank allows. */
 static double restore(struct capped *s, const double *lambda, struct arena *arena)
 {
     const struct coordinates *g = s->g;
@@ -64,7 +64,8 @@ static double restore(struct capped *s, const double *lambda, struct arena *aren
     return vector_norm(s->step, size) / vector_norm(s->Y, size);
 }
 
-/* answer->W = K Q^T, nothing added, so that its rank is what it says; certified with the multipliers there. */
+/* Certifies answer->W = K Q^T with the multipliers of the answer.  Nothing is added to W, so that its rank is at most
+ * m. */
 static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options, int stopped,
                    struct arena *arena)
 {
@@ -74,7 +75,7 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
     return solver_conclude(answer, g->rows, options, stopped, arena);
 }
 
-/* Downhill from the uncapped optimum, restored on the rows that turned out active. */
+/* Descends from the solution without the bound, then restores the rows that turned out to be active. */
 static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
                    const struct svm_options *options, struct arena *arena)
 {

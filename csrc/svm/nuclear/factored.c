@@ -1,10 +1,10 @@
-/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by fixed_rank_polish.
+/* Least nuclear norm of large problems: an augmented Lagrangian in factors, finished by fixed_rank_polish.
  *
  *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of at least rank W columns
  *
- * Rounds of quasi-Newton descent and multiplier steps with falling eps bring the gap to about 1e-2, where the
- * polish converges.  The certificate, on all rows and at every rank, alone decides that the work is done, so it
- * does no harm that the factored problem is not convex. */
+ * Rounds of quasi-Newton descent and multiplier updates, with decreasing eps, bring the gap to about 1e-2, where the
+ * polish converges.  The factored problem is not convex.  That does no harm, since only the certificate, on all rows
+ * and for any rank, decides that the problem is solved. */
 #include "svm/methods.h"
 #include "svm/nuclear/augmented_lagrangian.h"
 
@@ -14,31 +14,31 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/policy.h"
+#include "svm/frobenius/auto.h"
 #include "svm/polish/polish.h"
 
-/* Penalties, and the relative gradients worth descending to with them: fewest evaluations of those tried.  The
- * first two rounds bring loose problems within reach of the polish, tight or correlated ones want more. */
+/* Penalty parameters and relative gradients of the rounds: those with the fewest evaluations of the ones tried.  The
+ * first two rounds bring loose problems close enough for the polish; tight or correlated ones need more. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
 
-#define COLUMNS 8 /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
-#define SPARE 0.5 /* of b; rows whose margin exceeds b by more after round one are dropped */
+#define COLUMNS 8 /* columns beside 0.7 sqrt|S|: half more than the rank of any solution tried */
+#define SPARE 0.5 /* rows whose margin exceeds b by more than this, in units of b, are dropped after round one */
 
-#define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
+#define NEAR 0.5 /* a warm start is polished if its least margin is at least this part of its mean margin */
 
 /* State of one call. */
 struct factored {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct polish_pair pair;
-    unsigned char *active; /* (m) */
-    double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
+    unsigned char *active; /* (m) rows that may be active */
+    double gap, tolerance; /* gap of the pair in the answer; gap to reach */
 };
 
-/* Columns enough for the solution. */
+/* A number of columns that is large enough for the solution. */
 static ptrdiff_t width(const struct coordinates *g, const double *lambda)
 {
     ptrdiff_t least = g->p < g->q ? g->p : g->q;
@@ -46,7 +46,7 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
     return r < least ? r : least;
 }
 
-/* The factors and multipliers of `near`, on rows scaled to it. */
+/* Takes factors and multipliers from `near`, on rows scaled by its norm. */
 static int factored_init(struct factored *s, const struct svm_answer *near, const struct rows *rows, double tol,
                          struct arena *arena)
 {
@@ -65,7 +65,8 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
     return arena->failed ? STATUS_NO_MEMORY : status;
 }
 
-/* Newton's method from the present factors; a better pair than so far goes into the answer.  STATUS_DONE: certified. */
+/* Runs Newton's method from the current factors.  If that gives a better pair, it goes into the answer.  STATUS_DONE:
+ * certified. */
 static int factored_finish(struct factored *s, struct svm_answer *answer, const struct svm_options *options,
                            struct arena *arena)
 {
@@ -86,8 +87,8 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
     return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, status, arena) : status;
 }
 
-/* The polish from the weights and multipliers that the caller has of a problem like this one.  It is quick, and where
- * they are not near enough nothing is lost but its time. */
+/* Runs the polish from the warm start: weights and multipliers of a similar problem.  It is quick, and if they are not
+ * close enough only its time is lost. */
 static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                   struct arena *arena)
 {
@@ -108,7 +109,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
             least = fmin(least, margin[k] / rows->rhs[k]);
     if (!(reached > 0) || !isfinite(asked / reached) || least * asked < NEAR * reached)
         return STATUS_UNDECIDED;
-    for (ptrdiff_t i = 0; i < D; ++i) /* slack counts as much as short fall: the mean margin is as asked */
+    for (ptrdiff_t i = 0; i < D; ++i) /* scaled so that the mean margin, weighted by the multipliers, is b */
         near.W[i] = options->start_W[i] * (asked / reached);
     struct factored s;
     int status = factored_init(&s, &near, rows, options->tol, arena);
@@ -132,7 +133,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, status, arena);
     arena_release(arena, mark);
-    status = policy_frobenius(answer, rows, options, arena);
+    status = frobenius_auto_start(answer, rows, options, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct factored s;
@@ -140,22 +141,24 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
     status = factored_init(&s, answer, rows, options->tol, arena);
     if (status < 0)
         return status;
-    if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1) /* with one singular value: the Frobenius answer */
+    if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1) /* one singular value: the Frobenius answer */
         return solver_conclude(answer, rows, options, status, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t left = options->max_iter - answer->iterations;
         int looks = if_quick && i == 0 && left > many;
+        /* augmented Lagrangian: descent and multiplier update */
         status = nuclear_augmented_lagrangian_round(&s.lagrange, rounds[i].eps, rounds[i].gradient, looks ? many : left,
                                                     &answer->iterations, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
         if (looks && answer->iterations >= many)
             return STATUS_DECLINED;
-        if (i == 0) { /* too far for the polish */
+        if (i == 0) { /* too early for the polish */
             if (nuclear_augmented_lagrangian_screen(&s.lagrange, SPARE, arena) != STATUS_DONE)
                 return STATUS_NO_MEMORY;
             continue;
         }
+        /* polish and certificate */
         status = factored_finish(&s, answer, options, arena);
         if (status == STATUS_DONE)
             return status;

@@ -2,9 +2,9 @@
  *
  *     clip(Z) = U diag(w) V^T,   Z = U diag(s) V^T,   w = min(s, h)
  *
- * The derivative couples the entries (i, j) and (j, i) of U^T dZ V.  It multiplies their symmetric part by
- * (w_i - w_j) / (s_i - s_j), or 1 where both s are below h, and their skew part by (w_i + w_j) / (s_i + s_j).  On the
- * shorter side of Z, the frame ends with the singular values; on the longer one it goes on with s = w = 0. */
+ * The derivative couples the entries (i, j) and (j, i) of U^T dZ V.  It multiplies their symmetric part by (w_i - w_j)
+ * / (s_i - s_j), or by 1 if both s are below h, and their skew part by (w_i + w_j) / (s_i + s_j).  On the longer side
+ * of Z the frame has more vectors than there are singular values; for these, s = w = 0. */
 #ifndef SVM_POLISH_CLIP_H
 #define SVM_POLISH_CLIP_H
 
@@ -13,25 +13,25 @@
 struct arena;
 
 struct clip {
-    ptrdiff_t p, q, r, k; /* r = min(p, q); k: the number of s > h */
+    ptrdiff_t p, q, r, k; /* r = min(p, q); k is the number of s > h */
     double h;
     double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
-    /* T, with tau pi / (1 - pi + shift) for each factor pi of the derivative:
-     * T D = U (even o D' + odd o D'^T) V^T + D V^T diag(tail) V,  D' = U^T D V^T  (p < q: + U diag(tail) U^T D). */
+    /* The operator T has a factor tau pi / (1 - pi + shift) for each factor pi of the derivative: T D = U (even o D' +
+     * odd o D'^T) V^T + D V^T diag(tail) V,  D' = U^T D V^T  (p < q: + U diag(tail) U^T D). */
     double *even, *odd, *tail; /* (r,r), (r,r), (r) */
     double *half, *D, *turned; /* (p,q), (r,r), (r,q) scratch */
 };
 
-/* Memory for matrices [p,q]; arena->failed: there was none. */
+/* Allocates the memory for matrices [p,q]; sets arena->failed if there is none. */
 void clip_init(struct clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 
-/* The frame of Z [p,q], and W = clip(Z).  Nonzero: LAPACK failed. */
+/* Computes the frame of Z [p,q] and W = clip(Z).  Nonzero: LAPACK failed. */
 int clip_project(double *W, struct clip *clip, const double *Z, struct arena *arena);
 
-/* T at the last Z. */
+/* Computes T for the last Z. */
 void clip_derivative(struct clip *clip, double tau, double shift);
 
-/* W [p,q] += dh P + T M,  M [p,q],  P the sum of u_i v_i^T over s_i > h. */
+/* W [p,q] += dh P + T M, for M [p,q], where P is the sum of u_i v_i^T over s_i > h. */
 void clip_move(double *W, struct clip *clip, const double *M, double dh);
 
 #endif

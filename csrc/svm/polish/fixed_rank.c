@@ -1,12 +1,12 @@
-/* Newton's method at fixed rank.  With W = K Q^T, Y = [K; Q] and the rows S held at a_k = b_k,
+/* Newton's method at fixed rank.  With W = K Q^T, Y = [K; Q], and a_k = b_k on the rows S, the problem
  *
  *     min 1/2 ||Y||^2  s.t.  a_k = (K^T delta_k).(Q^T z_k) = b_k    has the Lagrange Hessian  S(lambda) (x) I_r,
  *
- * the dual slack matrix, which is positive semidefinite at the optimum and kills Y there.  A step solves
+ * where S(lambda) is the dual slack matrix.  At the optimum it is positive semidefinite, and S Y = 0.  A step solves
  *
  *     H dlambda = (b - a)_S + J T S Y,    dY = T (-S Y + [dM Q; dM^T K]),    T = (S + tau I)^-1,
  *
- * H = J T J^* being the matrix of schur.h with X = Y Y^T.  tau shrinks with the residual ||S Y|| / ||Y||, so that the
+ * where H = J T J^* is the matrix of schur.h with X = Y Y^T.  tau shrinks with the residual ||S Y|| / ||Y||, so that
  * convergence is quadratic from a gap of about 1e-2. */
 #include "svm/polish/polish.h"
 
@@ -21,14 +21,14 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-#define SPARE_COLUMNS 3  /* beside those that say more of W than of S: with one too few it ends elsewhere */
+#define SPARE_COLUMNS 3  /* more columns than the estimated rank: with one too few the iteration ends elsewhere */
 #define PATIENCE 15      /* 3 to 6 steps are usual */
-#define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
+#define LEAST_SHIFT 1e-9 /* least tau: T and the constant of the quadratic convergence stay below 1e9 */
 
 struct fixed_rank {
-    struct polish at; /* of W = K Q^T, Y = [K; Q] */
+    struct polish at; /* at W = K Q^T, Y = [K; Q] */
     ptrdiff_t r;
-    double ridge;                /* part of its own diagonal added to the Schur matrix */
+    double ridge;                /* added to the diagonal of the Schur matrix, relative to it */
     double *Y, *SY, *TSY, *step; /* (N,r) */
     double *half, *zQ;           /* (q,r), (n,r) scratch */
     double *gram, *singular;
@@ -77,7 +77,7 @@ static int fixed_rank_step(struct polish *at)
         return STATUS_ITERATION_LIMIT;
     /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
-    /* J V as the margins of V_1 Q^T + K V_2^T. */
+    /* J V is computed as the margins of V_1 Q^T + K V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, at->M, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, at->M, q);
     coordinates_apply(right, set, at->M);
@@ -108,8 +108,8 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
     }
 }
 
-/* Y of W, from its singular vectors: as many as have a larger share of W than of S = S(lambda), and SPARE_COLUMNS more.
- * STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+/* Makes Y from the singular vectors of W.  It takes those whose share of W is larger than their share of S = S(lambda),
+ * and SPARE_COLUMNS more.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair, unsigned char *active,
                            const struct coordinates *g, struct arena *arena)
 {
@@ -149,10 +149,11 @@ static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair,
     return STATUS_DONE;
 }
 
-/* Ridges: the first is rounding; larger ones share out the multipliers of rows that nearly repeat each other. */
+/* Ridges that are tried in turn.  The first is rounding; larger ones share the multipliers among rows that nearly
+ * repeat each other. */
 static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
-#define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
+#define EARLY 2e-3 /* with a larger gap a failure means that the pair was not close enough, so one ridge is enough */
 
 int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
                       ptrdiff_t *iterations, struct arena *arena)

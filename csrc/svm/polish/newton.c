@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define LOST 3.0 /* residual above which hardly any start converged */
+#define LOST 3.0 /* from a larger residual hardly any start converged */
 
 int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char *active, const struct coordinates *g,
                 struct arena *arena)
@@ -24,8 +24,8 @@ int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char 
     return STATUS_DONE;
 }
 
-/* The rows S, packed.  STATUS_ITERATION_LIMIT: more than twice the degrees of freedom, too many to be the active ones,
- * and their matrix would be the largest of the whole solve. */
+/* Packs the rows of S.  STATUS_ITERATION_LIMIT: S has more than twice as many rows as W has degrees of freedom.  So
+ * many cannot be active, and their Schur matrix would be the largest matrix of the whole solve. */
 static int pack(struct polish *s)
 {
     arena_free(s->inside);
@@ -45,6 +45,7 @@ int newton_iterate(struct polish_pair *pair, struct polish *s, double tol, ptrdi
     double least = INFINITY, found = INFINITY;
     int idle = 0, status = pack(s);
     for (int step = 0; status == STATUS_DONE && s->evaluate(s) == 0; ++step) {
+        /* gap, and the best point */
         double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->size, s->top);
         found = fmin(found, gap);
         if (gap < pair->gap) {

@@ -11,8 +11,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
-#define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
+#define STEPS 8    /* steps of the restoration, at most; it converges quadratically, in 3 or 4 steps as a rule */
+#define HELD 1e-15 /* rows are restored to this part of the largest b: rounding */
 
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
@@ -90,6 +90,7 @@ void schur_combine(double *G, const double *H, const double *XDZ, const double *
         }
 }
 
+/* The Schur matrix. */
 static void matrix(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                    const struct schur_slack *slack)
 {
@@ -130,6 +131,7 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
     schur_slack(&identity, M, 1);
     double before = INFINITY;
     for (int i = 0; g->m > 0 && i < STEPS; ++i) {
+        /* residual */
         matrix_rows_times_rows(M, Y, Y + p * r, p, q, r);
         coordinates_apply(right, g, M);
         for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -138,6 +140,7 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
         if (miss <= HELD * vector_largest(g->b, g->m) || !(miss < before))
             break;
         before = miss;
+        /* step and next iterate */
         if (schur_factor(s, g, Y, r, &identity, HELD) != 0)
             break;
         cholesky_solve(g->m, s->G, right);

@@ -1,15 +1,15 @@
-/* The linear system of svm/polish/fixed_rank.c.  Only roots of matrices occur: with X = Y Y^T
- * and P = (c I - [[0, M], [M^T, 0]])^-1, both of order p + q, its matrix over packed rows is
+/* The linear system of svm/polish/fixed_rank.c.  With X = Y Y^T and P = (c I - [[0, M], [M^T, 0]])^-1, both of order p
+ * + q, its matrix over packed rows is
  *
- *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]],
+ *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]].
  *
- * four products and some Hadamard products, never a matrix per row. */
+ * It is computed from roots of X and P by four products and some elementwise products, without a matrix per row. */
 #ifndef SVM_POLISH_SCHUR_H
 #define SVM_POLISH_SCHUR_H
 
 #include "svm/coordinates.h"
 
-/* P = [[R R^T + I/c, R F], [. , F^T F]]. */
+/* P as  [[R R^T + I/c, R F], [. , F^T F]]. */
 struct schur_slack {
     ptrdiff_t p, q;
     double c;
@@ -20,39 +20,40 @@ struct schur_slack {
 struct schur {
     double *G;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
     double *H;         /* (m,m) scratch */
-    double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots applied to delta */
-    double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots applied to z */
+    double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots of X and P times delta */
+    double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots of X and P times z */
     double *XDZ, *PDZ; /* (n,m) scratch: delta^T X z, delta^T P z */
     double *XZZ, *PZZ; /* (n,n) scratch: z^T X z, z^T P z */
 };
 
-/* G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, on and below the diagonal
- * [m,m]: the matrix above from H = delta^T P delta and G = delta^T X delta; with X = P, H may be G. */
+/* G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i and l of query j, on and below the
+ * diagonal [m,m].  From H = delta^T P delta and G = delta^T X delta this gives the matrix above; if X = P, H may be
+ * G. */
 void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
                    const double *PZZ, const struct coordinates_packed *set);
 
-/* Memory; arena->failed: there was none. */
+/* Allocate the memory; set arena->failed if there is none. */
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 void schur_init(struct schur *schur, const struct coordinates_packed *g, struct arena *arena);
 
-/* P of M [p,q] and c.  0; positive: c I - [[0, M], [M^T, 0]] is not positive definite. */
+/* Computes P from M [p,q] and c.  Returns 0; positive: c I - [[0, M], [M^T, 0]] is not positive definite. */
 int schur_slack(struct schur_slack *slack, const double *M, double c);
 
-/* out [p+q,r] = P V, from the roots of P; half [q,r] is scratch. */
+/* out [p+q,r] = P V, from the roots of P.  half [q,r] is scratch. */
 void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half);
 
-/* out [p+q,r] = alpha [A Q; A^T K] + beta out,  A [p,q], Y = [K; Q]. */
+/* out [p+q,r] = alpha [A Q; A^T K] + beta out, for A [p,q] and Y = [K; Q]. */
 void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
                 ptrdiff_t r);
 
-/* G = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added.  0, or positive where
- * that is not positive definite. */
+/* Factors the Schur matrix with X = Y Y^T, Y [p+q,r], as G = L L^T, after multiplying its diagonal by 1 + ridge.
+ * Returns 0; positive: it is not positive definite. */
 int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                  const struct schur_slack *slack, double ridge);
 
-/* Bring the rows of W = K Q^T, Y = [K; Q] [p+q,r], to a = b at its rank: Gauss and Newton's least steps
- * dY = J^* (J J^*)^-1 (b - a), J J^* being the Schur matrix with P = I.  STATUS_DONE (as far as rounding goes),
- * STATUS_NO_MEMORY. */
+/* Brings the margins a of W = K Q^T, Y = [K; Q] [p+q,r], to a = b without changing the rank.  The steps are least steps
+ * dY = J^* (J J^*)^-1 (b - a) of the Gauss-Newton method, where J J^* is the Schur matrix with P = I.  Returns
+ * STATUS_DONE, when rounding allows no more, or STATUS_NO_MEMORY. */
 int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, struct schur *schur, struct arena *arena);
 
 #endif

@@ -1,15 +1,15 @@
-/* A semismooth Newton method (Qi and Sun 1993).  W and M = A^*(lambda) with ||M||_* = 1 solve the problem, h = ||W||,
- * if W meets the rows, those with a multiplier exactly, and
+/* A semismooth Newton method (Qi and Sun 1993) for the spectral norm.  Let M = A^*(lambda) with ||M||_* = 1 and h =
+ * ||W||.  W and lambda solve the problem if W meets the rows, with equality where lambda is not zero, and
  *
  *     W = clip(Z),   Z = W + tau M,   clip the projection onto the ball of radius h (svm/polish/clip.h),
  *
  * for one tau > 0 and hence for all: W is h times the polar factor of M on the range of M.  A step takes clip(Z) for W
- * and (Z - W) / tau for M, and solves, with the rows S held at b,
+ * and (Z - W) / tau for M.  Then, with A(W) = b imposed on the rows S, it solves
  *
  *     dW = dh P + T A^*(lambda),   A(W + dW) = b,   <P, A^*(lambda)> = 1,
  *
- * P the polar factor, T = tau clip' / (1 - clip' + shift).  Without the shift, which shrinks with the residual, W would
- * be free off the range of M.  That is
+ * where P is the polar factor and T = tau clip' / (1 - clip' + shift).  Without the shift, which shrinks with the
+ * residual, W would not be determined off the range of M.  The equations amount to
  *
  *     K lambda + dh u = b - A(W),   u . lambda = 1,   K = A T A^*,   u = A(P). */
 #include "svm/polish/polish.h"
@@ -25,9 +25,9 @@
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
-#define PATIENCE 4
-#define LEAST_SHIFT 1e-4 /* what T makes of an error off the range of M; rounding in K grows with 1 / shift */
-#define RIDGE 1e-14      /* part of its diagonal added to K, which holds lambda where it was: dependent rows */
+#define PATIENCE 4       /* steps that do not halve the residual, at most */
+#define LEAST_SHIFT 1e-4 /* factor of errors of W off the range of M; rounding errors in K grow with its inverse */
+#define RIDGE 1e-14      /* added to the diagonal of K, relative to it, as a proximal term: for dependent rows */
 
 struct semismooth {
     struct polish at;
@@ -35,7 +35,7 @@ struct semismooth {
     double tau;                 /* 0 before the first evaluation */
     double *Z;                  /* (p,q) */
     double *K, *u;              /* (|S|,|S|), (|S|) */
-    double *delta, *z;          /* (|S|,r), (n,r) rows in the frame */
+    double *delta, *z;          /* (|S|,r), (n,r) differences and queries in the frame of clip */
     double *weighted, *queries; /* (|S| or n,r), (n,n) scratch */
     struct metric_gram gram;
 };
@@ -54,7 +54,8 @@ static void semismooth_pack(struct polish *at)
     metric_gram_init(&s->gram, &at->set, r, r, 1, inside);
 }
 
-/* lambda with ||M||_* = 1, h = ||W||, and tau with which W and tau M are of one size.  Nonzero: LAPACK failed. */
+/* Scales lambda so that ||M||_* = 1, sets h = ||W||, and tau so that W and tau M have about the same size.  Nonzero:
+ * LAPACK failed. */
 static int normalise(struct semismooth *s)
 {
     struct polish *at = &s->at;
@@ -69,7 +70,7 @@ static int normalise(struct semismooth *s)
     return 0;
 }
 
-/* W = clip(Z). */
+/* Sets W = clip(Z), and computes margins, residual and bounds. */
 static int semismooth_evaluate(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;
@@ -104,7 +105,7 @@ static void scale_columns(double *B, const double *A, const double *scale, ptrdi
             B[i * r + j] = A[i * r + j] * scale[j];
 }
 
-/* K, on and below the diagonal, and u.  STATUS_DONE, STATUS_INTERRUPTED. */
+/* Computes K, on and below the diagonal, and u.  Returns STATUS_DONE or STATUS_INTERRUPTED. */
 static int make_system(struct semismooth *s)
 {
     const struct coordinates_packed *set = &s->at.set;
@@ -130,7 +131,8 @@ static int make_system(struct semismooth *s)
     return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r);
 }
 
-/* Newton's step for lambda, h and W.  K knows nothing of lambda itself, which u . lambda fixes: u u^T is added. */
+/* A Newton step of lambda, h and W.  K may be singular along u, where u . lambda = 1 determines lambda; so a multiple
+ * of u u^T is added to K. */
 static int semismooth_step(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;
@@ -138,6 +140,7 @@ static int semismooth_step(struct polish *at)
     ptrdiff_t m = set->m;
     if (s->clip.k == 0)
         return STATUS_ITERATION_LIMIT;
+    /* matrix and right side */
     clip_derivative(&s->clip, s->tau, fmax(at->residual, LEAST_SHIFT));
     int status = make_system(s);
     double trace = 0, size = vector_dot(s->u, s->u, m), *right = at->right, *step = s->weighted;
@@ -155,7 +158,7 @@ static int semismooth_step(struct polish *at)
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
     if (cholesky_factor(m, s->K, set->monitor) != 0)
         return STATUS_ITERATION_LIMIT;
-    /* lambda without and along u */
+    /* lambda: solutions for the right side and for u */
     vector_copy(step, s->u, m);
     cholesky_solve(m, s->K, right);
     cholesky_solve(m, s->K, step);

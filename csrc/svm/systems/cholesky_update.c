@@ -25,12 +25,12 @@ int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, con
     return STATUS_DONE;
 }
 
-/* Room for n rows of n + 1 entries, the first `kept` rows staying. */
+/* Allocates n rows of n + 1 entries and more, if U has fewer; copies the first `kept` rows. */
 static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* few join a factor that was built at once */
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* few rows join a factor that was built in one go */
     ptrdiff_t stride = simd_padded(n + more + ROOM), most = simd_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);
@@ -43,7 +43,7 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
     return 0;
 }
 
-/* Zero the SIMD vector of row i that holds `column`: its unwritten lanes are read, and multiplied by zero. */
+/* Zeros the SIMD vector of row i that holds `column`: its unwritten lanes are read, and multiplied by zero. */
 static void clear(struct cholesky_update *f, ptrdiff_t i, ptrdiff_t column)
 {
     memset(f->U + i * f->stride + (column & -LANES), 0, LANES * sizeof(double));
@@ -58,10 +58,10 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     return sum;
 }
 
-#define TALL 8  /* rows of U that are made together ... */
-#define WIDE 16 /* ... and columns: their 8 x 16 sums just fit the registers of AVX-512 */
+#define TALL 8  /* rows of U computed together */
+#define WIDE 16 /* columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
-/* U [from .. from+TALL, j .. j+width] minus the products of the rows above. */
+/* Subtracts the products of the rows above from U [from .. from+TALL, j .. j+width]. */
 INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
 {
     double sum[TALL][WIDE];
@@ -83,7 +83,8 @@ INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from,
             U[(from + r) * stride + j + c] = sum[r][c];
 }
 
-/* U [n, stride] holds G above the diagonal and beta as its column n, and is left with the factor and with y. */
+/* Factors in place.  On entry U [n, stride] holds G on and right of the diagonal and beta in column n; on return it
+ * holds the factor, and y in column n.  Returns 1 if a pivot was at most `least`. */
 SIMD_DISPATCH
 static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, ptrdiff_t stride, double least)
 {
@@ -92,10 +93,11 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
     for (ptrdiff_t top = 0, bottom; top < n; top = bottom) {
         ptrdiff_t j = top;
         bottom = n - top < TALL ? n : top + TALL;
-        for (; j + WIDE <= end; j += WIDE) /* rows from n on are there, and not read */
+        for (; j + WIDE <= end; j += WIDE) /* rows from n on exist and are not read */
             subtract_above(U, stride, top, j, WIDE);
         if (j < end)
             subtract_above(U, stride, top, j, LANES);
+        /* rows of this block */
         for (ptrdiff_t k = top; k < bottom; ++k) {
             double *row = U + k * stride, pivot = row[k], scale = pivot > least ? 1 / sqrt(pivot) : 0;
             inverse[k] = scale;
@@ -112,7 +114,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
     return dependent;
 }
 
-/* Rows with the diagonal 0, and their columns, go. */
+/* Removes the rows whose diagonal is 0, and their columns. */
 static void leave_out(struct cholesky_update *f)
 {
     ptrdiff_t kept = 0;
@@ -205,10 +207,10 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            clear(f, k, k - 1); /* its diagonal moves there */
+            clear(f, k, k - 1); /* the diagonal of row k moves into this vector */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
-    /* Column k now has one entry below the diagonal; a rotation of rows k and k+1, and of y with them, removes it. */
+    /* Column k now has one entry below the diagonal.  A rotation of rows k and k+1, and of y, removes it. */
     for (ptrdiff_t k = i; k < n; ++k) {
         double *row = f->U + k * stride, *next = row + stride;
         double inverse = 1 / sqrt(row[k] * row[k] + next[k] * next[k]), c = row[k] * inverse, s = next[k] * inverse;
@@ -220,7 +222,8 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     }
 }
 
-/* In both solves `out` is zero where it is not yet known, so that vectors may begin left of the diagonal. */
+/* In both solves the entries of `out` that are not yet computed are zero, so that vectors may begin left of the
+ * diagonal. */
 SIMD_DISPATCH
 void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b)
 {

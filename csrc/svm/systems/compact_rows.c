@@ -11,27 +11,27 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* A pivot below it (the diagonal being 1): rows of one query depend on each other. */
+/* A smaller pivot (the diagonal is 1) means that rows of one query depend on each other. */
 #define SINGULAR 1e-14
 
 struct compact_rows {
     const struct rows *rows;
     const double *ridge;     /* (m) */
-    const ptrdiff_t *member; /* S */
-    ptrdiff_t *first;        /* (M+1) those of query q: first[q] .. first[q+1]-1 */
-    double *D;               /* (|S|, dk) their differences over their lengths */
-    double *inverse;         /* of the blocks, below each other */
-    ptrdiff_t *offset;       /* (M) where that of query q begins */
-    double *P;               /* (M, dk) sums of the rows of each query */
-    double *V;               /* (M, dk) whose products with the rows are their margins */
-    const double *K;         /* (M, M) Z Z^T, so that V = K P, of few queries; else NULL, and */
-    double *W;               /* (dk, dz) P^T Z, so that V = Z W^T */
-    const double *x;         /* (|S|) of a product, and its result */
+    const ptrdiff_t *member; /* S, ascending */
+    ptrdiff_t *first;        /* (M+1) rows of S on query q: first[q] .. first[q+1]-1 */
+    double *D;               /* (|S|, dk) their differences, divided by their lengths */
+    double *inverse;         /* inverses of the blocks, one after the other */
+    ptrdiff_t *offset;       /* (M) index in `inverse` at which the block of query q begins */
+    double *P;               /* (M, dk) row q: sum of x_k D_k over the rows of query q */
+    double *V;               /* (M, dk) the margin of row k of query q is D_k . V_q */
+    const double *K;         /* (M, M) Z Z^T, so that V = K P; NULL if there are many queries */
+    double *W;               /* (dk, dz) P^T Z, so that V = Z W^T, if K is NULL */
+    const double *x;         /* (|S|) factor of the current product; and its result `out` */
     double *out;
 };
 
-/* A [m,m], symmetric, becomes its inverse (Gauss-Jordan; positive definite matrices need no other pivots).  0: it has
- * none. */
+/* Replaces the symmetric A [m,m] by its inverse (Gauss-Jordan; a positive definite matrix needs no pivoting).  Returns
+ * 0 if A is singular. */
 SIMD_DISPATCH
 static int invert(double *restrict A, ptrdiff_t m)
 {
@@ -61,10 +61,10 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
         double *A = r->inverse + r->offset[q];
-        if (m == 0) /* BLAS takes no matrix of row length 0 */
+        if (m == 0) /* BLAS refuses a matrix of row length 0 */
             continue;
         rows_gram_of_query(A, r->D + from * r->rows->w->dk, r->rows, r->member + from, m, r->ridge);
-        if (!invert(A, m)) /* singular block: the diagonal is the preconditioner */
+        if (!invert(A, m)) /* singular block: use the identity */
             for (ptrdiff_t i = 0; i < m; ++i)
                 for (ptrdiff_t j = 0; j < m; ++j)
                     A[i * m + j] = i == j;
@@ -134,12 +134,12 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
     const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
-        if (m > 0) /* symmetric: its own transpose */
+        if (m > 0) /* the inverse is symmetric */
             matrix_transposed_times_vector(r->out + from, r->inverse + r->offset[q], r->x + from, m, m);
     }
 }
 
-/* out = x with each query's part multiplied by the inverse of its block. */
+/* out = x, with the part of each query multiplied by the inverse of its block. */
 static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;
@@ -175,8 +175,8 @@ static int compact_rows_init(struct compact_rows *r, ptrdiff_t size, struct aren
     return STATUS_DONE;
 }
 
-/* Preconditioned conjugate gradients.  x [n] gains the solution for r [n], which becomes the residual, down to
- * `target`; z, p and Ap [n] are scratch. */
+/* Preconditioned conjugate gradients.  x [n] gains the solution for the right side r [n]; r becomes the residual.
+ * Stops when the largest residual is at most `target`.  z, p and Ap [n] are scratch.  *left iterations remain. */
 static int conjugate_gradients(struct compact_rows *s, double *x, double *r, double *z, double *p, double *Ap,
                                ptrdiff_t n, double target, ptrdiff_t *left)
 {
@@ -186,16 +186,19 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, dou
             return STATUS_ITERATION_LIMIT;
         if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
+        /* preconditioned residual and direction */
         precondition(s, z, r);
         double next = vector_dot(r, z, n), keep = rz > 0 ? next / rz : 0;
         rz = next;
         for (ptrdiff_t i = 0; i < n; ++i)
             p[i] = z[i] + keep * p[i];
+        /* step length */
         apply(s, Ap, p);
         double curvature = vector_dot(p, Ap, n);
-        if (!(curvature > 0)) /* rounding: no further progress on a singular system */
+        if (!(curvature > 0)) /* rounding: no progress on a singular system */
             return STATUS_ITERATION_LIMIT;
         double along = rz / curvature;
+        /* next iterate and residual */
         vector_add(x, along, p, n);
         vector_add(r, -along, Ap, n);
     }

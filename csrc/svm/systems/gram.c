@@ -10,12 +10,13 @@
 #include "svm/active_set.h"
 
 #define LANES SIMD_LANES
-#define PANEL_ROWS 16 /* rows of G that are made together: a panel of the product */
-/* Up to this many, beyond 2 dz, K P costs less than W and its product with them; on few rows the initial support, which
- * needs K, saves more than K costs. */
+#define PANEL_ROWS 16 /* rows of G that are computed together */
+/* K is made for up to this many queries beyond 2 dz: then K P costs less than forming W and its products with the
+ * queries.  It is also made if there are few rows, because the initial support, which needs K, saves more than K
+ * costs. */
 #define QUERIES 160
 
-/* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
+/* D [m, padded]: the unit differences of a window's rows.  z is the length of its query. */
 SIMD_DISPATCH
 static void differences(double *restrict D, const double *restrict X, const double *restrict a,
                         const ptrdiff_t *restrict token, const double *restrict length, double z, ptrdiff_t m,
@@ -31,7 +32,7 @@ static void differences(double *restrict D, const double *restrict X, const doub
     }
 }
 
-/* What lies left of the diagonal of G [stride, stride], from what lies right of it. */
+/* Copies the part of G [stride, stride] right of the diagonal to the left of it. */
 SIMD_DISPATCH
 static void mirror(double *G, ptrdiff_t stride)
 {
@@ -42,7 +43,7 @@ static void mirror(double *G, ptrdiff_t stride)
                     G[(k + r) * stride + l + c] = G[(l + c) * stride + k + r];
 }
 
-/* D D^T for D [n, dk]. */
+/* G = D D^T for D [n, dk], on and right of the diagonal. */
 static int square(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptrdiff_t dk, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
@@ -71,7 +72,7 @@ static inline double of_queries(const struct gram *gram, ptrdiff_t p, ptrdiff_t 
                            : vector_dot(gram->Z + p * gram->dz, gram->Z + q * gram->dz, gram->dz);
 }
 
-/* G_kl (z_k . z_l), `query` [n] being those of the rows. */
+/* Multiplies G_kl by z_k . z_l; query [n] holds the query of each row. */
 static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *query, ptrdiff_t n)
 {
     struct arena_mark mark = arena_mark(gram->arena);

@@ -1,5 +1,5 @@
-/* The block of queries q and s is  a_q (diag(weight (z_q o z_s)) + diag(z_s) twist diag(z_q)) a_s^T,  so that no matrix
- * of the size rows x entries is needed. */
+/* The block of queries q and s is  a_q (diag(weight (z_q o z_s)) + diag(z_s) twist diag(z_q)) a_s^T.  It is formed
+ * without a matrix of size rows x entries. */
 #include "svm/systems/metric_gram.h"
 
 #include "base/arena.h"

@@ -9,7 +9,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Rows exchanged, as a part of |B|, from which on a new factor is cheaper. */
+/* If more rows than this part of |B| are exchanged, a new factor is cheaper. */
 #define EXCHANGED 0.2
 
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena)
@@ -23,7 +23,7 @@ void schur_update_init(struct schur_update *e, const struct rows *rows, const do
     memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
 }
 
-/* A new base set. */
+/* Makes `member` the new base set and factors it. */
 static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size)
 {
     const struct rows *rows = e->rows;
@@ -50,7 +50,7 @@ static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t siz
     return STATUS_DONE;
 }
 
-/* Rows of S outside B, and of B outside S: `came` and `left`. */
+/* Lists the rows of S outside B in `came`, and those of B outside S in `left`. */
 static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
                     ptrdiff_t *left, ptrdiff_t *n_left)
 {
@@ -68,7 +68,7 @@ static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t s
         left[(*n_left)++] = e->member[i++];
 }
 
-/* Rows that have no column yet. */
+/* Returns how many of these rows have no column yet. */
 static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     ptrdiff_t without = 0;
@@ -77,7 +77,7 @@ static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, p
     return without;
 }
 
-/* The columns of rows that have none yet: C, then L^-1 C, all at once, and their products. */
+/* Computes the columns of rows that have none yet: C, then L^-1 C for all of them at once, and the products Y^T Y. */
 static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     const struct rows *rows = e->rows;
@@ -117,11 +117,12 @@ static double product(const struct schur_update *e, ptrdiff_t k, ptrdiff_t l)
     return i >= j ? e->products[i * e->room + j] : e->products[j * e->room + i];
 }
 
-/* u of the rows that left (first) and came, from R = Y^T of the former, A = Y^T of the latter and y = L^-1 b:
+/* u of the rows that left (first) and of those that came.  With R = Y^T of the rows that left, A = Y^T of those that
+ * came, and y = L^-1 b:
  *
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
  *
- * by two Cholesky factors: R R^T, and the complement E - A A^T + A R^T (R R^T)^-1 R A^T of the rows that came. */
+ * Two Cholesky factors are used: of R R^T, and of the complement E - A A^T + A R^T (R R^T)^-1 R A^T. */
 static int complement(struct schur_update *e, double *u, const double *y, const double *b, const ptrdiff_t *came,
                       ptrdiff_t n_came, const ptrdiff_t *left, ptrdiff_t n_left)
 {
@@ -169,6 +170,7 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     return STATUS_DONE;
 }
 
+/* Solves by the present factor, with columns for the rows that came and left. */
 static int solve_changed(struct schur_update *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
                          const ptrdiff_t *left, ptrdiff_t n_left)
 {

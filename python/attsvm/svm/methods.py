@@ -25,21 +25,21 @@ for name, (word, problems) in _core.METHOD.items():
         METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
 # Rows up to which any method finds the contradiction of a cycle sooner than the search for it takes.
 CYCLE_ROWS = 400
-# Rows of a vocabulary's kinds from which Newton's method in the levels is faster than those in C: 4,000 rows .25 s and
-# .02 to .2, 31,000 .9 s and .8 to 5, 126,000 1.4 s and 4.
+# Rows of a vocabulary's classes from which Newton's method in the levels is faster than those in C: 4,000 rows .25 s
+# and .02 to .2, 31,000 .9 s and .8 to 5, 126,000 1.4 s and 4.
 LEVELS_ROWS = 20_000
 # Contexts up to which a step, a system of as many unknowns, takes about a second and no more memory than the rest.
 LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 
 
-def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None) -> Separation:
-    """The answer of one method.  ``kinds``: whose data these are."""
+def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = None) -> Separation:
+    """The answer of one method.  ``vocabulary``: the one whose classes of tokens ``data`` holds, if any."""
     methods = methods_of(request.norm, request.C, request.rank)
     if request.method not in methods:  # "auto" where there is but one
         request = replace(request, method=next(iter(methods)))
     if data._identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
-        return _solve_kinds(data, request, Vocabulary(data, request))
+        return _solve_vocabulary(data, request, Vocabulary(data, request))
     try:
         if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
             known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
@@ -47,8 +47,13 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
             if sol.status == "infeasible":
                 return sol
         answer = None
-        if kinds is not None and request.method == "auto" and request.norm == "frobenius" and data._rows > LEVELS_ROWS:
-            answer, request = _by_levels(data, request, kinds)
+        if (
+            vocabulary is not None
+            and request.method == "auto"
+            and request.norm == "frobenius"
+            and data._rows > LEVELS_ROWS
+        ):
+            answer, request = _by_levels(data, request, vocabulary)
         if answer is None:
             answer = _call(methods[request.method], data, request)
         sol = Separation(data, request, answer)
@@ -64,7 +69,7 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
         raise
 
 
-def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separation:
+def _solve_vocabulary(data: Data, request: Request, vocabulary: Vocabulary) -> Separation:
     try:
         found = solve_request(vocabulary.data, vocabulary.request, vocabulary)
         return Separation(data, request, vocabulary.back(found.answer))
@@ -74,13 +79,15 @@ def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separa
         raise
 
 
-def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer | None, Request]:
+def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
     """The answer of Newton's method in the levels; None where it decides nothing, with multipliers to begin with."""
     if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
         return None, request
-    found = solve_levels(data.queries, kinds.chosen, kinds.count, request.tol / 2, request.max_iter, request.report)
+    found = solve_levels(
+        data.queries, vocabulary.chosen, vocabulary.count, request.tol / 2, request.max_iter, request.report
+    )
     request = replace(request, dual=found.dual.ravel())
-    proposed = replace(request, W=found.W / kinds.scale[:, None], max_iter=0, report=None)
+    proposed = replace(request, W=found.W / vocabulary.scale[:, None], max_iter=0, report=None)
     answer = _call(_core.check, data, proposed)
     answer = answer._replace(method="newton", iterations=found.iterations, exception=found.exception)
     if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:

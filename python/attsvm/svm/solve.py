@@ -110,7 +110,7 @@ def solve_svm(
         ever: a poor start costs time, never the answer.  "active", "block" and "gradient" begin there, and so does
         "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" can
         with C alone; of another norm, the Frobenius problem that it solves first begins there.  Over a vocabulary
-        (:func:`soft_labels`), whose tokens are solved by kinds, nothing does.
+        (:func:`soft_labels`), whose tokens are solved by classes, nothing does.
     progress : bool, optional
         Whether to show the gap closing: a bar where tqdm is installed, else a line on stderr every second.  By default
         after a second, for large problems, at a terminal or in a notebook.

@@ -20,10 +20,10 @@ OUTWARDS = 2.0**-50  # roundings of the keys' size and of W
 
 
 class Vocabulary:
-    """The same problem over kinds of tokens: those that the same queries select.
+    """The same problem over classes of tokens: two tokens are in one class if the same queries select them.
 
-    Exchanging two tokens of a kind changes neither rows nor norm, so some solution gives them the same weights w_k.
-    With n_k tokens of kind k and ``W'_k = n_k^(1/p) w_k``, ``||W'|| = ||W||`` and the keys are ``e_k / n_k^(1/p)``:
+    Exchanging two tokens of a class changes neither rows nor norm, so some solution gives them the same weights w_k.
+    With n_k tokens in class k and ``W'_k = n_k^(1/p) w_k``, ``||W'|| = ||W||`` and the keys are ``e_k / n_k^(1/p)``:
     p is that of an entrywise norm, infinite for the max norm, and 2 for every norm of the singular values.
     """
 
@@ -34,31 +34,31 @@ class Vocabulary:
         chosen = kept.reshape(len(data), data.dk)
         queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)  # a row of bits for each token
         rows = queries.view(f"V{queries.shape[1]}").ravel()
-        _, self.first, self.kind, self.count = np.unique(
+        _, self.first, self.class_of, self.count = np.unique(
             rows, return_index=True, return_inverse=True, return_counts=True
         )
         singular, p = of_values(request.norm)
         self.scale = self.count ** (-1 / (2.0 if singular else p))
         layout: Any = replace(data._layout, lengths=np.full(len(data), len(self.first)))
         self.data = Data(data._name, np.diag(self.scale), data.queries, None, layout)
-        self.chosen = chosen[:, self.first]  # the kinds that each query selects
-        selected = self.kind[self.reference] if one else self.chosen
+        self.chosen = chosen[:, self.first]  # the classes that each query selects
+        selected = self.class_of[self.reference] if one else self.chosen
         self.request = replace(request, selection=Selection(self.data, selected), dual=None, W=None)
 
     def back(self, answer: Any) -> Answer:
-        """The answer of all tokens: multipliers of a kind are shared by its tokens, as its weights are."""
+        """The answer of all tokens: multipliers of a class are shared by its tokens, as its weights are."""
         M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        pull = -answer.dual.reshape(M, K)  # of each query on every kind; that on its reference makes up for all
+        pull = -answer.dual.reshape(M, K)  # of each query on every class; that on its reference makes up for all
         pull[every, self.request.selection.reference] = -pull.sum(axis=1)
-        dual = (pull / -self.count)[:, self.kind]
+        dual = (pull / -self.count)[:, self.class_of]
         dual[every, self.reference] = 0
         q, k = divmod(answer.entry, K)
         return answer._replace(
-            W=(self.scale[:, None] * answer.W)[self.kind],
+            W=(self.scale[:, None] * answer.W)[self.class_of],
             dual=dual.ravel(),
             lower=answer.lower * (1 - OUTWARDS),
             upper=answer.upper * (1 + OUTWARDS),
-            entry=int(q * len(self.kind) + self.first[k]) if answer.entry >= 0 else -1,
+            entry=int(q * len(self.class_of) + self.first[k]) if answer.entry >= 0 else -1,
         )
 
 
@@ -75,7 +75,7 @@ LARGEST = 1e8  # numbers in all C_k: .8 GB, and up to three times as much beside
 
 
 class Found(NamedTuple):
-    """Weights of each kind and multipliers of every entry of the contexts over kinds, for the gate to judge."""
+    """Weights of each class and multipliers of every entry (a context and a class), for the gate to judge."""
 
     W: np.ndarray
     dual: np.ndarray
@@ -88,7 +88,7 @@ def solve_levels(
 ) -> Found:
     """Until the gap is below ``tol``, there is a contradiction, ``most`` steps are made (0: no limit) or none helps.
 
-    ``contexts`` (M, d), not zero; ``selected`` (M, K): the kinds that each selects; ``count`` (K,) of their tokens.
+    ``contexts`` (M, d), not zero; ``selected`` (M, K): the classes that each selects; ``count`` (K,) of their tokens.
     """
     problem = _Problem(contexts, selected, count)
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
@@ -152,7 +152,7 @@ class _Problem:
         """Of the margin, in units of b; and whether the multipliers prove that there is no W instead."""
         dual = self._balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
-        weight = np.where(self.selected, 0.0, dual) @ self.b  # of each kind
+        weight = np.where(self.selected, 0.0, dual) @ self.b  # of each class
         self._meet_equalities()
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
