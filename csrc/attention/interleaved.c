@@ -10,8 +10,9 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 8192         /* doubles of keys of a group: 64 KiB, beyond which windows by themselves are as fast */
-#define MOST (SMALL * 768) /* of all groups: 48 MiB */
+#define SMALL 8192         /* doubles of the keys of a group, 64 KiB: beyond it single windows are as fast, but */
+#define SHORT_KEYS 16      /* keys shorter than this make them half as fast, up to eight times that size */
+#define MOST (SMALL * 768) /* doubles of the keys of all groups: 48 MiB */
 
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 {
@@ -24,11 +25,12 @@ static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 int interleaved_fits(const struct windows *w, ptrdiff_t dv)
 {
     ptrdiff_t size = 0, d = w->dk > dv ? w->dk : dv;
-    if (windows_identity(w) || w->longest * WIDE * d > SMALL)
+    ptrdiff_t most = d < SHORT_KEYS ? 8 * SMALL : SMALL;
+    if (windows_identity(w) || w->longest * WIDE * d > most || w->longest * WIDE > SMALL)
         return 0;
     for (ptrdiff_t group = 0; group * WIDE < w->n_queries; ++group)
         size += longest_of(w, group) * WIDE;
-    return size * d <= MOST && (size <= 2 * windows_entries(w) || size * d <= SMALL);
+    return size * d <= MOST && (size <= 2 * windows_entries(w) || size * d <= most);
 }
 
 /* sizes [8]: of each lane of x [dk,8]. */
@@ -320,7 +322,7 @@ void interleaved_backward(double *P, double *score, double *lift, double *shift,
                           ptrdiff_t columns, ptrdiff_t first, ptrdiff_t last)
 {
     const struct windows *w = interleaved->w;
-    double c[SMALL]; /* (T, 8), T <= SMALL / (8 dk) */
+    double c[SMALL]; /* (T, 8) */
     ptrdiff_t all, others;
     for (ptrdiff_t from = first; from < last; from += WIDE) {
         ptrdiff_t group = from / WIDE, at = from - first, T = group_of(&all, &others, interleaved, group);

@@ -3,7 +3,8 @@
  * of eight stays in the L1 cache, or nearly, between its two passes.  Keys are relative to one token of their window,
  * which softmax does not see and which spares a row of both products.
  *
- * Earns 4.9x at n,T,d = 128,5,5, 2.8x at 1024,2,16 and 2.6x at 100,20,20 beside windows one by one. */
+ * Earns 4.9x at n,T,d = 128,5,5, 2.8x at 1024,2,16 and 2.6x at 100,20,20 beside windows one by one, and 2.2x on short
+ * keys, 229,398,5. */
 #ifndef ATTENTION_INTERLEAVED_H
 #define ATTENTION_INTERLEAVED_H
 

@@ -1,12 +1,14 @@
-"""The grid of training shapes: a step on W, (K, Q), 32 runs, of other rules and causal, beside the fastest peer.
+"""A training step beside the fastest peer: named shapes, other output heads, other rules, and shapes drawn at random.
 
-    PYTHONPATH=tests/support python tests/benchmarks/bench_grid.py        (pip install "attsvm[bench]" torch numba jax)
+    PYTHONPATH=tests/support python tests/benchmarks/bench_grid.py [SEED]
 
-Every contender (tests/support/grid_contenders.py) is one process on the same core; they take turns, and the least
-processor time of a step counts, so that what else the machine does costs little.  Who is missing is left out.  The
-floor of a step on W is the larger of its reads (a dot product of as many numbers as the keys have) and its flops (at
-the rate of a large DGEMM).  About five minutes; prints the table, writes results/grid.json and puts the table into
-notebooks/performance.md.
+Needs ``pip install "attsvm[bench]" torch numba jax``.
+
+Every contender (tests/support/grid_contenders.py) is one process on the same core.  They take turns, and the least
+processor time of a step counts, so that other work on the machine costs little.  A contender that is not installed is
+left out; OLD_JAX names a Python that has JAX 0.4.31.  The floor of a step is the larger of its reads (a dot product of
+as many numbers as the keys have) and its flops (at the rate of a large DGEMM).  About fifteen minutes; prints the
+tables, writes results/grid.json and puts the tables into notebooks/performance.md.
 """
 
 from __future__ import annotations
@@ -22,30 +24,40 @@ import time
 import machine
 import numpy as np
 import speed_pages
-from grid_contenders import CONTENDERS, RUNS
+from grid_contenders import CONTENDERS, OTHER_HEADS, RUNS
 from places import ROOT, TESTS
 
-SHAPES = [
-    *[(6, 8, 10), (12, 8, 5), (37, 19, 7), (128, 5, 5), (1024, 2, 16), (4096, 4, 16), (300, 10, 33), (100, 20, 20)],
-    *[(20, 16, 32), (64, 32, 64), (256, 16, 32), (256, 32, 256), (2048, 8, 64), (512, 64, 128), (64, 128, 64)],
-    *[(1, 4096, 64), (4, 2048, 32), (8, 512, 128), (20, 16, 512), (16, 64, 768), (512, 16, 512), (1024, 64, 128)],
-    *[(2048, 128, 32), (4096, 128, 256)],
-]
+SHAPES = [(6, 8, 10), (128, 5, 5), (1024, 2, 16), (100, 20, 20), (64, 32, 64), (1, 3000, 60), (1024, 64, 128)]
+HEAD_SHAPES = [(800, 8, 8), (64, 32, 64), (2500, 5, 14), (150, 20, 30), (300, 100, 24)]
 RULES = ["sign", "spectral", "mirror", "adam"]
 RULE_SHAPES = [(6, 8, 10), (64, 32, 64), (1024, 2, 16), (512, 64, 128)]
 CAUSAL = (8, 256, 64)
 KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
+NAMES = KINDS | {"heads": "four attention heads", "mlp": "MLP", "quadratic": "quadratic", "trained": "trained head"}
+NAMES |= {"single": "float32"}
+SEED, DRAWN, TOKENS = 20261126, 60, 2**23  # of the shapes that are drawn; at most 64 MiB of tokens
 ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
 FEWEST, MOST, SECONDS = 2, 9, 2.0  # rounds of a row, and when to stop
 SEEN = 2**14  # numbers that take longer to read than a call of NumPy
-SLOW = 2e7  # multiplications of a step beyond which W alone is compared
+SLOW = 2e7  # multiplications of a step beyond which several runs are not compared
+
+
+def drawn(seed):
+    """Kinds and shapes: n of 1 to 5,000, T of 2 to 5,000 and d of 2 to 512, log-uniform."""
+    rng, rows = np.random.default_rng(seed), []
+    while len(rows) < DRAWN:
+        n, T, d = np.exp(rng.uniform(np.log([1, 2, 2]), np.log([5000, 5000, 512]))).round().astype(int).tolist()
+        if n * T * d <= TOKENS:
+            rows.append((str(rng.choice(["W", "KQ", "single", *OTHER_HEADS])), (n, T, d)))
+    return rows
 
 
 class Contender:
     """A process that answers rows; None where it cannot."""
 
     def __init__(self, name, core):
-        command = [sys.executable, str(TESTS / "support" / "grid_contenders.py"), name]
+        python = os.environ.get("OLD_JAX", "") if name == "JAX 0.4.31" else sys.executable
+        command = [python or "false", str(TESTS / "support" / "grid_contenders.py"), name]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
         self.process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, core), **pipes)
@@ -84,12 +96,13 @@ def rate():
     return 2 * 1024**3 / least(lambda: A @ A)
 
 
-def floor(n, T, d, flops, causal):
-    """Microseconds: of few queries in their span, which takes fewer products than W."""
-    queries, entries = (n * T, n * T * (T + 1) / 2) if causal else (n, n * T)
-    keys = np.ones(max(n * T * d, SEEN))
+def floor(kind, n, T, d, flops):
+    """Microseconds: of few queries in their span, which takes fewer products than W; another head attends twice."""
+    queries, entries = (n * T, n * T * (T + 1) / 2) if kind == "causal" else (n, n * T)
+    heads, passes = 4 if kind == "heads" else RUNS if kind == "runs" else 1, 2 if kind in OTHER_HEADS else 1
+    keys = np.ones(max(n * T * d, SEEN), dtype=np.float32 if kind == "single" else np.float64)
     reads = least(lambda: keys @ keys) * n * T * d / len(keys)
-    return 1e6 * max(reads, (min(4 * d, 2 * queries) * queries * d + 4 * entries * d) / flops)
+    return 1e6 * max(reads, heads * (min(4 * d, 2 * queries) * queries * d + passes * 4 * entries * d) / flops)
 
 
 def compare(row, running):
@@ -122,47 +135,57 @@ def show(us):
 
 
 def table(rows):
-    """A line for each shape, then for each rule; and the median."""
-    lines = [f"| n,T,d | floor | {' | '.join(KINDS.values())} |", "| --- " * (len(KINDS) + 2) + "|"]
-    cells = {(row["kind"], row["row"]): row for row in rows}
+    """A line for each named shape, for each head and each rule; then what the drawn ones are like."""
+    lines, cells = [], {(row["kind"], row["row"]): row for row in rows if not row["drawn"]}
 
     def cell(kind, label):
         row = cells.get((kind, label))
         return "-" if row is None else f"{show(row['attsvm'])}, {row['ratio']:.2f} ({row['peer']})"
 
-    for size in SHAPES:
-        label = ",".join(map(str, size))
-        least_us = show(cells["W", label]["floor"]) if ("W", label) in cells else "-"
-        lines.append(f"| {label} | {least_us} | {' | '.join(cell(kind, label) for kind in KINDS)} |")
-    lines += ["", f"| n,T,d | {' | '.join(RULES)} |", "| --- " * (len(RULES) + 1) + "|"]
-    for size in RULE_SHAPES:
-        label = ",".join(map(str, size))
-        lines.append(f"| {label} | {' | '.join(cell(rule, label) for rule in RULES)} |")
+    for kinds, shapes in ((KINDS, SHAPES), (OTHER_HEADS, HEAD_SHAPES), (RULES, RULE_SHAPES)):
+        lines += [f"| n,T,d | floor | {' | '.join(NAMES.get(kind, kind) for kind in kinds)} |"]
+        lines += ["| --- " * (len(kinds) + 2) + "|"]
+        for label in (",".join(map(str, size)) for size in shapes):
+            floor = cells.get((next(iter(kinds)), label), {}).get("floor")
+            lines += [f"| {label} | {show(floor) if floor else '-'} | {' | '.join(cell(k, label) for k in kinds)} |"]
+        lines += [""]
     label = ",".join(map(str, CAUSAL))
-    lines += ["", f"Causal, where every token is a query, {label}: {cell('causal', label)}."]
-    ratios = sorted((row["ratio"], row["kind"], row["row"]) for row in rows)
-    nearest = "; ".join(f"{KINDS.get(kind, kind)} at {label} {ratio:.2f}" for ratio, kind, label in ratios[:5])
-    middle = statistics.median(ratio for ratio, *_ in ratios)
-    return "\n".join([*lines, "", f"The median of the ratios is {middle:.2f}; the nearest: {nearest}."])
+    lines += [f"A causal step at {label}, where every token is a query, takes {cell('causal', label)}.", ""]
+    found = sorted((row for row in rows if row["drawn"]), key=lambda row: row["ratio"])
+    ratios = [row["ratio"] for row in found]
+    lines += [
+        f"{len(found)} shapes, each with an output head or form of weights, were drawn by seed {rows[-1]['drawn']}. "
+        f"The median of the ratios is {statistics.median(ratios):.2f}; {sum(r < 1 for r in ratios)} are below 1.",
+        "",
+        "| drawn n,T,d | | floor | attsvm | peer | ratio |",
+        "| --- " * 6 + "|",
+    ]
+    for row in found[:8]:
+        peer = f"{row['peer']}, {show(row[row['peer']])}"
+        kind = NAMES[row["kind"]]
+        lines += [
+            f"| {row['row']} | {kind} | {show(row['floor'])} | {show(row['attsvm'])} | {peer} | {row['ratio']:.2f} |"
+        ]
+    return "\n".join(lines)
 
 
-def main() -> None:
+def main(seed: int = SEED) -> None:
     core, rows = {max(os.sched_getaffinity(0))}, []
     os.sched_setaffinity(0, core)
     flops, running = rate(), {name: Contender(name, core) for name in CONTENDERS}
     print(f"{flops / 1e9:.0f} Gflop/s")
-    wanted = [(kind, size) for kind in KINDS for size in SHAPES] + [(r, size) for r in RULES for size in RULE_SHAPES]
-    for kind, (n, T, d) in [*wanted, ("causal", CAUSAL)]:
-        if kind in ("KQ", "runs") and n * d * (T + d) > SLOW:
+    named = ((KINDS, SHAPES), (OTHER_HEADS, HEAD_SHAPES), (RULES, RULE_SHAPES), (["causal"], [CAUSAL]))
+    wanted = [(kind, size, 0) for kinds, shapes in named for kind in kinds for size in shapes]
+    for kind, (n, T, d), of in [*wanted, *((kind, size, seed) for kind, size in drawn(seed))]:
+        if kind == "runs" and n * d * (T + d) > SLOW:
             continue
         label, us = f"{n},{T},{d}", compare([kind, n, T, d], running)
         ours = us.pop("attsvm")
         peer = min(us, key=us.get)
-        rows.append({"kind": kind, "row": label, "attsvm": ours, **us, "peer": peer, "ratio": us[peer] / ours})
-        if kind in ("W", "causal"):
-            us["floor"] = rows[-1]["floor"] = floor(n, T, d, flops, kind == "causal")
+        row = {"kind": kind, "row": label, "attsvm": ours, **us, "peer": peer, "ratio": us[peer] / ours, "drawn": of}
+        rows.append(row | {"floor": floor(kind, n, T, d, flops)})
         others = ", ".join(f"{name} {show(t)}" for name, t in sorted(us.items(), key=lambda item: item[1]))
-        print(f"{kind:9} {label:14} {show(ours):>9}  {rows[-1]['ratio']:5.2f}   {others}", flush=True)
+        print(f"{kind:9} {label:14} {show(ours):>9}  {row['ratio']:5.2f}   {others}", flush=True)
     for one in running.values():
         one.end()
     print(f"\n{table(rows)}\n{machine.write('grid', rows)}")
@@ -171,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:2]))

@@ -2,12 +2,12 @@
 
     python grid_contenders.py NAME        then lines of JSON: [kind, n, T, d, steps]
 
-A kind is what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), the rule of steps on W ("sign", "spectral",
-"mirror" with p = 3, "adam"), "causal": W, where every token is a query, or constant steps on W before another output
-head ("mlp" with HIDDEN neurons, "quadratic", four attention "heads", "trained": v as well).  A line with steps = 0 sets the row up and
-is answered by the first weights after FEW steps, so that all can be seen to do the same work (null: takes no part); any
-other by the processor time of that many steps, on one thread.  All are in float64 on the
-logistic loss, of length LR.
+A kind says what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), or W by a rule ("sign", "spectral", "mirror"
+with p = 3, "adam").  "single" is W with tokens in single precision, "causal" W where every token is a query.  Constant
+steps on W go with another output head: "mlp" with HIDDEN neurons, "quadratic", four attention "heads", or "trained",
+where v moves, too.  A line with steps = 0 sets the row up.  Its answer is the first weights after FEW steps, by which
+all are seen to do the same work (null: takes no part).  The answer to any other line is the processor time of that
+many steps on one thread.  All compute in float64, on the logistic loss, with steps of length LR.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def draw(kind, n, T, d):
     """Tokens, queries, scores y v . x, and the start: W, (K, Q) or the W of all runs."""
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal((n, d)) / math.sqrt(d)
+    X = X.astype(np.float32) if kind == "single" else X
     y, v = rng.choice([-1.0, 1.0], (n, T) if kind == "causal" else n), rng.standard_normal(d)
     stack = {"KQ": (2,), "runs": (RUNS,), "heads": (4,)}.get(kind, ())
     start = rng.standard_normal((*stack, d, d)) / math.sqrt(d)
@@ -150,7 +151,7 @@ def jax_run(row, kind):
 def torch_run(row, kind):
     import torch
 
-    if kind in OTHER_HEADS:
+    if kind in (*OTHER_HEADS, "single"):
         return None
     torch.set_num_threads(1)
     X, Z, y, v, scores = map(torch.from_numpy, (row.X, row.Z, row.y, row.v, row.scores))
@@ -234,10 +235,10 @@ def numba_functions(loops):
 
 
 def numba_run(row, kind, loops):
-    if kind == "causal" or kind in OTHER_HEADS:
+    if kind in (*OTHER_HEADS, "causal") or kind == "single" and not loops:
         return None
     gradient, descend = numba_functions(loops)
-    if kind in ("W", "runs"):
+    if kind in ("W", "runs", "single"):
         states = [state[0] for state in states_of(row, kind)]
         return lambda steps: np.stack([descend(W, steps, row.X, row.Z, row.scores) for W in states])
     move = step_of(kind, np, lambda G: np.linalg.svd(G, full_matrices=False))
@@ -254,6 +255,7 @@ def numba_run(row, kind, loops):
 CONTENDERS = {
     "attsvm": attsvm_run,
     "JAX": jax_run,
+    "JAX 0.4.31": jax_run,
     "PyTorch": torch_run,
     "numba": functools.partial(numba_run, loops=False),
     "numba, loops": functools.partial(numba_run, loops=True),
