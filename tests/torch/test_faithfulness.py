@@ -362,6 +362,7 @@ def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
         ({"queries": []}, "queries must hold at least one number"),
         ({"queries": [0]}, "queries must be at least 1"),
         ({"seeds": 0}, "seeds must be at least 1"),
+        ({"directions": "yes"}, "directions must be a bool, got str"),
         ({"rows": "tokens"}, "rows must be one of 'heads', 'layers'"),
         ({"metric": "L2"}, "metric must be one of 'auto', 'KL', '1 - cosine'"),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_numeric, check_shape
+from ..common.check import as_count, as_flag, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short, support_share
@@ -99,6 +99,7 @@ def analyze_head(
     queries = head.most if queries is None else as_count("queries", queries, 1)
     nuclear_queries, splits = as_count("nuclear_queries", nuclear_queries), as_count("splits", splits, 1)
     threshold, seed = head.threshold if threshold is None else threshold, as_count("seed", seed)
+    null = as_flag("null", null)
     rows = hard_queries(head, threshold, drop_sinks) if labels is None else _labels(head, labels)
     name = [seed, head.layer, head.number]
     train, test = split(rows, queries, TEST, np.random.default_rng(name))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..attention.tokens import read_tokens
-from ..common.check import as_count, as_floats, as_number
+from ..common.check import as_count, as_flag, as_floats, as_number
 from .head import ByName, Head
 from .sequences import Text
 
@@ -88,7 +88,7 @@ def from_arrays(
             f"tokens must name every token of the {len(lengths)} sequences of inputs, {lengths.sum()} in all, "
             f"got {sum(named)} in {len(named)} sequences"
         )
-    stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if causal else None
+    stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if as_flag("causal", causal) else None
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
     factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
     K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor

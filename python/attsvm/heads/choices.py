@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..common.check import as_flag
 from .head import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sequences whose queries may train the SVM; the others test it
@@ -45,7 +46,7 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
     rows = all_queries(head)
     rows = rows[np.nan_to_num(head.choices.top) > threshold]
     rows = rows[head.window(rows) > 1]
-    return rows[~is_sink(head, rows)] if drop_sinks else rows
+    return rows[~is_sink(head, rows)] if as_flag("drop_sinks", drop_sinks) else rows
 
 
 def all_queries(head: Head) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_list, check_shapes, check_type
+from ..common.check import as_flag, as_list, check_shapes, check_type
 from ..common.result import Result, Table
 from ..theory.random_tokens import capacity
 from .choices import FEW
@@ -324,4 +324,4 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     """
     found = Reports(as_reports(reports))
     found.shown = as_columns(columns)
-    return f"{found!r}\n\n{found._meaning()}\n" if caption else f"{found!r}\n"
+    return f"{found!r}\n\n{found._meaning()}\n" if as_flag("caption", caption) else f"{found!r}\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_floats, check_shapes, check_type
+from ..common.check import as_count, as_flag, as_floats, check_shapes, check_type
 from ..common.result import Result, Table
 from .cases import Cases, as_cases, pulled, support_pairs
 from .directions import directions, name_directions, shares
@@ -202,7 +202,7 @@ def why(
         for lost in () if faithfulness is None else faithfulness.directions:
             if lost.label == head.label and lost.number < len(names):
                 names[lost.number] = str(replace(lost, name=names[lost.number]))
-    near, likeness, *held = _support(report, case, int(at), leave_out)
+    near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
         shares(case, np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.check import as_choice, as_count
+from ..common.check import as_choice, as_count, as_flag
 from ..common.progress import counted
 from ..common.threads import as_jobs, on_workers
 from ..heads.directions import directions as singular_directions
@@ -142,6 +142,7 @@ def faithfulness(
         raise ValueError("queries must hold at least one number, got none")
     seeds, seed = as_count("seeds", seeds, 1), as_count("seed", seed)
     as_choice("rows", rows, ROWS)
+    directions = as_flag("directions", directions)
     n_jobs = as_jobs(n_jobs)
     plan, asked = _plan(sizes, seeds), {"queries": sizes, "seeds": seeds, "seed": seed}
     if rows == "layers":

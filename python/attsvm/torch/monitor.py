@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.check import as_count
+from ..common.check import as_count, as_flag
 from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
 from .batch import Batch
@@ -101,7 +101,7 @@ class Monitor:
             raise TypeError(f"writer must have add_scalar(tag, value, step), got {type(writer).__name__}")
         if loss is not None and not callable(loss):
             raise TypeError(f"loss must be a function of the model and a batch, got {type(loss).__name__}")
-        self.writer, self.null, self.loss, self.seed = writer, null, loss, seed
+        self.writer, self.null, self.loss, self.seed = writer, as_flag("null", null), loss, seed
         self.file = None if file is None else Path(file)
         self.options: dict[str, Any] = {
             "forward": forward, "layers": layers, "heads": heads, "space": space, "threshold": threshold,
