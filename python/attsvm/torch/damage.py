@@ -14,11 +14,13 @@ from ..common.progress import counted
 from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
 from .batch import Batch, check_batches
+from .candidates import torch_threads
 from .read import device_of, unchanged, unwrap
 from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
+SMALL = 10**8  # parameters times places of a batch: a forward pass of fewer runs on one thread of PyTorch
 SAMPLED = 64  # outputs of each batch, by which those of another model or other inputs are told
 
 
@@ -99,6 +101,9 @@ class HeldOut:
             raise ValueError("batches must hold at least one batch, got none")
         running.put({})
         self.own = [self._run(batch) for batch in self.batches]
+        size = sum(part.numel() for part in unwrap(model).parameters())
+        places = max(own.numel() // own.shape[-1] for own in self.own)
+        self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
     def sample(self) -> np.ndarray:
         """A few of the original outputs."""
@@ -115,11 +120,16 @@ class HeldOut:
         return torch.log_softmax(logits.double(), -1).float() if self.metric == "KL" else logits
 
     def damage(self, values: dict[Head, Replacement]) -> np.ndarray:
-        """Of each held-out input."""
+        """Of each held-out input.
+
+        Small matrices on several threads wait for each other far longer than they compute, above all where workers
+        solve SVMs at the same time.
+        """
         self.running.put(values)
         try:
             pairs = zip(self.batches, self.own, strict=True)
-            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
+            with torch_threads(self.threads):
+                return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
         finally:
             self.running.put({})
 
