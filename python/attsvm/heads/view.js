@@ -61,7 +61,7 @@ function first() {
   return usable().reduce((best, q) => (best === null || score(q) > score(best) ? q : best), null);
 }
 
-// All heads, a row for each layer, and what is known of the one that is shown or pointed at.
+// All heads, a row for each layer.
 function showHeads() {
   const { by, largest, cells } = data.map;
   byId("heads").hidden = cells.length < 2;
@@ -87,8 +87,6 @@ function showHeads() {
     cell.style.setProperty("--p", (level / 10).toFixed(1) + "%");
     return cell;
   }));
-  const own = cells.find((cell) => cell[3] === at.head);
-  byId("of-head").textContent = own[6];
 }
 
 function showChoice() {
@@ -102,7 +100,8 @@ function showChoice() {
   fill(byId("sentence"), listed, at.sentence);
   const module = head().module ? ", " + head().module : "";
   const cross = head().kind === "cross" ? " (cross-attention)" : "";
-  byId("about").textContent = head().name + module + cross + ": " + head().about;
+  const [, , name, , , , said] = data.map.cells.find((cell) => cell[3] === at.head);
+  byId("about").textContent = name + module + cross + said.slice(name.length) + head().support;
   byId("space").textContent = data.spaces[head().space];
   showHeads();
   showNames();

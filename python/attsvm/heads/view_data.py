@@ -218,9 +218,9 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     """What the head is; of the leading directions of the W whose shares are shown, and of the SVM beside it: what they
     are, percent of the mean margin; and of the former the damage without it and without a random one, where known."""
     head, svm = report.head, svm_weights(report)
-    about = report.summary.removeprefix(f"{head.label}: ")
+    support = ""
     if report.fit is not None and report.fit.margin > 0:
-        about += f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
+        support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
     own = head.space != "head"  # there it is a multiple of the identity and has no directions of its own
     measures = measured.directions if measured is not None and own else []
     lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
@@ -228,7 +228,7 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     beside = [] if svm is None or not own else name_directions(head, report.train, svm, BESIDE)
     return {
         "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
-        "space": head.space, "text": text, "about": about,
+        "space": head.space, "text": text, "support": support,
         "directions": [[*_name(d), *lost.get(d.number, [None, None])] for d in named],
         "svm": [_name(d) for d in beside],
     }  # fmt: skip
