@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -103,9 +103,7 @@ def measure(
     if hard.sum() >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
-        row |= zip(
-            Gradient._fields, of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train), strict=True
-        )
+        row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
     if report is None or (fit := report.fit) is None:
         return row
     row |= {name: table.values({"report": report, "fit": fit}, path)[""] for name, path in OF_REPORT.items()}
@@ -114,27 +112,21 @@ def measure(
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, int(hard.sum()), head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])
-        row |= {f"null_{name}": value for name, value in found._asdict().items()}
+        row |= {f"null_{name}": value for name, value in found.items()}
     return row
 
 
-class Gradient(NamedTuple):
-    """Of a head, from the gradients in its logits.
+def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> dict[str, float]:
+    """Columns of the table from the gradients in a head's logits.
+
+    ``gradients``: of each sequence kept, the loss's (S, T) in the head's probabilities; ``rows`` (k, 3) of queries and
+    the tokens they select.
 
     ``negative``: share of negative multipliers in the sum of their sizes, over all queries that have a choice; each
     query's reference is the token that it attends to most.  ``low``, ``high``: both ends of the largest margin for the
     rows that were given, as the head's W reaches it and as the multipliers prove it, in units of a token's length times
     a query's.
     """
-
-    negative: float
-    low: float
-    high: float
-
-
-def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gradient:
-    """``gradients``: of each sequence kept, the loss's (S, T) in the head's probabilities; ``rows`` (k, 3) of queries
-    and the tokens they select."""
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
     queries = all_queries(head)
     queries = queries[(queries[:, 2] >= 0) & (head.text.stop - head.text.start > 1)]
@@ -155,7 +147,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gr
         found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
-    return Gradient(negative, low, high)
+    return {"negative": negative, "low": low, "high": high}
 
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -299,9 +291,6 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
             means = [np.nanmean([r[control] for r in rows if (r["layer"], r["step"]) == (layer, s)]) for s in steps]
             ax.plot(steps, means, ":", color=colors[layer], linewidth=2, label=f"layer {layer}, random head")
         ax.set(xlabel="step", ylabel=label)
-        if column == "norm":
-            ax.set_ylim(bottom=0)
-        else:
-            ax.set_ylim(0, 1.02)
+        ax.set_ylim(0, None if column == "norm" else 1.02)
         finish(ax, title, "best" if rows else None, fontsize=8)
     return axes[0].figure

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: its name, what it means to somebody who has not read the paper, what a data frame has of it (by name,
-    where that is found from the report, one of its SVMs or the head), and the text of its cell."""
+    """A column: its name, what it means to somebody who has not read the paper, what a data frame has of it (where that
+    is found from the report, one of its SVMs or the head, behind another name if it has one), and the text of its
+    cell."""
 
     name: str
     meaning: str
-    values: Mapping[str, str]
+    paths: Sequence[str]
     cell: Callable[[Any], str]
 
 
@@ -110,25 +111,17 @@ def _nuclear(report: Any) -> str:
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
 
 
-def _named(*paths: str) -> dict[str, str]:
-    """Under the names that come behind the owner."""
-    return {path.partition(".")[2].replace(".", "_"): path for path in paths}
-
-
 COLUMNS = (
     Column(
         "head",
         "",
-        {"name": "head.label"}
-        | _named("head.layer")
-        | {"head": "head.number"}
-        | _named("head.module", "head.kind", "head.space", "head.tokens"),
+        ("name=head.label", "head.layer", "head=head.number", "head.module", "head.kind", "head.space", "head.tokens"),
         lambda report: report.head.label,
     ),
     Column(
         "queries",
         "that count, of all.  The table is about these; of the others it knows nothing",
-        {"hard_queries": "report.hard", "all_queries": "head.asking"},
+        ("hard_queries=report.hard", "all_queries=head.asking"),
         lambda report: share_of(report.hard, report.head.asking),
     ),
     Column(
@@ -136,48 +129,48 @@ COLUMNS = (
         "part of these queries that select the first token or [SEP], where heads leave attention they have no use for: "
         'easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
         'the values there are short, and these queries add next to nothing; "value": they add one and the same vector',
-        {"parked": "report.sinks"} | _named("report.sink_value", "report.sink_kind"),
+        ("parked=report.sinks", "report.sink_value", "report.sink_kind"),
         lambda report: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
     ),
     Column(
         "accuracy",
         "how often the SVM selects the head's token on sequences it has not seen, mean over the splits",
-        {"test_queries": "report.test.shape"}
-        | _named("fit.missed", "fit.accuracy")
-        | {"splits": "report.accuracies.shape", "split_accuracy": "report.accuracy"}
-        | {"split_accuracy_": "report.accuracy_interval"}
-        | _named("report.null.accuracy", "report.shuffled.accuracy"),
+        (
+            *("test_queries=report.test.shape", "fit.missed", "fit.accuracy", "splits=report.accuracies.shape"),
+            *("split_accuracy=report.accuracy", "split_accuracy_=report.accuracy_interval"),
+            *("report.null.accuracy", "report.shuffled.accuracy"),
+        ),
         lambda report: number(report.accuracy) + _beside(report, "accuracy"),
     ),
     Column(
         "cosine",
         "between the SVM's W and the head's own: at best 1",
-        _named("fit.cosine", "report.null.cosine", "report.shuffled.cosine"),
+        ("fit.cosine", "report.null.cosine", "report.shuffled.cosine"),
         lambda report: number(report.fit.cosine, 2) + _beside(report, "cosine"),
     ),
     Column(
         "damage",
         "change of the model's output without the head (attsvm.torch.damage measures it)",
-        _named("report.damage", "report.metric"),
+        ("report.damage", "report.metric"),
         lambda report: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
     ),
     Column(
         "best rule",
         "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
         "SVM that does not beat it explains nothing new",
-        {"baseline": "report.rule", "baseline_accuracy": "report.rule_accuracy"},
+        ("baseline=report.rule", "baseline_accuracy=report.rule_accuracy"),
         lambda report: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
     ),
     Column(
         "trained",
         "queries that train the SVM, at most 1,500 by default",
-        _named("fit.norm", "fit.queries", "fit.status"),
+        ("fit.norm", "fit.queries", "fit.status"),
         lambda report: str(report.fit.queries),
     ),
     Column(
         "margin",
         "of the best W of unit norm.  All digits are certified",
-        _named("fit.margin", "fit.margin_bound", "fit.gap"),
+        ("fit.margin", "fit.margin_bound", "fit.gap"),
         lambda report: (
             certified(report.fit.margin, report.fit.margin_bound)
             if report.fit.status == "optimal"
@@ -188,26 +181,26 @@ COLUMNS = (
         "random",
         'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
         'where the exact number would take minutes; "none": no W separates them',
-        _named(*(f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy"))),
+        [f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy")],
         _random_margin,
     ),
     Column(
         "capacity",
         "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
         "far that is true of a model's tokens is not known",
-        _named("report.capacity"),
+        ("report.capacity",),
         lambda report: number(report.capacity, 2),
     ),
     Column(
         "own W",
         "margin of the head's own W, in percent of the best",
-        _named("fit.learned_margin", "report.null.own", "report.shuffled.own"),
+        ("fit.learned_margin", "report.null.own", "report.shuffled.own"),
         _own,
     ),
     Column(
         "support",
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
-        {"support": "fit.rows.shape"},
+        ("support=fit.rows.shape",),
         lambda report: str(len(report.fit.rows)),
     ),
     Column(
@@ -215,38 +208,38 @@ COLUMNS = (
         "share of the training sequences that hold a support token.  Without any other the SVM is the same, so that it "
         "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
         "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
-        _named("report.support_share", "report.null.support_share", "report.shuffled.support_share"),
+        ("report.support_share", "report.null.support_share", "report.shuffled.support_share"),
         lambda report: number(report.support_share, 2) + _beside(report, "support_share"),
     ),
     Column(
         "rank",
         "of the SVM's W / of the W of least nuclear norm / of the head's own W",
-        _named("fit.rank") | {"own_rank": "head.rank"} | _named("report.effective_rank", "report.balance"),
+        ("fit.rank", "own_rank=head.rank", "report.effective_rank", "report.balance"),
         _ranks,
     ),
     Column(
         "logits",
         "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
-        _named("fit.score_correlation"),
+        ("fit.score_correlation",),
         lambda report: number(report.fit.score_correlation, 2),
     ),
     Column(
         "gain",
         "accuracy minus that of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
         "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
-        {"split_gain": "report.gain", "split_gain_": "report.gain_interval"},
+        ("split_gain=report.gain", "split_gain_=report.gain_interval"),
         _gain,
     ),
     Column(
         "null gain",
         "the gain of the untrained heads, least..largest of three draws: random; singular vectors permuted",
-        _named(*(f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled"))),
+        [f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled")],
         lambda report: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
     ),
     Column(
         "nuclear",
         "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries",
-        {},
+        (),
         _nuclear,
     ),
 )
@@ -279,7 +272,9 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
         fits: Sequence[Fit | None] = report.fits or [None]
         for fit in fits:
             owners = {"report": report, "fit": fit, "head": report.head}
-            for name, path in (pair for column in COLUMNS for pair in column.values.items()):
+            for named in (path for column in COLUMNS for path in column.paths):
+                name, _, path = named.rpartition("=")
+                name = name or path.partition(".")[2].replace(".", "_")
                 for suffix, value in values(owners, path).items():
                     found.setdefault(name + suffix, []).append(value)
     return found
@@ -331,12 +326,9 @@ def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
     rows = []
     for report in reports:
         for fit in report.fits:
-            margin, measures = (
-                certified(fit.margin, fit.margin_bound),
-                (fit.score_correlation, fit.cosine, fit.accuracy),
-            )
-            known = fit.norm, str(fit.queries), margin, str(len(fit.rows))
-            rows.append((report.head.label, *known, *map(number, measures)))
+            margin = certified(fit.margin, fit.margin_bound)
+            measures = map(number, (fit.score_correlation, fit.cosine, fit.accuracy))
+            rows.append((report.head.label, fit.norm, f"{fit.queries}", margin, f"{len(fit.rows)}", *measures))
     return rows
 
 
