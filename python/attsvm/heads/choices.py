@@ -97,7 +97,7 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     offset = int(offsets[counts.argmax()])
     guesses: dict[str, list[int] | np.ndarray] = {
         f"offset {offset:+d}" if offset else "the query itself": test[:, 1] + offset,
-        "first token": np.zeros(len(test), dtype=np.intp),
+        "first token": 0 * test[:, 1],
     }
     seen = [(i, q, text.window(i, q)) for i, q, _ in test.tolist()]
     if text.words is not None:

@@ -169,24 +169,24 @@ def norm_on_span(W: np.ndarray, cases: Cases) -> float:
     keys, queries, blocks = cases.data.keys, cases.data.queries, cases.blocks
     sizes = np.cumsum(blocks[:, 1] - blocks[:, 0])
     few = int(np.searchsorted(sizes, SPARE * W.shape[0])) + 1
-    left, outside, least = _bases(_scatter(keys, blocks[:few]))
+    left, outside, least = _bases(scatter(keys, blocks[:few]))
     parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
     if sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) > least * sizes[-1] / sizes[:few][-1]:
-        left = _bases(sum(_scatter(keys, blocks[k : k + few]) for k in range(0, len(blocks), few)))[0]
+        left = _bases(sum(scatter(keys, blocks[k : k + few]) for k in range(0, len(blocks), few)))[0]
     return float(np.linalg.norm(left.T @ W @ _bases(queries.T @ queries)[0]))
 
 
-def _scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
+def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
     """``X^T X`` of the tokens of these blocks, each around its mean, in double precision."""
     parts = (keys[begin:end].astype(np.float64) for begin, end in blocks)
     points = np.concatenate([part - part.mean(axis=0) for part in parts])
     return points.T @ points
 
 
-def _bases(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Orthonormal columns that span the rows of X, given ``X^T X``; those of the directions they lack; and the sum of
     squares along one of these up to which it is rounding."""
-    eigenvalues, vectors = np.linalg.eigh(scatter)
+    eigenvalues, vectors = np.linalg.eigh(products)
     least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
     return vectors[:, eigenvalues > least], vectors[:, eigenvalues <= least], least
 

@@ -62,9 +62,9 @@ class Text(Mapped):
     total: int = 0
 
     def __post_init__(self) -> None:
+        own = vars(self)
         if self.counts is None:
-            object.__setattr__(self, "counts", self.lengths)
-            object.__setattr__(self, "query_words", self.words)
+            own.update(counts=self.lengths, query_words=self.words)
         n, queries = len(self.lengths), int(self.counts.sum())
         check_parts("lengths", self.lengths, len(self.keys), least=0)
         if self.start is not None:
@@ -76,10 +76,7 @@ class Text(Mapped):
             "numbers": np.arange(n),
             "places": places,
         }
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        object.__setattr__(self, "total", max(self.total, n))
+        own.update({name: value for name, value in defaults.items() if own[name] is None}, total=max(self.total, n))
 
     @functools.cached_property
     def begin(self) -> np.ndarray:

@@ -170,12 +170,9 @@ def _spread(head: Head) -> float:
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
     """Add rows to the table, all at once; a new file gets the header first."""
-    if not path.exists() or path.stat().st_size == 0:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_rows(path, rows)
-        return
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8", newline="") as file:
-        write_lines(file, _cells(rows))
+        write_lines(file, _cells(rows) if file.tell() else [COLUMNS, *_cells(rows)])
         file.flush()
         os.fsync(file.fileno())
 

@@ -13,7 +13,7 @@ from ..common.result import Result, Table
 from .cases import Cases, as_cases, pulled, support_pairs
 from .directions import directions, name_directions, shares
 from .faithful import Faithfulness
-from .fit import fit_svm, support_of
+from .fit import Fit, fit_svm, support_of
 from .head import Head
 from .report import HeadReport, check_report
 from .table import cased, number, sequence_text
@@ -188,9 +188,9 @@ def why(
     if of == "SVM" and (W := svm_weights(report)) is None:
         raise ValueError("W must be given: the head has no SVM")
     case = as_cases(head, np.array([[sequence, query, selected]]))
-    own = head.W if W is None else as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
-    W = W if W is None else own
-    margins = case.data._flat_margins(own, case.selected)
+    if W is not None:
+        W = as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
+    margins = case.data._flat_margins(head.W if W is None else W, case.selected)
     at = margins.argmin() if rival is None else np.append(np.flatnonzero(case.tokens == rival), case.selected)[0]
     if at == case.selected[0]:
         raise ValueError(f"rival must be a token that the query sees and does not select, got {rival}")
@@ -230,16 +230,14 @@ def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple
     order = np.argsort(-np.abs(pulls), kind="stable")[: 0 if report.fit.status == "infeasible" else NEIGHBOURS]
     without, instead = np.full(len(order), np.nan), np.full(len(order), -1)
     for k, i in enumerate(sequences[order] if leave_out else ()):
-        if (W := _without(report, i)) is not None:
+        if (W := _without(report, report.fit, i)) is not None:
             without[k] = case.data._flat_margins(W, case.selected)[at]
             instead[k] = case.tokens[case.data.select(W)[0]]
     return rows[near], like[near], sequences[order], pulls[order], without, instead
 
 
-def _without(report: HeadReport, sequence: int) -> np.ndarray | None:
+def _without(report: HeadReport, fit: Fit, sequence: int) -> np.ndarray | None:
     """The W of the other sequences; None where none are left."""
-    fit = report.fit
-    assert fit is not None
     if np.isnan(fit.margin):
         raise ValueError("leave_out needs an SVM that meets all margins, got a soft margin")
     rest = report.train[report.train[:, 0] != sequence]

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..svm.separable import separable
@@ -95,10 +94,6 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
         self.plane_, self.support_ = plane, plane.support
         self.coef_, self.intercept_ = plane.w[None], np.array([plane.b])
         return self
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Share of rows whose class is predicted."""
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """``w . x + b`` of each row; positive for the second class.

@@ -21,19 +21,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import check_shapes
 
 
 def attention(
-    X: torch.Tensor,
-    Z: torch.Tensor,
-    W: torch.Tensor | None = None,
+    X: Tensor,
+    Z: Tensor,
+    W: Tensor | None = None,
     *,
-    K: torch.Tensor | None = None,
-    Q: torch.Tensor | None = None,
-    values: torch.Tensor | None = None,
-) -> torch.Tensor:
+    K: Tensor | None = None,
+    Q: Tensor | None = None,
+    values: Tensor | None = None,
+) -> Tensor:
     """Attended vectors ``softmax(X W z)^T values``, differentiable once in every tensor given.
 
     Parameters
@@ -101,15 +102,15 @@ class _Attend(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(logits: Tensor, values: Tensor) -> Tensor:
         return torch.softmax(logits, -1) @ values
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, c: torch.Tensor) -> Any:
+    def backward(ctx: Any, c: Tensor) -> Any:
         return _AttendGradient.apply(*ctx.saved_tensors, c)
 
 
@@ -123,7 +124,7 @@ class _AttendGradient(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: torch.Tensor, values: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(logits: Tensor, values: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         prob = torch.softmax(logits, -1)
         top = logits.argmax(-1, keepdim=True)
         g = c @ values.mT
@@ -151,7 +152,7 @@ def _check(X: Any, Z: Any, W: Any, K: Any, Q: Any, values: Any) -> bool:
     for name, a in named.items():
         if a is None and name not in ("X", "Z"):
             continue
-        if not isinstance(a, torch.Tensor):
+        if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
         if not a.is_floating_point():
             raise TypeError(f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .products import tensors
 
@@ -60,7 +61,7 @@ class Batch:
     def tokens(self, entry: int, T: int) -> int:
         """Of an entry, for the sample."""
         mask = self.named.get("attention_mask")
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and entry < len(mask) and mask.shape[1] == T:
+        if isinstance(mask, Tensor) and mask.ndim == 2 and entry < len(mask) and mask.shape[1] == T:
             return int((mask[entry] != 0).sum())
         return T
 
@@ -73,7 +74,7 @@ class Batch:
         names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
         name = next((name for name in names if self.named.get(name) is not None), "")
         mask = self.named.get(name)
-        if not isinstance(mask, torch.Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
+        if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
             return np.ones(S, dtype=bool)
         return ((mask[b] == 0) == (name in HIDING)).cpu().numpy()
 
@@ -81,7 +82,7 @@ class Batch:
         """Tokens of sequence b of ``sequences`` as text: numbers where there is no tokenizer, places in an image."""
         decoder = self._of_decoder(module) and (kind == "self" or not keys)
         ids = self.named.get(IDS[decoder])
-        if not isinstance(ids, torch.Tensor) or ids.ndim != 2 or ids.shape[1] != size or b >= len(ids):
+        if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.shape[1] != size or b >= len(ids):
             of_image = "decoder" not in module if kind == "self" else keys
             return self._patches(size) if of_image and sequences == self.size else None
         return self._named(ids[b].tolist())
@@ -119,7 +120,7 @@ class Batch:
 
 
 def check_batches(batches: Any) -> None:
-    if isinstance(batches, (str, bytes, Mapping, torch.Tensor)) or not isinstance(batches, Iterable):
+    if isinstance(batches, (str, bytes, Mapping, Tensor)) or not isinstance(batches, Iterable):
         raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
 
 
@@ -144,4 +145,4 @@ def _move(value: Any, device: torch.device | None) -> Any:
             "batches must hold what the model takes, numbers, got text: make each batch by "
             'tokenizer(list_of_texts, return_tensors="pt", padding=True)'
         )
-    return value.to(device) if isinstance(value, torch.Tensor) and device is not None else value
+    return value.to(device) if isinstance(value, Tensor) and device is not None else value

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import as_count, as_number
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold
@@ -120,8 +121,8 @@ def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Bat
     return Batch(given, lambda **given: None, None, of_words)
 
 
-def _tensor(name: str, x: Any) -> torch.Tensor:
-    if isinstance(x, torch.Tensor):
+def _tensor(name: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor):
         return x.detach()
     try:
         return torch.from_numpy(np.array(x))
@@ -129,7 +130,7 @@ def _tensor(name: str, x: Any) -> torch.Tensor:
         raise TypeError(f"{name} must be a tensor or an array of numbers, got {type(x).__name__}: {error}") from None
 
 
-def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
+def _floats(name: str, x: Any, ndim: int | None = None) -> Tensor:
     tensor = _tensor(name, x)
     if not tensor.is_floating_point() or (ndim is not None and (tensor.ndim != ndim or 0 in tensor.shape)):
         expected = "floats" if ndim is None else f"floats with {ndim} axes, none empty"
@@ -139,7 +140,7 @@ def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
-def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     mask = _tensor("mask", mask)
     if mask.ndim == 3:
         mask = mask[:, None]
@@ -155,7 +156,7 @@ def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor
     return _fit("mask", mask.to(dtype), shape)
 
 
-def _fit(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _fit(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     try:
         return x.expand(shape)
     except RuntimeError:

@@ -15,6 +15,7 @@ from ..heads.choices import all_queries, hard_queries
 from ..heads.controls import gaussian_factors, shuffled_factors
 from ..heads.directions import directions
 from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
+from ..heads.fit import scatter
 from ..heads.head import Head
 from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
@@ -96,22 +97,29 @@ def standing(source: Source, column: str, weights: Weights) -> Replacement:
 
 
 def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
+    head, rng = source.head, np.random.default_rng(draw)
+    W: np.ndarray | None = None
     if column in DRAWN:
-        K, Q = DRAWN_FACTORS[column](source.head, np.random.default_rng(draw))
+        K, Q = DRAWN_FACTORS[column](head, rng)
         W = K @ Q.T
     elif column in OF_CHOICES:
-        W = _of_choices(source, column, queries, draw)
-    else:
-        W = _fixed(source, column)
+        W = _of_choices(source, column, queries, rng)
+    elif column == "own":
+        W = head.W
+    elif column == "cut":
+        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
+        W = (left * values) @ right.T
+    elif column == "whitened cut":
+        W = _whitened_cut(head, _cut_rank(head))
     if W is None:
         return None
-    form = as_form(source.head, W, None if column in FIXED else "top")
+    form = as_form(head, W, None if column in FIXED else "top")
     return form.K.astype(np.float32), form.Q.astype(np.float32)
 
 
-def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
+def _of_choices(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:
     """Of that many of the head's hard queries, the same ones for every column; None where there is no such W."""
-    rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
+    rows = rng.permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
     if not len(rows):
@@ -122,32 +130,23 @@ def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> n
     return regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
 
 
-def _fixed(source: Source, column: str) -> np.ndarray | None:
-    """The own W, whole or cut."""
-    head = source.head
-    if column == "own":
-        return head.W
-    if column == "cut":
-        left, values, right = directions(head)
-        r = max(1, head.rank // KEPT)
-        return (left[:, :r] * values[:r]) @ right[:, :r].T
-    return _whitened_cut(head, max(1, head.rank // KEPT)) if column == "whitened cut" else None
+def _cut_rank(head: Head) -> int:
+    return max(1, head.rank // KEPT)
 
 
 def _whitened_cut(head: Head, rank: int) -> np.ndarray:
     """The W of this rank whose logits differ least from the own ones, in the mean square over tokens and queries."""
     rows = all_queries(head)
     cases = as_cases(head, rows[rows[:, 2] >= 0][:WHITENED])
-    parts = (cases.data.keys[begin:end].astype(np.float64) for begin, end in cases.blocks)
-    keys = np.concatenate([part - part.mean(axis=0) for part in parts])
-    (root_x, back_x), (root_z, back_z) = map(_roots, (keys, cases.data.queries))
+    queries = cases.data.queries
+    (root_x, back_x), (root_z, back_z) = map(_roots, (scatter(cases.data.keys, cases.blocks), queries.T @ queries))
     left, values, right = np.linalg.svd(root_x @ head.W @ root_z)
     return back_x @ (left[:, :rank] * values[:rank]) @ right[:rank] @ back_z
 
 
-def _roots(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Square root of the second moments, and its pseudo-inverse."""
-    values, vectors = np.linalg.eigh(points.T @ points / len(points))
+def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Square root of second moments, and its pseudo-inverse."""
+    values, vectors = np.linalg.eigh(moments)
     kept = values > 1e-10 * values[-1]
     sizes, vectors = np.sqrt(values[kept]), vectors[:, kept]
     return (vectors * sizes) @ vectors.T, (vectors / sizes) @ vectors.T

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import as_choice
 from ..common.progress import counted
@@ -110,7 +111,7 @@ class HeldOut:
         parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
         return torch.cat(parts).double().cpu().numpy()
 
-    def _run(self, batch: Batch) -> torch.Tensor:
+    def _run(self, batch: Batch) -> Tensor:
         found = self.running.run(batch.call, *batch.args, **batch.kwargs)
         logits = getattr(found, "logits", None)
         if self.metric == "auto":
@@ -133,7 +134,7 @@ class HeldOut:
         finally:
             self.running.put({})
 
-    def _difference(self, batch: Batch, own: torch.Tensor, other: torch.Tensor) -> np.ndarray:
+    def _difference(self, batch: Batch, own: Tensor, other: Tensor) -> np.ndarray:
         a, b = own.double(), other.double()
         if self.metric == "KL":
             off = (a.exp() * (a - b)).sum(-1)
@@ -141,14 +142,14 @@ class HeldOut:
             a, b = (torch.nn.functional.normalize(x, dim=-1, eps=1e-300) for x in (a, b))
             off = ((a - b) ** 2).sum(-1) / 2  # 1 - cosine, without its cancellation
         mask = batch.named.get("attention_mask")
-        weights = mask.to(off) if isinstance(mask, torch.Tensor) and mask.shape == off.shape else torch.ones_like(off)
+        weights = mask.to(off) if isinstance(mask, Tensor) and mask.shape == off.shape else torch.ones_like(off)
         off, weights = (x.reshape(len(x), -1) for x in (off * weights, weights))
         return (off.sum(1) / weights.sum(1).clamp(min=1)).cpu().numpy()
 
 
-def _first_tensor(found: Any) -> torch.Tensor:
+def _first_tensor(found: Any) -> Tensor:
     parts = found.values() if isinstance(found, Mapping) else found if isinstance(found, (tuple, list)) else (found,)
     for part in parts:
-        if isinstance(part, torch.Tensor):
+        if isinstance(part, Tensor):
             return part
     raise TypeError(f"what is run must return a tensor, or a tuple or dict of them, got {type(found).__name__}")

@@ -152,21 +152,38 @@ def faithfulness(
         raise ValueError(f"found must hold every head once, got {' '.join(labels)}")
     sources = [as_source(head) for head in found]
     members, layers = _members(found, rows)
+    plans = {row: [one for one in plan if row == ALL or one[1] in (0, sizes[-1])] for row in members}
     with unchanged(unwrap(model)), torch_threads(torch.get_num_threads()), substitution(model) as running:
         held_out = HeldOut(running, model, batches, forward, metric)
         kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out.sample())
         tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
-            lost: list[LostDirection] | None = [] if directions else None
-            runs = _runs(sources, members, plan, sizes[-1], results, held_out, kept, seed, lost)
-            total = sum(len(_of_row(row, plan, sizes[-1])) for row in members)
+            lost: list[LostDirection] = []
+
+            def runs() -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
+                """Row, column and number of choices, with the damage of each input; a row with its last head."""
+                values: list[dict[tuple[str, int, int], Replacement]] = []
+                for k, (source, label) in enumerate(zip(sources, labels, strict=True)):
+                    weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
+                    del kept.found[label]
+                    values.append({one: standing(source, one[0], pair) for one, pair in weights.items()})
+                    if directions:
+                        svm = weights["SVM", sizes[-1], 0]
+                        names = functools.partial(without_directions, source, held_out.damage, seed, svm)
+                        lost.extend(_once(kept, f"directions of {label}", "directions", names))
+                    for row in (row for row, those in members.items() if those[-1] == k):
+                        for one in plans[row]:
+                            there = {sources[j].head: values[j][one] for j in members[row]}
+                            run = functools.partial(held_out.damage, there)
+                            yield (row, *one[:2]), _once(kept, _name(row, one), "damage", run)
+
             damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
-            for key, damage in counted(runs, total, "faithfulness", "run", progress):
+            for key, damage in counted(runs(), sum(map(len, plans.values())), "faithfulness", "run", progress):
                 damages.setdefault(key, []).append(damage)
     arrays = {key: np.array(some) for key, some in damages.items()}
     return Faithfulness(
         labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
-        {s.head.label: len(s.rows) for s in sources}, arrays, lost or [],
+        {s.head.label: len(s.rows) for s in sources}, arrays, lost,
     )  # fmt: skip
 
 
@@ -174,10 +191,6 @@ def _plan(sizes: list[int], seeds: int) -> Plan:
     drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
     fixed = [(column, 0, 0) for column in ("uniform", *FIXED)]
     return fixed + [(column, n, draw) for n, column in drawn for draw in range(seeds)]
-
-
-def _of_row(row: str, plan: Plan, largest: int) -> Plan:
-    return plan if row == ALL else [one for one in plan if one[1] in (0, largest)]
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
@@ -189,28 +202,6 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[s
     names = [f"layers to {layer}" for layer in layers[:-1]] + [ALL]
     members = [[k for k in every if found[k].layer <= layer] for layer in layers]
     return dict(zip(names, members, strict=True)), dict(zip(names, layers, strict=True))
-
-
-def _runs(
-    sources: list[Source], members: dict[str, list[int]], plan: Plan, largest: int, results: Iterator[list[Weights]],
-    held_out: HeldOut, kept: Kept, seed: int, lost: list[LostDirection] | None,
-) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:  # fmt: skip
-    """Row, column and number of choices, with the damage of each input: a row when the last of its heads is made."""
-    values: list[dict[tuple[str, int, int], Replacement]] = []
-    for k, source in enumerate(sources):
-        label = source.head.label
-        weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
-        del kept.found[label]
-        values.append({one: standing(source, one[0], pair) for one, pair in weights.items()})
-        if lost is not None:
-            made_by_svm = weights["SVM", largest, 0]
-            names = functools.partial(without_directions, source, held_out.damage, seed, made_by_svm)
-            lost += _once(kept, f"directions of {label}", "directions", names)
-        for row in (row for row, those in members.items() if those[-1] == k):
-            for one in _of_row(row, plan, largest):
-                there = {sources[j].head: values[j][one] for j in members[row]}
-                run = functools.partial(held_out.damage, there)
-                yield (row, *one[:2]), _once(kept, _name(row, one), "damage", run)
 
 
 def _once(kept: Kept, name: str, key: str, make: Callable[[], Any]) -> Any:

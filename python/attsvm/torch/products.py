@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
 SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
@@ -28,9 +29,9 @@ class Product:
     that differs between tokens that are seen; ``sinks``: how many logits stand behind those of the tokens.
     """
 
-    q: torch.Tensor
-    k: torch.Tensor
-    tensor: torch.Tensor
+    q: Tensor
+    k: Tensor
+    tensor: Tensor
     before: float = 1.0
     after: float = 1.0
     capped: bool = False
@@ -38,12 +39,12 @@ class Product:
     sinks: int = 0
 
 
-def tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+def tensors(args: Any, kwargs: Any) -> list[Tensor]:
     """What a function is given, by position and by name."""
-    return [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+    return [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
 
 
-def product_of(name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
+def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
     """A product of two activations; None for one with a matrix."""
     if name == "einsum":
         return _einsum(args, out)
@@ -56,7 +57,7 @@ def product_of(name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product 
     return Product(first, second.mT, out, before=float(kwargs.get("alpha", 1)), plain=plain)
 
 
-def changed(own: Product, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
+def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
     """What this function, whose result is ``out``, makes of logits; None where they are followed no further."""
     new = replace(own, tensor=out)
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
@@ -86,7 +87,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: torch.Tensor) 
     return new
 
 
-def _einsum(args: Any, out: torch.Tensor) -> Product | None:
+def _einsum(args: Any, out: Tensor) -> Product | None:
     operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
     if not isinstance(args[0], str) or len(operands) != 2 or "." in args[0] or "->" not in args[0]:
         return None
@@ -116,10 +117,10 @@ def _einsum(args: Any, out: torch.Tensor) -> Product | None:
 
 def _scaled(product: Product, factor: Any, divide: bool) -> bool:
     """Multiply the logits by a number, or the queries or keys by what differs between heads, queries or tokens."""
-    if not isinstance(factor, (int, float, torch.Tensor)):
+    if not isinstance(factor, (int, float, Tensor)):
         return False
     factor = 1 / factor if divide else factor
-    if not isinstance(factor, torch.Tensor) or factor.numel() == 1:
+    if not isinstance(factor, Tensor) or factor.numel() == 1:
         if product.capped:
             product.after *= float(factor)
         else:
@@ -139,13 +140,13 @@ def _scaled(product: Product, factor: Any, divide: bool) -> bool:
 
 def _is_zero_or_one(factor: Any) -> bool:
     """Whether this multiplies the logits of some tokens by 0 and leaves the others."""
-    whole = isinstance(factor, torch.Tensor) and factor.ndim >= 2 and min(factor.shape[-2:]) > 1
+    whole = isinstance(factor, Tensor) and factor.ndim >= 2 and min(factor.shape[-2:]) > 1
     return whole and bool(((factor == 0) | (factor == 1)).all())
 
 
 def _is_mask(added: Any) -> bool:
     """Whether what is added to logits only hides tokens, or is the same for all that a query sees."""
-    if not isinstance(added, torch.Tensor):
+    if not isinstance(added, Tensor):
         return True
     if added.numel() == 0 or not added.is_floating_point():
         return added.numel() <= 1 or added.shape[-1] == 1

@@ -247,8 +247,10 @@ def _wanted_heads(heads: Any) -> set[tuple[int | None, int]]:
         raise TypeError(f"heads must be a list of numbers or names, got {type(heads).__name__}")
     wanted: set[tuple[int | None, int]] = set()
     for head in heads:
-        place = place_of(head) if isinstance(head, str) else None
-        if place is None and isinstance(head, str) and not head.strip().isdecimal():
+        if not isinstance(head, str) or head.strip().isdecimal():
+            wanted.add((None, as_count("heads", int(head) if isinstance(head, str) else head)))
+        elif place := place_of(head):
+            wanted.add(place)
+        else:
             raise ValueError(f"heads must be numbers, or names such as '5.3' or 'L5H3', got {head!r}")
-        wanted.add(place or (None, as_count("heads", int(head) if isinstance(head, str) else head)))
     return wanted

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
+from ..heads.directions import directions
 from ..heads.head import Head
 from .standard_form import attend, capped
 
@@ -29,19 +31,19 @@ class Call:
     """One head's part of an attention call: tokens (B, T, dk), queries (B, S, dz), who sees what (B, S, T), the logits'
     bias (B, S, T), sink (B, S) and cap, or None; ``first``: each sequence's first token that is not padding (B,)."""
 
-    x: torch.Tensor
-    z: torch.Tensor
-    seen: torch.Tensor
-    bias: torch.Tensor | None
-    sink: torch.Tensor | None
+    x: Tensor
+    z: Tensor
+    seen: Tensor
+    bias: Tensor | None
+    sink: Tensor | None
     cap: float | None
 
     @property
-    def first(self) -> torch.Tensor:
+    def first(self) -> Tensor:
         return self.seen.any(1).int().argmax(1)
 
 
-Replacement = Callable[[Call], torch.Tensor]  # its attention (B, S, T)
+Replacement = Callable[[Call], Tensor]  # its attention (B, S, T)
 
 
 @dataclass(eq=False)
@@ -51,12 +53,12 @@ class Form:
     K: np.ndarray
     Q: np.ndarray
 
-    def __call__(self, call: Call) -> torch.Tensor:
+    def __call__(self, call: Call) -> Tensor:
         product, bias = _parts(call, self.K, self.Q)
         return attend(capped(product, call.cap), call.seen, bias, call.sink)
 
 
-def nothing(call: Call) -> torch.Tensor:
+def nothing(call: Call) -> Tensor:
     """The head's output is zero."""
     return torch.zeros_like(call.seen, dtype=call.x.dtype)
 
@@ -65,7 +67,7 @@ def offset(places: int | None, cross: bool) -> Replacement:
     """All attention on the token so many places after the query; None: on the first one.  Equal attention where the
     query does not see it."""
 
-    def attention(call: Call) -> torch.Tensor:
+    def attention(call: Call) -> Tensor:
         at = torch.arange(call.z.shape[1], device=call.x.device)[None]
         begin = call.first[:, None]
         return _one_hot(call, begin.expand(-1, at.shape[1]) if places is None else at + places + begin * cross)
@@ -76,7 +78,7 @@ def offset(places: int | None, cross: bool) -> Replacement:
 def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
     """All attention on the token nearest to the one that the most similar of recorded queries selected."""
 
-    def attention(call: Call) -> torch.Tensor:
+    def attention(call: Call) -> Tensor:
         known, tokens = (torch.from_numpy(x).to(call.x) for x in (queries, copied))
         wanted = tokens[torch.cdist(call.z, known[None]).argmin(-1)]
         distances = torch.where(call.seen, torch.cdist(wanted, call.x), torch.inf)
@@ -108,9 +110,8 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
 
 def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
     """W cut to the head's rank."""
-    left, sizes, right = np.linalg.svd(W, full_matrices=False)
-    roots = np.sqrt(sizes[: head.rank])
-    K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots
+    left, sizes, right = (part[..., : head.rank] for part in directions(head, W))
+    K, Q = left * np.sqrt(sizes), right * np.sqrt(sizes)
     return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
 
 
@@ -119,7 +120,7 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
     Of the first sequences that hold ``LOGITS`` logits, and of queries that see several tokens.
     """
-    rows: list[tuple[torch.Tensor, ...]] = []
+    rows: list[tuple[Tensor, ...]] = []
     sinks, own = [], []
     for call, tops in _recorded(head):
         product, bias = _parts(call, K, Q)
@@ -165,7 +166,7 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
         yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
 
 
-def _parts(call: Call, *factors: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
     """Products of tokens and queries, and what a bias adds: through the last row of K and Q where there is one for it,
     and else as it is."""
     K, Q = (torch.from_numpy(factor).to(call.x) for factor in factors)
@@ -176,12 +177,12 @@ def _parts(call: Call, *factors: np.ndarray) -> tuple[torch.Tensor, torch.Tensor
     return product, call.bias * (queries @ K[dk])[..., None] if through else call.bias
 
 
-def uniform(call: Call) -> torch.Tensor:
+def uniform(call: Call) -> Tensor:
     seen = call.seen.to(call.x.dtype)
     return seen / seen.sum(-1, keepdim=True)
 
 
-def _one_hot(call: Call, wanted: torch.Tensor) -> torch.Tensor:
+def _one_hot(call: Call, wanted: Tensor) -> Tensor:
     tokens = torch.arange(call.seen.shape[-1], device=wanted.device)
     there = (wanted[..., None] == tokens) & call.seen
     return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), uniform(call))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from .standard_form import Standard, single
 from .watch import LinearMap
@@ -26,18 +27,18 @@ class Columns:
     gave, ``factors`` (H m) on them; ``swapped``: its tokens come before its batch."""
 
     place: int
-    columns: torch.Tensor
-    factors: torch.Tensor
+    columns: Tensor
+    factors: Tensor
     swapped: bool
 
     def map(self, standard: Standard) -> LinearMap:
         return standard.call.maps[self.place]
 
-    def inputs(self, standard: Standard) -> torch.Tensor:
+    def inputs(self, standard: Standard) -> Tensor:
         """What the map is given, (B, S, d)."""
         return _tokens(self.map(standard).input.detach(), len(standard.q), self.swapped)
 
-    def weights(self, standard: Standard, heads: int) -> torch.Tensor:
+    def weights(self, standard: Standard, heads: int) -> Tensor:
         """(H, d + 1, m), the bias in the last row."""
         linear = self.map(standard)
         bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
@@ -76,7 +77,7 @@ def tolerance(standard: Standard) -> float:
 def disagreement(residual: Residual, standard: Standard) -> float:
     """Largest difference of q.k, over the largest, on the first sequence."""
 
-    def product(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    def product(q: Tensor, k: Tensor) -> Tensor:
         return q @ k.repeat_interleave(len(q) // len(k), 0).mT
 
     expected = product(standard.q[0].double(), standard.k[0].double())
@@ -89,7 +90,7 @@ def disagreement(residual: Residual, standard: Standard) -> float:
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
-def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
+def find_input(standard: Standard, given: Tensor, weights: Tensor) -> Tensor | None:
     """What these weights (d + 1, m) make the queries or keys ``given`` (B, S, m) of, with a 1 appended; or None."""
     for _, _, x in _last_first(standard, "input", *given.shape[:2]):
         if x.shape[-1] + 1 == len(weights):
@@ -100,12 +101,12 @@ def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -
     return None
 
 
-def with_one(x: torch.Tensor) -> torch.Tensor:
+def with_one(x: Tensor) -> Tensor:
     """Of at least single precision, a 1 appended."""
     return torch.nn.functional.pad(single(x), (0, 1), value=1.0)
 
 
-def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, torch.Tensor]]:
+def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
     """Inputs or outputs of the maps that have as many rows, (B, S, columns): place and layout."""
     for place in reversed(range(len(standard.call.maps))):
         x = getattr(standard.call.maps[place], side).detach()
@@ -114,13 +115,13 @@ def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple
                 yield place, swapped, _tokens(x, B, swapped)
 
 
-def _tokens(x: torch.Tensor, sequences: int, swapped: bool) -> torch.Tensor:
+def _tokens(x: Tensor, sequences: int, swapped: bool) -> Tensor:
     """(B, S, columns) of a map's input or output."""
     x = x.reshape(-1, x.shape[-1])
     return x.unflatten(0, (-1, sequences)).transpose(0, 1) if swapped else x.unflatten(0, (sequences, -1))
 
 
-def _find(x: torch.Tensor, standard: Standard) -> Columns | None:
+def _find(x: Tensor, standard: Standard) -> Columns | None:
     B, H, S, m = x.shape
     rows = torch.linspace(0, B * S - 1, min(B * S, SAMPLE), device=x.device).round().long()
     wanted = x.transpose(1, 2).reshape(B * S, H * m)[rows].double()
@@ -132,7 +133,7 @@ def _find(x: torch.Tensor, standard: Standard) -> Columns | None:
     return None
 
 
-def _match(wanted: torch.Tensor, given: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _match(wanted: Tensor, given: Tensor, eps: float) -> tuple[Tensor, Tensor] | None:
     """The column of ``given`` parallel to each of ``wanted``, and the factor."""
     if not bool(given.isfinite().all() & wanted.isfinite().all()):
         return None

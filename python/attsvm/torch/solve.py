@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..attention.kinds import cross_attention
 from ..svm.derivative import tangent_of
 from ..svm.solve import solve_svm as solve
 
 
-def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def solve_svm(X: Tensor, Z: Tensor, selected: Any, **options: Any) -> tuple[Tensor, Tensor]:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1``, differentiable in the tokens and the queries.
 
     Parameters
@@ -57,7 +58,7 @@ def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -
         raise ValueError(
             f"Z must have shape (..., n, dz) or (..., n, S, dz) with X (..., n, T, dk), got {tuple(Z.shape)}"
         )
-    chosen = np.asarray(selected.detach().cpu() if isinstance(selected, torch.Tensor) else selected)
+    chosen = np.asarray(selected.detach().cpu() if isinstance(selected, Tensor) else selected)
     own = axes - 1 + (chosen.dtype.kind == "b")
     chosen = np.broadcast_to(chosen, (*batch, *chosen.shape[chosen.ndim - own :]))
     return _Solve.apply(X, Z, chosen, options)

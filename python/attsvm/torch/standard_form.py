@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from .watch import Attention
 
@@ -14,7 +15,7 @@ BEYOND = 1000.0  # logits that a mask or a bias puts so far below the best of th
 NOISE = 16  # roundings of the largest logit: less is no bias
 
 
-Around = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]  # who sees what, the bias, the sink
+Around = tuple[Tensor, Tensor | None, Tensor | None]  # who sees what, the bias, the sink
 
 
 class Disagreement(ValueError):
@@ -26,9 +27,9 @@ class Standard:
     """Queries (B, H, S, m), keys and values (B, G, T, m), with G dividing H; the call they come from."""
 
     call: Attention
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor | None
+    q: Tensor
+    k: Tensor
+    v: Tensor | None
 
 
 def standardize(call: Attention, batch: int | None) -> Standard:
@@ -45,7 +46,7 @@ def standardize(call: Attention, batch: int | None) -> Standard:
     elif q.ndim > 4:
         lead = (lead[:-1].numel(), lead[-1])
 
-    def shaped(x: torch.Tensor, heads: int) -> torch.Tensor:
+    def shaped(x: Tensor, heads: int) -> Tensor:
         x = x.detach()
         if x.shape[:-2].numel() != lead[0] * heads:
             x = x.expand(lead[0], heads, *x.shape[-2:])
@@ -55,21 +56,19 @@ def standardize(call: Attention, batch: int | None) -> Standard:
     return Standard(call, shaped(q, lead[1]), k, v)
 
 
-def single(x: torch.Tensor) -> torch.Tensor:
+def single(x: Tensor) -> Tensor:
     """Of at least single precision."""
     return x if x.dtype == torch.float64 else x.float()
 
 
-def shared_heads(k: torch.Tensor) -> int:
+def shared_heads(k: Tensor) -> int:
     """How many neighbouring heads have the same keys (grouped queries that were repeated)."""
     heads = k.shape[1]
     sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
     return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
 
 
-def sequence(
-    standard: Standard, b: int
-) -> tuple[torch.Tensor, torch.Tensor, Around, torch.Tensor, torch.Tensor | None]:
+def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
     """Sequence ``b`` of a call: queries and keys; who sees what (1 or H, S, T), the bias (1 or H, S, T) or None and the
     sink (H, S) or None; probabilities (H, S, T), nan for queries that see nothing; lengths of values (G, T) or None.
 
@@ -87,9 +86,7 @@ def sequence(
     return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
 
-def attend(
-    logits: torch.Tensor, seen: torch.Tensor, bias: torch.Tensor | None, sink: torch.Tensor | None
-) -> torch.Tensor:
+def attend(logits: Tensor, seen: Tensor, bias: Tensor | None, sink: Tensor | None) -> Tensor:
     """Probabilities of the tokens."""
     logits = torch.where(seen, logits if bias is None else logits + bias, -torch.inf)
     if sink is None:
@@ -97,11 +94,11 @@ def attend(
     return torch.softmax(torch.cat([logits, sink[..., None]], -1), -1)[..., :-1]
 
 
-def capped(product: torch.Tensor, cap: float | None) -> torch.Tensor:
+def capped(product: Tensor, cap: float | None) -> Tensor:
     return product if cap is None else cap * torch.tanh(product / cap)
 
 
-def compared(standard: Standard, b: int | slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Around, float]:
+def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor, Around, float]:
     """Of sequence ``b``, or of several at once: queries, keys, their capped products, what is put around these, and the
     largest logit that the softmax got, where it is known.
 
@@ -136,16 +133,16 @@ def compared(standard: Standard, b: int | slice) -> tuple[torch.Tensor, torch.Te
     return q, k, logits, (seen, None if no_bias else bias, sink), largest
 
 
-def _part(x: torch.Tensor, standard: Standard, b: int | slice) -> torch.Tensor:
+def _part(x: Tensor, standard: Standard, b: int | slice) -> Tensor:
     """Sequence b of logits, a mask or probabilities, (H, S, T)."""
     return single(x.detach().reshape(*standard.q.shape[:2], *x.shape[-2:])[b])
 
 
-def _one_head(x: torch.Tensor) -> torch.Tensor:
+def _one_head(x: Tensor) -> Tensor:
     return x[:1] if bool((x == x[:1]).all()) else x
 
 
-def _check(standard: Standard, b: int, prob: torch.Tensor, values: torch.Tensor | None, largest: float) -> None:
+def _check(standard: Standard, b: int, prob: Tensor, values: Tensor | None, largest: float) -> None:
     call, own, ran, unit = standard.call, prob.nan_to_num(), _part(standard.call.result, standard, b), 1.0
     eps = max(torch.finfo(x.dtype).eps for x in (call.q, call.result))
     read = f"attention read from {call.module or 'the model'}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..common.check import as_choice, check_type
@@ -118,7 +119,7 @@ class Substitution(Watch):
     """Changes attention calls of one forward pass after another."""
 
     def __init__(self) -> None:
-        super().__init__(change=self._change_call)
+        super().__init__()
         self.layers: dict[int, dict[Head, Replacement]] = {}
         self.inside = False
 
@@ -131,7 +132,7 @@ class Substitution(Watch):
                 raise ValueError(f"values must name every head once, got {head.label} twice")
             layer[head] = value
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         super().enter(name, module, given)
         if name and not self.inside and self.layers:
             raise ValueError(
@@ -156,7 +157,7 @@ class Substitution(Watch):
             )
         return result
 
-    def _change_call(self, call: Attention) -> torch.Tensor:
+    def change(self, call: Attention) -> Tensor:
         number, self.count = self.count, self.count + 1
         if number not in self.layers:
             return call.result
@@ -186,7 +187,7 @@ class Substitution(Watch):
         return result.reshape(call.result.shape)
 
 
-def _inputs(head: Head, standard: Standard) -> tuple[torch.Tensor, torch.Tensor]:
+def _inputs(head: Head, standard: Standard) -> tuple[Tensor, Tensor]:
     """Tokens and queries of the head as it was read: those of its space, and with its weights."""
     call, m = standard.call, standard.q.shape[3]
     k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])

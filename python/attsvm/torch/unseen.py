@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)  # not its projections, norms or biases
@@ -28,7 +29,7 @@ class Running:
 
     name: str
     kind: str
-    given: list[torch.Tensor]
+    given: list[Tensor]
     done: bool = False
 
 
@@ -38,9 +39,9 @@ class Unseen:
     def __init__(self) -> None:
         self.running: list[Running] = []
         self.missed: dict[str, str] = {}
-        self.open: deque[tuple[torch.Tensor, Running]] = deque(maxlen=OPEN)
+        self.open: deque[tuple[Tensor, Running]] = deque(maxlen=OPEN)
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         now = Running(name, type(module).__name__, given)
         if AN_ATTENTION.search(now.kind):
             self.read()
@@ -60,21 +61,21 @@ class Unseen:
         """One that computes attention as a whole, but is not ``scaled_dot_product_attention``, or from factors."""
         self._miss(self._within() or self.innermost())
 
-    def softmax(self, prob: torch.Tensor) -> None:
+    def softmax(self, prob: Tensor) -> None:
         """One that is not followed."""
         if prob.ndim < 3:
             return
         within = self._within()
         self._miss(within) if within else self.open.append((prob, self.innermost()))
 
-    def same(self, given: Any, out: torch.Tensor) -> None:
+    def same(self, given: Any, out: Tensor) -> None:
         """What was made of a tensor is still the same probabilities, if it was any."""
         for prob, module in self.open:
             if prob is given:
                 self.open.append((out, module))
                 return
 
-    def product(self, tensors: list[torch.Tensor]) -> None:
+    def product(self, tensors: list[Tensor]) -> None:
         for module in (module for prob, module in self.open for x in tensors if x is prob):
             self._miss(module)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -30,10 +31,10 @@ SOFTMAX_NAMES = {"softmax", "special_softmax", "_safe_softmax"}
 class LinearMap:
     """A linear map of the model, as it was called: ``output = input weight^T + bias``."""
 
-    input: torch.Tensor
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    output: torch.Tensor
+    input: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    output: Tensor
 
 
 @dataclass(eq=False)
@@ -44,47 +45,46 @@ class Attention:
     probabilities where logits are known, else the attended values.
     """
 
-    q: torch.Tensor
-    k: torch.Tensor
+    q: Tensor
+    k: Tensor
     scale: float
-    result: torch.Tensor
+    result: Tensor
     module: str
-    inputs: list[torch.Tensor]
+    inputs: list[Tensor]
     maps: list[LinearMap]
     cap: float | None = None
     plain: bool = False
     sinks: int = 0
-    logits: torch.Tensor | None = None
-    mask: torch.Tensor | None = None
+    logits: Tensor | None = None
+    mask: Tensor | None = None
     causal: bool = False
-    v: torch.Tensor | None = None
+    v: Tensor | None = None
     dropout: float = 0.0  # on the probabilities of attended values
     folded: int | None = None  # heads, where batch and heads are one dimension
 
 
 class Watch(TorchFunctionMode):
-    """Calls ``found`` for every attention call, as soon as its values are known, and ``change`` at once: what that
+    """Calls ``found`` for every attention call, as soon as its values are known, and :meth:`change` at once: what that
     returns is the call's result from then on.
 
     ``unseen``: the modules that are running, and what they attend to without any such call.
     """
 
-    def __init__(
-        self,
-        found: Callable[[Attention], None] = lambda call: None,
-        change: Callable[[Attention], torch.Tensor] = lambda call: call.result,
-    ):
+    def __init__(self, found: Callable[[Attention], None] = lambda call: None):
         super().__init__()
-        self.found, self.change = found, change
+        self.found = found
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
-        self.waiting: list[tuple[Attention, torch.Tensor]] = []
+        self.waiting: list[tuple[Attention, Tensor]] = []
         self.heads: int | None = None
         self.of: Any = None  # the module that runs, of the last softmax
         self.split: Any = None  # the last one whose softmaxes are factors of a matrix
         self.unseen = Unseen()
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+    def change(self, call: Attention) -> Tensor:
+        return call.result
+
+    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         self.unseen.enter(name, module, given)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -103,7 +103,7 @@ class Watch(TorchFunctionMode):
             self.unseen.kernel()
         own = self._tracked(args, kwargs)  # found before the call: it may work in place
         out = func(*args, **kwargs)
-        return self._follow(name, own, args, kwargs, out) if isinstance(out, torch.Tensor) else out
+        return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 
     # ---------------------------------------------------------------------------- following a product
 
@@ -113,7 +113,7 @@ class Watch(TorchFunctionMode):
             given = [*given[0], *given[1:]]
         return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
-    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: torch.Tensor) -> torch.Tensor:
+    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
         """The result, or what is put in its place."""
         if name in ("linear", "addmm"):
             self._map(name, args, kwargs, out)
@@ -137,7 +137,7 @@ class Watch(TorchFunctionMode):
                 self._same_probabilities(_first(args, kwargs), out)
         return out
 
-    def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
+    def _softmax(self, own: Product, logits: Tensor, prob: Tensor) -> Tensor:
         self._landmarks(own)
         self._flush()
         self.of = self.unseen.innermost()
@@ -150,7 +150,7 @@ class Watch(TorchFunctionMode):
         self.waiting = [(call, changed)]
         return changed
 
-    def _call(self, q: torch.Tensor, k: torch.Tensor, scale: float, result: torch.Tensor, **more: Any) -> Attention:
+    def _call(self, q: Tensor, k: Tensor, scale: float, result: Tensor, **more: Any) -> Attention:
         """Of the module that runs, which is read."""
         self.unseen.read()
         module = self.unseen.innermost()
@@ -165,7 +165,7 @@ class Watch(TorchFunctionMode):
 
     # ---------------------------------------------------------------------------- what comes after the softmax
 
-    def _same_probabilities(self, given: Any, out: torch.Tensor) -> None:
+    def _same_probabilities(self, given: Any, out: Tensor) -> None:
         if any(prob is given for _, prob in self.waiting):
             self.waiting.append((self.waiting[0][0], out))
         self.unseen.same(given, out)
@@ -199,23 +199,23 @@ class Watch(TorchFunctionMode):
 
     def _sdpa(
         self,
-        out: torch.Tensor,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
+        out: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         self._flush()
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
         call = self._call(query, key, scale, out, mask=attn_mask, causal=is_causal, v=value, dropout=dropout_p)
         self.found(call)
         return self.change(call)
 
-    def _map(self, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> None:
+    def _map(self, name: str, args: Any, kwargs: Any, out: Tensor) -> None:
         if name == "linear":
             given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
             self.maps.append(LinearMap(given["input"], given["weight"], given.get("bias"), out))
