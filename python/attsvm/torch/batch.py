@@ -60,10 +60,13 @@ class Batch:
 
     def tokens(self, entry: int, T: int) -> int:
         """Of an entry, for the sample."""
-        mask = self.named.get("attention_mask")
-        if isinstance(mask, Tensor) and mask.ndim == 2 and entry < len(mask) and mask.shape[1] == T:
-            return int((mask[entry] != 0).sum())
-        return T
+        mask = self._row("attention_mask", entry, T)
+        return T if mask is None else int((mask != 0).sum())
+
+    def _row(self, name: str, b: int, size: int) -> Tensor | None:
+        """Row b of the argument of this name; None unless it has rows of this size."""
+        rows = self.named.get(name)
+        return rows[b] if isinstance(rows, Tensor) and rows.shape[1:] == (size,) and b < len(rows) else None
 
     def _of_decoder(self, module: str) -> bool:
         return self.two_stacks and "decoder" in module
@@ -73,19 +76,17 @@ class Batch:
         decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
         names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
         name = next((name for name in names if self.named.get(name) is not None), "")
-        mask = self.named.get(name)
-        if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
-            return np.ones(S, dtype=bool)
-        return ((mask[b] == 0) == (name in HIDING)).cpu().numpy()
+        mask = self._row(name, b, S)
+        return np.ones(S, dtype=bool) if mask is None else ((mask == 0) == (name in HIDING)).cpu().numpy()
 
     def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
         """Tokens of sequence b of ``sequences`` as text: numbers where there is no tokenizer, places in an image."""
         decoder = self._of_decoder(module) and (kind == "self" or not keys)
-        ids = self.named.get(IDS[decoder])
-        if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.shape[1] != size or b >= len(ids):
-            of_image = "decoder" not in module if kind == "self" else keys
-            return self._patches(size) if of_image and sequences == self.size else None
-        return self._named(ids[b].tolist())
+        ids = self._row(IDS[decoder], b, size)
+        if ids is not None:
+            return self._named(ids.tolist())
+        of_image = "decoder" not in module if kind == "self" else keys
+        return self._patches(size) if of_image and sequences == self.size else None
 
     def _named(self, row: list[int]) -> list[str]:
         tokenizer, found = self.tokenizer, list[Any](row)
