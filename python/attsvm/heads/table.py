@@ -1,4 +1,4 @@
-"""Tables of heads: one list of columns, the curve over the number of queries, the hardest cases."""
+"""Tables of heads: the columns, the curve over the number of training queries, and the hardest cases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: its name, what it means to somebody who has not read the paper, what a data frame has of it (where that
-    is found from the report, one of its SVMs or the head, behind another name if it has one), and the text of its
-    cell."""
+    """A column of the table.
+
+    ``meaning`` explains it to a reader who does not know the paper.  ``cell`` makes its text from a report.  ``paths``
+    are the numbers of the column in a data frame.  A path begins with "report", "fit" or "head" and is followed from
+    there, attribute by attribute; "name=path" gives the number a name other than the path's.
+    """
 
     name: str
     meaning: str
@@ -30,7 +33,7 @@ class Column(NamedTuple):
     cell: Callable[[Any], str]
 
 
-FALSE_STAR = 0.025  # of heads without a gain: the interval is one of 95 %, and one of its two sides a star
+FALSE_STAR = 0.025  # share of stars among heads without a gain: one of the two sides of a 95 % interval
 INTRODUCTION = (
     "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
     "token, the selected one, more than the threshold of its attention; of all other queries the table says nothing.  "
@@ -83,7 +86,7 @@ def _ranks(report: Any) -> str:
 
 
 def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
-    """What the two kinds of heads that learned nothing have."""
+    """The numbers of this name of both kinds of untrained heads, as text; empty if no kind has them."""
     found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
     known = [bool(np.isfinite(values).all()) for values in found]
     return "; ".join(shown(values) if there else "-" for there, values in zip(known, found, strict=True) if any(known))
@@ -95,7 +98,7 @@ def _beside(report: Any, name: str, digits: int = 2, times: float = 1.0) -> str:
 
 
 def _gain(report: Any) -> str:
-    """The gain over the best rule with its interval; a star where all of it lies above 0."""
+    """The gain over the best rule with its interval, and a star if the whole interval lies above 0."""
     if not len(report.accuracies):
         return "-"
     low, high = report.gain_interval
@@ -104,7 +107,7 @@ def _gain(report: Any) -> str:
 
 
 def _nuclear(report: Any) -> str:
-    """Behind it the Frobenius SVM of (about) as many queries, for a fair comparison."""
+    """Accuracy of the nuclear-norm SVM; in brackets that of the Frobenius SVM of (about) as many queries."""
     if (nuclear := report.nuclear) is None:
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))
@@ -244,19 +247,19 @@ COLUMNS = (
     ),
 )
 NAMES = tuple(column.name for column in COLUMNS)
-SHOWN = NAMES[:7]  # by place, unless others are asked for: these fit into 120 characters
-OF_HEAD = ("head", "queries", "damage")  # known of a head without an SVM
+SHOWN = NAMES[:7]  # the columns that are shown by default; they fit into 120 characters
+OF_HEAD = ("head", "queries", "damage")  # columns of a head without an SVM
 
 
 def as_columns(names: Any) -> tuple[str, ...]:
-    """Names of columns; "all" for every one."""
+    """Names of columns; "all" stands for every column."""
     if names == "all":
         return NAMES
     return tuple(as_choice("columns", name, NAMES) for name in ([names] if isinstance(names, str) else names))
 
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
-    """A row for each head."""
+    """The table of these columns, one row for each head."""
     columns = [column for name in names for column in COLUMNS if column.name == name]
     rows = []
     for report in reports:
@@ -266,7 +269,7 @@ def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
 
 
 def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
-    """Everything measured, a row for each SVM (each size of the curve, and the nuclear one), or for a head without."""
+    """All numbers by column, with one row for each SVM, and one for each head without an SVM."""
     found: dict[str, list[Any]] = {}
     for report in reports:
         fits: Sequence[Fit | None] = report.fits or [None]
@@ -281,8 +284,11 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """What is found there, nan where nothing is; the ends of an interval; mean, least and
-    largest over untrained heads; the length of what has a shape."""
+    """The number at the end of a path, by the suffix of its column's name; nan if there is none.
+
+    An interval has two ends.  Numbers of untrained heads have a mean, a smallest and a largest one.  A shape becomes a
+    length.
+    """
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
@@ -296,7 +302,7 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
-    """What the columns mean, and the spaces of these heads."""
+    """The explanation of the columns, and of the spaces of these heads."""
     lines = [
         textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<12}", subsequent_indent=" " * 12)
         for column in COLUMNS
@@ -309,7 +315,7 @@ def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
 
 
 def stars(reports: Sequence[HeadReport]) -> str:
-    """How many heads were looked at, and how many stars chance alone would leave; nothing of a single head."""
+    """A sentence with the number of stars and the number that chance would leave; empty for a single head."""
     looked = [report for report in reports if math.isfinite(report.gain_interval[0])]
     if len(looked) < 2:
         return ""
@@ -322,7 +328,7 @@ CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine
 
 
 def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """One row per SVM: what more queries teach."""
+    """Rows of the table over the number of training queries, one per SVM."""
     rows = []
     for report in reports:
         for fit in report.fits:
@@ -336,7 +342,7 @@ CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
-    """The support tokens of largest multiplier, with their multiplier as a share of all."""
+    """The support tokens with the largest multipliers, each with its share of the sum of multipliers."""
     text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
     return [
         (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
@@ -345,16 +351,16 @@ def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
 
 
 def cased(text: Text, sequence: int, *tokens: int) -> list[str]:
-    """A query, and tokens that it sees, as words with their places."""
+    """A query and tokens that it sees, each as its text and its position; ``tokens`` begins with the query."""
     words = [*text.query_names(sequence, tokens[:1]), *text.names(sequence, tokens[1:])]
     return [f"{word} ({token})" for word, token in zip(words, tokens, strict=True)]
 
 
-SPACED = ("\u0120", "\u2581")  # what tokenizers of GPT-2 and of SentencePiece write for the space before a word
+SPACED = ("\u0120", "\u2581")  # the space before a word, as the tokenizers of GPT-2 and SentencePiece write it
 
 
 def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
-    """Its words with the pieces of a word put together, cut when it is long."""
+    """The text of a sequence, with word pieces joined; a long text is cut."""
     if text.words is None:
         return f"{sequence}"
     words = [printable(word) for word in text.words[sequence]]
