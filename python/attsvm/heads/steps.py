@@ -293,6 +293,9 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
             means = [np.nanmean([r[control] for r in rows if (r["layer"], r["step"]) == (layer, s)]) for s in steps]
             ax.plot(steps, means, ":", color=colors[layer], linewidth=2, label=f"layer {layer}, random head")
         ax.set(xlabel="step", ylabel=label)
-        ax.set_ylim(0, None if column == "norm" else 1.02)
+        if column == "norm":
+            ax.set_ylim(bottom=0)
+        else:
+            ax.set_ylim(0, 1.02)
         finish(ax, title, "best" if rows else None, fontsize=8)
     return axes[0].figure
