@@ -1,4 +1,4 @@
-"""What heads do in their model: the damage without them, and how much of it other things in their place undo."""
+"""What heads do in their model: the damage without them, and how much of it substitutes undo."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
 ROWS = ("heads", "layers")
-SAME = 1e-2  # of the largest output: those of a model on other threads or another machine differ by far less
-LEADING = 4  # directions of each head
-RANDOM = 3  # directions beside each
+# Outputs of the same model may differ by this fraction of the largest output; other threads or machines make far less.
+SAME = 1e-2
+LEADING = 4  # number of directions of each head whose damage is measured
+RANDOM = 3  # number of random directions for each of them
 Plan = list[tuple[str, int, int]]  # column, number of choices, draw
 
 
@@ -48,76 +49,82 @@ def faithfulness(
     file: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Faithfulness:
-    """Does a head matter, and what could stand in its place?
+    """How much a head matters, and how much of that substitutes recover.
 
-    The model runs on held-out batches with something else in the place of each head, and of all of them at once; its
-    output is compared with the original one.  *Damage* is the mean difference; *importance* the damage of equal
-    attention in the head's place; what a substitute *recovers* is ``1 - damage / importance``.
+    The model runs on held-out batches with substitutes in place of each head, and of all heads at once.  Its output is
+    compared with the original one.  The *damage* is the mean difference.  The *importance* of a head is the damage of
+    equal attention in its place.  A substitute *recovers* ``1 - damage / importance``.
 
     Parameters
     ----------
     model : torch.nn.Module
     found : list of Head
-        Of :func:`attsvm.torch.read` on other text of the same model: their hard queries there are the choices.
+        From :func:`attsvm.torch.read` of the same model on other text.  Their hard queries there are the choices.
     batches : iterable
         Held-out inputs, as :func:`attsvm.torch.read` takes them.
     queries : list of int
-        How many choices SVMs and regressions are made of; a head with fewer hard queries gives all it has.  The last
-        row has what each number gives, others what the largest gives.
+        Numbers of choices from which SVMs and regressions are made.  A head with fewer hard queries uses all of them.
+        The last row of the table is measured for each number, the other rows for the largest number only.
     seeds : int
-        Draws of the choices, and of random and shuffled heads.
+        Number of draws of the choices, and of random and shuffled heads.
     directions : bool
-        Also the damage without each of the leading singular directions of W, beside that without a random direction of
-        the same size (in :attr:`Faithfulness.directions`).
+        Whether to measure the damage without each leading singular direction of W, and without random directions of the
+        same size (in :attr:`Faithfulness.directions`).
     rows : {"heads", "layers"}
-        "heads": each head in turn, and all at once.  "layers": all heads of the first layer, of the first two, and so
-        on up to the last: how much of the output a hierarchy of SVMs keeps.
+        "heads": each head is replaced in turn, then all at once.  "layers": all heads of the first layer are replaced,
+        then those of the first two layers, and so on; this shows how much of the output a hierarchy of SVMs keeps.
     forward : callable, optional
         Called with each batch in place of the model.
     metric : {"auto", "KL", "1 - cosine"}
-        "KL": Kullback-Leibler divergence from the original distribution, of outputs that are logits over their last
-        dimension; "1 - cosine" of the output vectors.  "auto": KL where what is returned has ``logits``.  Either is the
-        mean over an input's places that are not padding.
+        "KL": Kullback-Leibler divergence from the original distribution, for outputs that are logits in the last
+        dimension.  "1 - cosine": of the output vectors.  "auto": KL if the model's output has ``logits``.  Each is the
+        mean over the positions of an input that are not padding.
     seed : int
     n_jobs : int, optional
-        Workers that solve the SVMs and regressions, counted as joblib does; all cores by default, or what
-        ``joblib.parallel_config`` says.  Changes no result but by rounding.
+        Number of workers that solve the SVMs and regressions, counted as joblib does.  By default all cores, or the
+        number that ``joblib.parallel_config`` sets.  It changes results by rounding only.
     file : path, optional
-        What is found is written there as it is done, and what it holds of these heads and inputs is not made again: the
-        SVMs and regressions of each head, and each run of the model.  ``rows="heads"`` and ``"layers"`` may share one.
+        The SVMs and regressions of each head, and the damage of each run of the model, are appended to this file as
+        they are done.  Results that it already holds for these heads and inputs are not computed again.
+        ``rows="heads"`` and ``"layers"`` may share a file.
     progress : bool, optional
         Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
     Faithfulness
-        A table in a notebook; ``to_dataframe()`` and ``plot()``.  Its columns, each W of the head's rank, and scaled so
-        that its mean largest attention on the recorded text is the head's own (but for the own W and its cuts):
+        A table, with ``to_dataframe()`` and ``plot()``.  Its columns are substitutes.  Each W has the head's rank.
+        Each W except the own W and its cuts is scaled so that its mean largest attention on the recorded text is the
+        head's own:
 
-        - "SVM": the SVM of the choices (equal attention where they cannot be separated, here and below);
-        - "logistic": a weakly decayed logistic regression on the same;
-        - "distilled": the regression on the head's whole probabilities at the same queries;
-        - "rule": attention on the token of the best positional rule (the most frequent offset, or the first token),
-          and "SVM of the rule": the SVM of its labels at the same queries;
-        - "random head": Gaussian K and Q;  "shuffled": the own singular values and permuted singular vectors;
-        - "cut" and "whitened cut": the own W cut to a quarter of its rank, so that W, or the logits on the recorded
-          text, change least;  "own": the own W, which recovers 1 but for rounding.
+        - "SVM": the SVM of the choices (here and below: equal attention if the choices cannot be separated);
+        - "logistic": a weakly decayed logistic regression on the same choices;
+        - "distilled": the same regression on the head's probabilities at the same queries;
+        - "rule": attention on the token of the best positional rule (the most frequent offset, or the first token);
+        - "SVM of the rule": the SVM of the rule's tokens at the same queries;
+        - "random head": Gaussian K and Q;
+        - "shuffled": the own singular values and permuted singular vectors;
+        - "cut" and "whitened cut": the own W cut to a quarter of its rank, so that W ("cut") or the logits on the
+          recorded text ("whitened cut") change least;
+        - "own": the own W, which recovers 1, up to rounding.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`attsvm.torch.substitute` for a model that is not the one read; for a head that is given twice; and for
-        a file of another model, other inputs or options.
+        If the model is not the one that was read, as in :func:`attsvm.torch.substitute`; if a head is given twice; if
+        the file is of another model, other inputs or other options.
     ModuleNotFoundError
-        Without joblib: ``pip install joblib``.
+        If joblib is missing: ``pip install joblib``.
 
     Notes
     -----
-    Of a head whose importance is not above what rounding does (ten times the damage of its own W), nothing is recovered
-    or lost: nan.  Heads can be unimportant one by one and important together: see the last row.
-    That a W made of choices recovers much says that the choices carry the function, not that its margin is the largest:
-    hold it against "logistic" and "SVM of the rule".
-    The model runs in this thread, one substitute after another, while workers solve for the heads to come.
+    If the importance of a head is not above rounding (ten times the damage of its own W), the recovered share is nan.
+    Heads can be unimportant one by one and important together: compare the last row.
+
+    If a W made from choices recovers much, the choices carry the head's function.  This does not say that the largest
+    margin matters: compare the columns "logistic" and "SVM of the rule".
+
+    The model runs in the calling thread, with one substitute after another, while workers solve for the next heads.
 
     Examples
     --------
@@ -161,7 +168,10 @@ def faithfulness(
             lost: list[LostDirection] = []
 
             def runs() -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
-                """Row, column and number of choices, with the damage of each input; a row with its last head."""
+                """Yields (row, column, number of choices) and the damage on each input.
+
+                A row is run as soon as the substitutes of its last head are made.
+                """
                 values: list[dict[tuple[str, int, int], Replacement]] = []
                 for k, (source, label) in enumerate(zip(sources, labels, strict=True)):
                     weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
@@ -194,7 +204,7 @@ def _plan(sizes: list[int], seeds: int) -> Plan:
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Of each row the heads that are replaced, by their number; and of rows that are layers the last of these."""
+    """For each row the indices of the heads that it replaces; for rows of layers also the last layer."""
     every = list(range(len(found)))
     if rows == "heads":
         return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}
@@ -205,7 +215,7 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[s
 
 
 def _once(kept: Kept, name: str, key: str, make: Callable[[], Any]) -> Any:
-    """What is kept of this name, or made now."""
+    """The kept result of this name; if there is none, it is computed and kept."""
     if name not in kept.found:
         kept.add(name, {key: make()})
     return kept.found[name][key]
@@ -218,7 +228,7 @@ def _name(row: str, one: tuple[str, int, int]) -> str:
 def _kept(
     file: Any, found: list[Head], members: dict[str, list[int]], plan: Plan, asked: dict[str, Any], sample: np.ndarray
 ) -> Kept:
-    """The file, whose first record is a sample of the original outputs."""
+    """The results in the file, whose first record is a sample of the original outputs."""
     own = [digest(head, asked) for head in found]
     wanted = {"outputs": ""}
     for head, one in zip(found, own, strict=True):
@@ -236,9 +246,10 @@ def _kept(
 def without_directions(
     source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int, svm: Weights
 ) -> list[LostDirection]:
-    """Of the leading directions; ``svm``: the W of the SVM, whose directions are named beside them.
+    """The damage without each leading direction of a head, and without random directions.
 
-    A random one ``s a b^T`` lies in the spans of W's own singular vectors.
+    ``svm`` has the factors of the SVM's W, whose directions are named too.  A random direction ``s a b^T`` lies in the
+    spans of W's own singular vectors.
     """
     head, found = source.head, []
     left, values, right = singular_directions(head)
