@@ -1,9 +1,10 @@
-"""Watch a forward pass: every attention call with the queries, keys and logits it was given.
+"""Observation of a forward pass: every attention call with its queries, keys and logits.
 
-A ``TorchFunctionMode`` sees each PyTorch function that the model calls.  ``scaled_dot_product_attention`` tells all by
-its arguments.  Elsewhere a product of activations is followed through what is done to it (scaled, capped by tanh,
-masked, added to, reshaped) until it enters a softmax over its last dimension: then the factors of that product are the
-queries and keys.  Nothing is known of architectures, and nothing of the model is touched.
+A ``TorchFunctionMode`` sees each PyTorch function that the model calls.  The arguments of
+``scaled_dot_product_attention`` are the queries, keys and values.  Otherwise a product of activations is followed
+through the functions that are applied to it (scaling, tanh, masks, sums, reshaping).  If it enters a softmax over its
+last dimension, its factors are the queries and keys.  This needs no knowledge of architectures and does not change the
+model.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from torch.overrides import TorchFunctionMode
 from .products import PRODUCT_NAMES, SAME_NAMES, Product, changed, product_of, tensors
 from .unseen import ATTENTION, Unseen
 
-PRODUCTS, MAPS = 8, 12  # products of activations, and linear maps, that are kept at one time
+PRODUCTS, MAPS = 8, 12  # number of the last products of activations, and of the last linear maps, that are kept
 SOFTMAX_NAMES = {"softmax", "special_softmax", "_safe_softmax"}
 
 
 @dataclass(eq=False)
 class LinearMap:
-    """A linear map of the model, as it was called: ``output = input weight^T + bias``."""
+    """One call of a linear map of the model: ``output = input weight^T + bias``."""
 
     input: Tensor
     weight: Tensor
@@ -41,8 +42,8 @@ class LinearMap:
 class Attention:
     """One attention call.
 
-    ``logits``: as the softmax got them, or None; then ``mask`` and ``causal`` say who sees what.  ``result``:
-    probabilities where logits are known, else the attended values.
+    ``logits`` is the input of the softmax.  If it is None, ``mask`` and ``causal`` say which tokens a query sees.
+    ``result`` is the probabilities if the logits are known, and otherwise the attended values.
     """
 
     q: Tensor
@@ -59,15 +60,16 @@ class Attention:
     mask: Tensor | None = None
     causal: bool = False
     v: Tensor | None = None
-    dropout: float = 0.0  # on the probabilities of attended values
-    folded: int | None = None  # heads, where batch and heads are one dimension
+    dropout: float = 0.0  # dropout rate of the probabilities, if the result is the attended values
+    folded: int | None = None  # number of heads, if batch and heads are one dimension
 
 
 class Watch(TorchFunctionMode):
-    """Calls ``found`` for every attention call, as soon as its values are known, and :meth:`change` at once: what that
-    returns is the call's result from then on.
+    """Observes the attention calls of a forward pass.
 
-    ``unseen``: the modules that are running, and what they attend to without any such call.
+    It calls ``found`` for each attention call as soon as its values are known.  It calls :meth:`change` immediately;
+    the result of :meth:`change` becomes the result of the attention call.  ``unseen`` has the modules that run, and
+    those whose attention is not read.
     """
 
     def __init__(self, found: Callable[[Attention], None] = lambda call: None):
@@ -77,8 +79,8 @@ class Watch(TorchFunctionMode):
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
         self.waiting: list[tuple[Attention, Tensor]] = []
         self.heads: int | None = None
-        self.of: Any = None  # the module that runs, of the last softmax
-        self.split: Any = None  # the last one whose softmaxes are factors of a matrix
+        self.of: Any = None  # the module of the last softmax
+        self.split: Any = None  # the last module whose softmaxes are factors of a matrix
         self.unseen = Unseen()
 
     def change(self, call: Attention) -> Tensor:
@@ -101,7 +103,7 @@ class Watch(TorchFunctionMode):
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
             self.unseen.kernel()
-        own = self._tracked(args, kwargs)  # found before the call: it may work in place
+        own = self._tracked(args, kwargs)  # before the call, which may work in place
         out = func(*args, **kwargs)
         return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 
@@ -114,7 +116,7 @@ class Watch(TorchFunctionMode):
         return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
-        """The result, or what is put in its place."""
+        """Follows the function's result; returns the result, or its replacement after a softmax."""
         if name in ("linear", "addmm"):
             self._map(name, args, kwargs, out)
         elif name in SOFTMAX_NAMES:
@@ -151,19 +153,19 @@ class Watch(TorchFunctionMode):
         return changed
 
     def _call(self, q: Tensor, k: Tensor, scale: float, result: Tensor, **more: Any) -> Attention:
-        """Of the module that runs, which is read."""
+        """An attention call of the innermost module that runs, which thereby counts as read."""
         self.unseen.read()
         module = self.unseen.innermost()
         return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)
 
     def _landmarks(self, own: Product) -> None:
-        """Two softmaxes of other sizes in one module, no values between: factors of a matrix (Nystroem), not heads."""
+        """Notices factors of a matrix (Nystroem): softmaxes of different sizes in one module, without values between."""
         if self.waiting and self.of is self.unseen.innermost():
             call = self.waiting[0][0]
             if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
                 self.split = self.of
 
-    # ---------------------------------------------------------------------------- what comes after the softmax
+    # ---------------------------------------------------------------------------- after the softmax
 
     def _same_probabilities(self, given: Any, out: Tensor) -> None:
         if any(prob is given for _, prob in self.waiting):
@@ -171,7 +173,7 @@ class Watch(TorchFunctionMode):
         self.unseen.same(given, out)
 
     def _values(self, args: Any, kwargs: Any) -> None:
-        """The second factor of a product whose first is a call's probabilities."""
+        """Values of a call: the second factor of a product whose first factor is the call's probabilities."""
         given = tensors(args, kwargs)
         self.unseen.product(given)
         for call, prob in self.waiting:
@@ -189,13 +191,13 @@ class Watch(TorchFunctionMode):
                 self.found(call)
 
     def finish(self) -> None:
-        """After the forward pass."""
+        """Ends the forward pass: reports the last call, and drops what was followed."""
         self._flush()
         self.products.clear()
         self.maps.clear()
         self.unseen.open.clear()
 
-    # ---------------------------------------------------------------------------- the calls that say it all
+    # ---------------------------------------------------------------------------- calls that need no following
 
     def _sdpa(
         self,
@@ -224,7 +226,8 @@ class Watch(TorchFunctionMode):
             self.maps.append(LinearMap(x, weight.mT, bias, out))
 
 
-# F.multi_head_attention_forward hands itself over to the mode; this copy of it does not, and is watched inside.
+# F.multi_head_attention_forward passes itself to the mode as one call.  This copy does not, so that the mode sees the
+# functions inside.
 _inside = types.FunctionType(
     F.multi_head_attention_forward.__code__,
     {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},
