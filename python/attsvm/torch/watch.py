@@ -159,7 +159,7 @@ class Watch(TorchFunctionMode):
         return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)
 
     def _landmarks(self, own: Product) -> None:
-        """Notices factors of a matrix (Nystroem): softmaxes of different sizes in one module, without values between."""
+        """Notices factors of a matrix (Nystroem): softmaxes of other sizes in one module, no values between."""
         if self.waiting and self.of is self.unseen.innermost():
             call = self.waiting[0][0]
             if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
