@@ -126,8 +126,6 @@ def null_head(
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
             parts = [_steepest(part, steep, threshold) for part in parts]
             held = sum(len(part[1]) for part in parts)
-    if looked == 0:
-        return found
     scale, top, at = scaled(hard * looked / choosing)
     known.top[at] = top
     return replace(found, Q=Q * scale)

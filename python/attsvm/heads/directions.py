@@ -72,7 +72,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
-        side = np.sign(queries[top, k]) == np.sign(queries[top, k].sum())  # others load it with both signs reversed
+        side = (queries[top, k] >= 0) == (queries[top, k].sum() >= 0)  # others load it with both signs reversed
         at = cases.rows[top[side]]
         found.append(
             Direction(
@@ -91,15 +91,13 @@ def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarr
 
 
 def _frequent(names: np.ndarray, known: bool) -> list[str]:
-    if not known or len(names) == 0:
+    if not known:
         return []
     words, first, counts = np.unique(names, return_index=True, return_counts=True)
     return [str(words[i]) for i in np.lexsort((first, -counts))[:WORDS]]
 
 
 def _place(head: Head, rows: np.ndarray) -> str:
-    if len(rows) == 0:
-        return ""
     if (rows[:, 2] == 0).mean() >= SAME:
         return "the first token"
     offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)

@@ -156,7 +156,7 @@ def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
 
 def support_share(fit: Fit, train: np.ndarray) -> float:
     """Share of the training sequences that have a support token; nan if no W separates the training rows."""
-    if fit.status == "infeasible" or len(train) == 0:
+    if fit.status == "infeasible":
         return np.nan
     return len(np.unique(fit.rows[:, 0])) / len(np.unique(train[:, 0]))
 
