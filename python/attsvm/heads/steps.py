@@ -133,14 +133,9 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     """
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
     queries = all_queries(head)
-    queries = queries[(queries[:, 2] >= 0) & (head.text.stop - head.text.start > 1)]
-    parts = [np.empty(0)]
-    for i, delta in enumerate(deltas):
-        _, own, selected = queries[queries[:, 0] == i].T
-        part = delta[own]
-        part[np.arange(len(own)), selected] = 0.0
-        parts.append(part.ravel())
-    every = np.concatenate(parts)
+    for i, query, selected in queries[queries[:, 2] >= 0].tolist():
+        deltas[i][query, selected] = 0.0
+    every = np.concatenate([np.empty(0), *map(np.ravel, deltas)])
     size = float(np.abs(every).sum())
     negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
     low, high = math.nan, math.nan
@@ -148,7 +143,6 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
         cases = as_cases(head, rows)
         windows = np.split(cases.tokens, cases.data.indptr[1:-1])
         found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
-        found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
     return {"negative": negative, "low": low, "high": high}
@@ -157,7 +151,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """The gradient in the logits (S, T), from the gradient in the probabilities."""
     prob = np.nan_to_num(prob)  # rows of padding are nan
-    return prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True))
+    return np.where(prob > 0, prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True)), 0.0)
 
 
 def _spread(head: Head) -> float:

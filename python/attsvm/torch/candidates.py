@@ -103,13 +103,13 @@ def standing(source: Source, column: str, weights: Weights) -> Replacement:
 
 
 def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
-    head, rng = source.head, np.random.default_rng(draw)
+    head = source.head
     W: np.ndarray | None = None
     if column in DRAWN:
-        K, Q = DRAWN_FACTORS[column](head, rng)
+        K, Q = DRAWN_FACTORS[column](head, np.random.default_rng(draw))
         W = K @ Q.T
     elif column in OF_CHOICES:
-        W = _of_choices(source, column, queries, rng)
+        W = _of_choices(source, column, queries, draw)
     elif column == "own":
         W = head.W
     elif column == "cut":
@@ -123,12 +123,12 @@ def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights
     return form.K.astype(np.float32), form.Q.astype(np.float32)
 
 
-def _of_choices(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:
+def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
     """W made from ``queries`` of the head's hard queries, or None if there is no such W.
 
     All columns of a draw use the same queries.
     """
-    rows = rng.permutation(source.rows)[:queries]
+    rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
     if not len(rows):
@@ -178,7 +178,7 @@ def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
     ``targets`` are the probabilities of all entries; None: the selected tokens have probability 1.
     """
     data = cases.data
-    sizes = np.diff(data.indptr)
+    sizes = data.lengths
     places = np.arange(sizes.max())
     here, at = places < sizes[:, None], data.start[:, None] + places
     keys, wanted = data.keys[np.minimum(at, len(data.keys) - 1)].astype(np.float64), np.zeros(here.shape)

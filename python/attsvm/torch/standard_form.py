@@ -114,20 +114,19 @@ def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor
     q, k = (single(x[b]) for x in (standard.q, standard.k))
     logits = capped(call.scale * (q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT), call.cap)
     S, T = logits.shape[-2:]
-    seen, eps = torch.ones_like(logits, dtype=torch.bool), torch.finfo(logits.dtype).eps
-    if call.causal:
-        seen = seen.tril()
+    eps = torch.finfo(logits.dtype).eps
     source, sink, largest = call.logits, None, 0.0
     if source is None:
-        source = torch.zeros(S, T, device=q.device) if call.mask is None else call.mask
+        assert call.mask is not None  # scaled_dot_product_attention gets one
+        source = call.mask
         if source.dtype == torch.bool:
             source = torch.where(source, 0.0, -torch.inf)
         source = source.expand(*call.result.shape[:-2], S, T)
     given = _part(source, standard, b)
     lowest = max(torch.finfo(x.dtype).min for x in (source, call.q)) / 2
     added = given[..., :T] if call.logits is None else given[..., :T] - logits
-    seen = seen & (given[..., :T] > lowest)
-    seen = seen & (added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND)
+    seen = given[..., :T] > lowest
+    seen &= added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND
     mean = torch.where(seen, added, 0).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
     bias = torch.where(seen, added - mean, 0)
     size = float(torch.where(seen, given[..., :T], 0).abs().max())

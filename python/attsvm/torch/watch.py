@@ -42,7 +42,7 @@ class LinearMap:
 class Attention:
     """One attention call.
 
-    ``logits`` is the input of the softmax.  If it is None, ``mask`` and ``causal`` say which tokens a query sees.
+    ``logits`` is the input of the softmax.  If it is None, ``mask`` says which tokens a query sees.
     ``result`` is the probabilities if the logits are known, and otherwise the attended values.
     """
 
@@ -58,7 +58,6 @@ class Attention:
     sinks: int = 0
     logits: Tensor | None = None
     mask: Tensor | None = None
-    causal: bool = False
     v: Tensor | None = None
     dropout: float = 0.0  # dropout rate of the probabilities, if the result is the attended values
     folded: int | None = None  # number of heads, if batch and heads are one dimension
@@ -213,7 +212,10 @@ class Watch(TorchFunctionMode):
     ) -> Tensor:
         self._flush()
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-        call = self._call(query, key, scale, out, mask=attn_mask, causal=is_causal, v=value, dropout=dropout_p)
+        if attn_mask is None:
+            attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+        mask = attn_mask.tril() if is_causal else attn_mask
+        call = self._call(query, key, scale, out, mask=mask, v=value, dropout=dropout_p)
         self.found(call)
         return self.change(call)
 
