@@ -153,7 +153,7 @@ class HeadReport(Result):
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy minus that of untrained heads, of the kind that is predicted better; 0 stands for none."""
+        """Held-out accuracy minus that of untrained heads, of the kind that is predicted better, if there are any."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property

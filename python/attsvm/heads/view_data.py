@@ -203,7 +203,7 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
     margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
     every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
     support, held_by = support_of(report.fit)
-    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of all
+    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of the sum
     found = {}
     for k, row in enumerate(cases.rows.tolist()):
         a, b = data.indptr[k : k + 2]

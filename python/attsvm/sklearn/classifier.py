@@ -151,7 +151,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         start = {}
         if self.factors is not None:
             rng = check_random_state(self.random_state)
-            # Entries of 1 / sqrt(length): factors of columns of length about one.
+            # Entries have a standard deviation of 1 / sqrt(d), so that columns of K and Q have length about one.
             start = {k: rng.standard_normal((d, self.factors)) / d**0.5 for k, d in (("K", data.dk), ("Q", data.dz))}
         run = train(
             problem,
@@ -182,7 +182,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         (n,) array
         """
         attended = self.data(X, Z=Z).attended(self.W_)
-        assert isinstance(attended, np.ndarray)  # rectangular data
+        assert isinstance(attended, np.ndarray)  # sequences of one length give an array
         return attended @ self.v_
 
     def predict(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
@@ -216,7 +216,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
             Rows sum to 1.
         """
         probabilities = self.data(X, Z=Z).probabilities(self.W_)
-        assert isinstance(probabilities, np.ndarray)  # rectangular data
+        assert isinstance(probabilities, np.ndarray)  # sequences of one length give an array
         return probabilities
 
     def score(

@@ -91,7 +91,7 @@ def attention(
     if W is not None:
         logits = (queries @ W.double().mT) @ keys.mT
     else:
-        assert K is not None and Q is not None  # _check has seen to it
+        assert K is not None and Q is not None  # _check raises otherwise
         logits = (queries @ Q.double()) @ (keys @ K.double()).mT
     attended = _Attend.apply(logits, keys if values is None else values.double())
     return (attended[:, 0] if single else attended).to(dtype)

@@ -26,7 +26,7 @@ from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
 ROWS = ("heads", "layers")
-# Outputs of the same model may differ by this fraction of the largest output; other threads or machines make far less.
+# Outputs of the same model may differ by this fraction of the largest output; threads or machines change them less.
 SAME = 1e-2
 LEADING = 4  # number of directions of each head whose damage is measured
 RANDOM = 3  # number of random directions for each of them

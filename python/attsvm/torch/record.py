@@ -48,7 +48,7 @@ class Layer:
         call, (_, self.heads, _, m) = standard.call, standard.q.shape
         self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
         self.kept: list[KeptSequence] = []
-        self.passed = 0  # sequences so far
+        self.passed = 0  # number of sequences so far, kept or not
         self.shared = shared_heads(standard.k) if standard.k.shape[1] == self.heads else 1
         found = "" if space == "head" else find_residual(standard)
         self.residual = found if isinstance(found, Residual) else None
