@@ -132,19 +132,20 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     token's length times a query's length.
     """
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
+    low, high = math.nan, math.nan
+    if len(rows):
+        cases = as_cases(head, rows)
+        windows = np.split(cases.tokens, cases.data.indptr[1:-1])
+        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
+        found[cases.data.indptr[:-1] + cases.selected] = 0.0
+        chosen = Selection(cases.data, cases.selected)
+        low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
     queries = all_queries(head)
     for i, query, selected in queries[queries[:, 2] >= 0].tolist():
         deltas[i][query, selected] = 0.0
     every = np.concatenate([np.empty(0), *map(np.ravel, deltas)])
     size = float(np.abs(every).sum())
     negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
-    low, high = math.nan, math.nan
-    if len(rows):
-        cases = as_cases(head, rows)
-        windows = np.split(cases.tokens, cases.data.indptr[1:-1])
-        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
-        chosen = Selection(cases.data, cases.selected)
-        low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
     return {"negative": negative, "low": low, "high": high}
 
 
