@@ -240,6 +240,7 @@ def test_it_works_in_a_browser(reports, tmp_path):
     keys = 'for (const key of ["k", "ArrowLeft"]) document.dispatchEvent(new KeyboardEvent("keydown", {key}));'
     moved = dom(path, fragment, keys)
     assert f"({after})" in text_of(moved, "says") and text_of(moved, "about")[0] == "L2H0:"
+    assert moved.partition("<body>")[2].partition("<footer>")[0].count(f">{reports[0].summary}") == 1
     pointed = f"""document.querySelector('[data-query="{after}"]').dispatchEvent(
         new PointerEvent("pointerover", {{bubbles: true}}));
         const select = document.getElementById("sentence"); select.title = location.hash;"""
@@ -310,7 +311,8 @@ def test_sentences_of_one_s_own(rng):
     reports = heads.analyze_model(first, queries=40, null=False, nuclear_queries=0)
     data = data_of(heads.view(reports, text=own[1:]))
     (head,) = data["heads"]
-    assert head["name"] == "L0H1" and reports[1].summary.endswith(head["about"].partition("  The SVM of ")[0])
+    assert head["name"] == "L0H1" and data["map"]["cells"][0][6] == reports[1].summary
+    assert head["support"].startswith(f"  The SVM of {reports[1].fit.queries} of its queries has ")
     assert [sentence["index"] for sentence in data["texts"][0]["sentences"]] == [0, 1, 2]
     W = svm_weights(reports[1])
     for i, cases in enumerate(head["cases"]):

@@ -73,6 +73,8 @@ def test_what_is_no_question():
     for ask in (met.influence, lambda: met.predict([[1.0]])):
         with pytest.raises(ValueError, match="there is none|optimal plane"):
             ask()
+    with pytest.raises(TypeError, match="^bias must be a bool, got str"):
+        attsvm.separable(np.ones((2, 1)), [0, 1], bias="yes")
     with pytest.raises(ValueError, match=r"^X must have shape"):
         attsvm.separable([[0.0], [1.0]], [0, 1]).predict([[1.0, 2.0]])
 

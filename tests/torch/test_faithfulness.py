@@ -63,6 +63,18 @@ def made():
     return model, found, held_out, attsvm.torch.faithfulness(model, found, held_out, [12, 150], 2, progress=False)
 
 
+@pytest.mark.parametrize(("small", "threads"), [(10**8, 1), (0, 3)])
+def test_a_small_model_runs_on_one_thread(made, monkeypatch, small, threads):
+    model, found, held_out, _ = made
+    monkeypatch.setattr(sys.modules[HeldOut.__module__], "SMALL", small)
+    used = []
+    with runs_of.torch_threads(3), runs_of.substitution(model) as running:
+        kept = HeldOut(running, model, held_out, lambda x: used.append(torch.get_num_threads()) or model(x), "auto")
+        kept.damage({found[2]: runs_of.as_replacement(found[2], "uniform", None)})
+        assert torch.get_num_threads() == 3
+    assert used == [3] * len(held_out) + [threads] * len(held_out)
+
+
 def test_a_head_that_does_nothing_has_no_importance(made):
     table = made[-1]
     assert table.importance("L0H0") == 0
@@ -362,6 +374,7 @@ def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
         ({"queries": []}, "queries must hold at least one number"),
         ({"queries": [0]}, "queries must be at least 1"),
         ({"seeds": 0}, "seeds must be at least 1"),
+        ({"directions": "yes"}, "directions must be a bool, got str"),
         ({"rows": "tokens"}, "rows must be one of 'heads', 'layers'"),
         ({"metric": "L2"}, "metric must be one of 'auto', 'KL', '1 - cosine'"),
     ],

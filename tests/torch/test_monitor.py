@@ -160,6 +160,7 @@ def test_a_writer_gets_every_number(probe):
         ({"loss": 3}, "loss must be a function of the model and a batch, got int"),
         ({"loss": lambda model, ids: model(ids)}, "loss must return one number with a gradient, got tensor"),
         ({"writer": 3}, "writer must have add_scalar"),
+        ({"null": "yes"}, "null must be a bool, got str"),
         ({"probe": []}, "probe must hold at least one batch"),
         ({"probe": 3}, "probe must be an iterable of batches, got int"),
     ],

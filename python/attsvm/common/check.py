@@ -195,6 +195,13 @@ def as_index(name: str, value: Any, length: int) -> np.ndarray:
     return chosen % length
 
 
+def as_flag(name: str, value: Any) -> bool:
+    """True or False; no word stands for one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be a bool, got {type(value).__name__}")
+    return bool(value)
+
+
 def check_type(name: str, value: Any, cls: type, source: str = "") -> None:
     """Raises unless it is one of these, which ``source`` makes."""
     if not isinstance(value, cls):

@@ -1,4 +1,4 @@
-"""The heads of a trained transformer, read as support vector machines.
+"""Attention heads of a trained transformer, analysed as support vector machines.
 
 >>> import attsvm.torch                                           # doctest: +SKIP
 >>> found = attsvm.torch.read(model, batches, tokenizer)          # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""One head analysed, beside its controls."""
+"""Analysis of one head: its SVMs, its rules and its controls."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_numeric, check_shape
+from ..common.check import as_count, as_flag, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short, support_share
 from .head import Head, check_head
 from .report import HeadReport
 
-SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
-TEST = 500  # queries; an accuracy of 0.9 is then known to 0.013
+SIZES = (100, 400, 1500, 4000, 16_000)  # numbers of training queries for which the curve has an SVM
+TEST = 500  # most test queries; the standard error of an accuracy of 0.9 is then 0.013
 SPLITS = 5
-DRAWS = 3  # heads of either kind that learned nothing: enough to see how far they differ
-# Iterations of block ascent.  Of random choices 20: the bound within 10 % of that after 40.  Where queries are many 8:
-# of splits after the first each accuracy within .01 of the exact SVM's, the mean of four within .003 (eight heads of
-# 544 to 1,455 queries: .002, .001); of heads that learned nothing within .024 where queries repeat (the first layer),
-# .02 elsewhere (30 of 500 to 920 queries: .011, means of three .005; after 20 iterations .008, .004).
+DRAWS = 3  # untrained heads of each kind: enough to see how far their numbers differ
+# Iterations of block ascent for approximate SVMs.  ITERATIONS: for random choices, and for fewer than MANY queries; the
+# bound of random choices is then within 10 % of the bound after 40 iterations.  FEW_ITERATIONS: for MANY queries or
+# more.  The accuracy of one split is then within .01 of the exact SVM's, the mean over four splits within .003
+# (measured: .002 and .001, on eight heads of 544 to 1,455 queries).  The accuracy of an untrained head is within .024
+# of the exact one in the first layer, where queries repeat, and within .02 in other layers (measured on 30 heads of
+# 500 to 920 queries: .011, and .005 for means of three; after 20 iterations .008 and .004).
 ITERATIONS, FEW_ITERATIONS, MANY = 20, 8, 500
-FEW_DIRECTIONS = 2  # a head with no more of them is (nearly) its own permuted one
-NULL_TOL = 1e-4  # of one with very long windows: no digits are shown that this could change
-RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # streams of random numbers, beside that of the split
+FEW_DIRECTIONS = 2  # permuting the singular vectors of a W of at most this rank leaves W nearly as it was
+NULL_TOL = 1e-4  # tolerance for an untrained head with very long windows; it changes no digit that the table shows
+RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # random number streams of the controls; the split has its own
 
 
 def analyze_head(
@@ -40,35 +42,37 @@ def analyze_head(
     null: bool = True,
     seed: int = 0,
 ) -> HeadReport:
-    """Read one head as a support vector machine, beside its controls.
+    """The SVM of one head's choices, with its accuracy on unseen text and its controls.
 
     Parameters
     ----------
     head : Head
         From :func:`attsvm.torch.read` or :func:`from_arrays`.
     threshold, drop_sinks
-        Which queries count, as in :func:`hard_queries`.
+        Select the queries that count, as in :func:`hard_queries`.
     queries : int, optional
-        At most this many train the SVM, drawn at random from 70 % of the sequences; by default the head's own number,
-        1,500 unless :func:`attsvm.torch.read` was told otherwise.  At most 500 of the other sequences test it.
+        Largest number of training queries.  They are drawn at random from 70 % of the sequences.  By default the
+        head's own number, which is 1,500 unless :func:`attsvm.torch.read` set another.  At most 500 queries of the
+        other sequences test the SVM.
     nuclear_queries : int
-        At most this many train the nuclear-norm SVM, which takes far longer; 0: none.
+        Largest number of training queries of the nuclear-norm SVM, which takes far longer than the Frobenius SVM.
+        0: no nuclear-norm SVM.
     labels : (k, 3) integer array_like, optional
-        Rows (sequence, query, selected) to separate in place of the head's own choices: of another head, another model,
-        or by hand.  Then there are no heads that learned nothing.
+        Rows (sequence, query, selected) to separate in place of the head's own choices: those of another head or
+        model, or chosen by hand.  The report then has no untrained heads.
     C : float, optional
-        Soft margin, for labels that cannot be separated: as in :func:`attsvm.solve_svm`, and without a nuclear SVM.  It
-        is in units of 1 / (token * query)^2: on real tokens 1e-4 to 1e-2 is where it begins to matter.
+        Weight of a soft margin, for labels that cannot be separated, as in :func:`attsvm.solve_svm`.  There is then no
+        nuclear-norm SVM.  The unit of C is 1 / (token * query)^2: on real tokens it begins to matter at 1e-4 to 1e-2.
     splits : int
-        Of the sequences into training and test, for the accuracy and its interval; the rest of the report is of the
-        first.
+        Number of random splits of the sequences into training and test.  The accuracy and its interval use all of
+        them; the rest of the report uses the first.
     null : bool
-        Whether to solve the controls too: random choices of the same queries, and two kinds of heads with as many hard
-        queries that learned nothing, three of each: with Gaussian K and Q, and with the head's own singular values and
-        its singular vectors permuted among themselves; not the latter of a head of rank 1 or 2, which they leave
-        (nearly) as it is.
+        Whether to solve the controls too.  One control has random choices of the same queries.  Two others are
+        untrained heads with as many hard queries, three draws each: heads with Gaussian K and Q, and heads with the
+        own singular values and permuted singular vectors.  A head of rank 1 or 2 has no permuted control, since the
+        permutation leaves it nearly as it is.
     seed : int
-        Of splits and controls; the same seed and text give the same table.
+        Seed of the splits and controls.  The same seed and text give the same table.
 
     Returns
     -------
@@ -76,15 +80,15 @@ def analyze_head(
 
     Notes
     -----
-    A head's own choices are separable in its own bilinear form, since its W does it, and in many dimensions so are
-    random choices: the question is by how much more, what the W of largest margin predicts beyond rules, and how much
-    nearer it is to the head's own than a random head's SVM is to a random head.
+    The head's own W separates its choices, so some W always does.  In many dimensions some W separates random choices
+    too.  Three comparisons say something: the SVM's margin with the margin of random choices, the SVM's accuracy with
+    that of simple rules, and the cosine of the SVM with the head's own W beside the same cosine for untrained heads.
 
-    The best rule is chosen on the training rows of each split, by three-fold validation over their sequences.  That the
-    SVM beats it (a positive ``gain``) is true of random heads, too: no rule imitates a random bilinear form.
+    The best rule is chosen on the training rows of each split, by three-fold validation over their sequences.  The SVM
+    beats the best rule (a positive ``gain``) for random heads, too: no rule imitates a random bilinear form.
 
-    The first split's SVM is exact; those of other splits with many queries, and of the controls, are solved by a few
-    iterations, which changes accuracies by less than their interval.
+    The SVM of the first split is exact.  The SVMs of the controls, and those of other splits with many queries, are
+    solved approximately by a few iterations, which changes accuracies by less than their interval.
 
     Examples
     --------
@@ -99,6 +103,7 @@ def analyze_head(
     queries = head.most if queries is None else as_count("queries", queries, 1)
     nuclear_queries, splits = as_count("nuclear_queries", nuclear_queries), as_count("splits", splits, 1)
     threshold, seed = head.threshold if threshold is None else threshold, as_count("seed", seed)
+    null = as_flag("null", null)
     rows = hard_queries(head, threshold, drop_sinks) if labels is None else _labels(head, labels)
     name = [seed, head.layer, head.number]
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
@@ -138,14 +143,14 @@ def analyze_head(
 
 
 def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
-    """The Frobenius SVM, of which two digits are shown."""
+    """An approximate Frobenius SVM, accurate to the two digits that the table shows."""
     few = FEW_ITERATIONS if len(train) >= MANY else ITERATIONS
     fit = fit_svm(head, train, test, "frobenius", iterations=few)
     return fit_svm(head, train, test, "frobenius", tol=NULL_TOL) if fit.W is None else fit
 
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
-    """Heads that learned nothing, analysed as the trained one is."""
+    """Untrained heads, analysed in the same way as the trained head."""
     draws, share = [], np.nan
     for draw in range(DRAWS):
         rng = np.random.default_rng([*name, draw])
@@ -160,7 +165,8 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
             best, right = best_rule(other, train, test)
             rule = right[best]
         draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
-        if len(draws) == 1 and short(other, train):  # a rough SVM has up to twice as many sequences with a multiplier
+        # Exact: in an approximate SVM up to twice as many sequences have a positive multiplier.
+        if len(draws) == 1 and short(other, train):
             share = support_share(fit_svm(other, train, test[:0], "frobenius", near=fit), train)
     columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]
     return Null(*columns) if draws else None

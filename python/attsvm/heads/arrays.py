@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..attention.tokens import read_tokens
-from ..common.check import as_count, as_floats, as_number
+from ..common.check import as_count, as_flag, as_floats, as_number
 from .head import ByName, Head
 from .sequences import Text
 
@@ -32,32 +32,32 @@ def from_arrays(
     Parameters
     ----------
     inputs : (n, T, d) array_like, or list of n (T_i, d) array_likes
-        What the query and key maps are applied to (after the layer norm, where the model has one there).
+        Vectors to which the layer applies its query and key maps (after the layer norm, where the model has one).
     Wq : (heads * m, d) array_like
         Stored as ``torch.nn.Linear`` does: ``queries = inputs Wq^T + bq``; head h owns the rows ``h m .. h m + m - 1``.
     Wk : (groups * m, d) array_like
-        As many rows as Wq, or fewer where ``heads / groups`` query heads share a key head (grouped queries).
+        As many rows as Wq, or fewer if ``heads / groups`` query heads share a key head (grouped queries).
     bq, bk : (heads * m,) and (groups * m,) array_like, or None
     heads : int
-        Of the queries.
+        Number of query heads.
     scale : float, optional
-        Factor on the logits; ``1 / sqrt(m)`` by default.
+        Factor on the logits, by default ``1 / sqrt(m)``.
     tokens : list of n lists of str, optional
         The tokens as text, for tables and pictures.
     causal : bool
-        Whether a token attends only to those at or before it.
+        Whether a token attends only to itself and to earlier tokens.
     layer : int
-        For tables and pictures.
+        Number of the layer in tables and pictures.
 
     Returns
     -------
     list of Head
-        Also by name, ``found["L0H1"]`` or ``found[0, 1]``.
+        A head is also found by name, ``found["L0H1"]`` or ``found[0, 1]``.
 
     Notes
     -----
-    The logits must be a bilinear form of the inputs: with rotary positions, or with a layer norm on queries and keys,
-    they are not.  :func:`attsvm.torch.read` reads those.
+    The logits must be a bilinear form of the inputs.  They are not if the layer has rotary positions, or a norm on
+    queries and keys; :func:`attsvm.torch.read` reads such layers.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def from_arrays(
             f"tokens must name every token of the {len(lengths)} sequences of inputs, {lengths.sum()} in all, "
             f"got {sum(named)} in {len(named)} sequences"
         )
-    stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if causal else None
+    stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if as_flag("causal", causal) else None
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
     factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
     K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor

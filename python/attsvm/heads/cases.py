@@ -13,17 +13,17 @@ from .head import Head
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Queries of a head with what they see.
+    """Queries of a head with the tokens that they see, as the data of an SVM.
 
     Attributes
     ----------
     data : Data
     selected : (M,) integer array
-        Token that each query selects, counted within its window.
+        Position of the token that each query selects, within the window of the query.
     rows : (M, 3) integer array
-        (sequence, query, selected), in the order of the data's queries.
+        (sequence, query, selected) of each query of the data, in the same order.
     tokens : (entries,) integer array
-        Which token of its sequence each entry of the data is.
+        Position in its sequence of the token of each entry of the data.
     blocks : (b, 2) integer array
         Where the tokens of each sequence begin and end in the data's keys.
     """
@@ -35,28 +35,28 @@ class Cases:
     blocks: np.ndarray
 
     def entries(self, rows: np.ndarray) -> np.ndarray:
-        """Which entry of the data each row (sequence, query, selected, rival) is."""
+        """Index of the data's entry for the rival of each row (sequence, query, selected, rival)."""
         width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
         query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
         return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
 
     def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``x_selected - x_t`` and z of these entries."""
+        """``x_selected - x_t`` and z for each of these entries."""
         query, selected, rival = self.data._rows_of(self.selected, entries)
         return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
-        """Of each query the entry of least margin."""
+        """The entry of least margin of each query."""
         ends = self.data.indptr
         return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
-    """The windows of these queries, in the order of sequences.
+    """The windows of the queries of these rows, in the order of sequences.
 
-    Queries share the head's own keys, which are not copied (they may be memory-mapped), unless a mask with gaps or a
-    bias makes each one's window its own: then it is a copy, with the bias as its last coordinate (and a 1 as that of
-    the query).
+    The windows are views of the head's own keys, which are not copied since they may be memory-mapped.  If the mask has
+    gaps or the logits have a bias, each query gets a copy of its window.  A bias becomes one more coordinate of each
+    token, for which the query has a 1.
     """
     text, bias = head.text, None if head.given is None else head.given.bias
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
@@ -83,12 +83,12 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
 
 
 def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``x_selected - x_rival`` and z of rows (sequence, query, selected, rival)."""
+    """``x_selected - x_rival`` and z for each row (sequence, query, selected, rival)."""
     held = as_cases(head, np.unique(rows[:, :3], axis=0))
     return held.pairs(held.entries(rows))
 
 
 def pulled(head: Head, rows: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
-    """The W of these support tokens: ``sum multiplier (x_selected - x_rival) z^T``."""
+    """The W that these support tokens make: ``sum multiplier (x_selected - x_rival) z^T``."""
     ahead, queries = support_pairs(head, rows)
     return ahead.T @ (multipliers[:, None] * queries)

@@ -1,4 +1,4 @@
-"""Which tokens a head chooses, as rows (sequence, query, selected), and what can be said of them without an SVM."""
+"""The tokens that a head selects, as rows (sequence, query, selected), and simple rules that predict them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..common.check import as_flag
 from .head import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sequences whose queries may train the SVM; the others test it
-FOLDS, TRIED = 3, 500  # of the training sequences, among which the best rule is chosen; rows on which it is, at least
-FEW = 30  # hard queries: a head with fewer stands apart, nothing can be said of it
-ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # besides a sequence's first token, what attention is parked on
+# The best rule is chosen by validation over FOLDS parts of the training sequences, which stops at TRIED rows.
+FOLDS, TRIED = 3, 500
+FEW = 30  # a head with fewer hard queries is listed apart: nothing can be said of it
+ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # end tokens; they are sinks of attention, like a sequence's first token
 
 
 def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = False) -> np.ndarray:
-    """The queries that give one token most of their attention, and that token.
+    """The queries that give one token more attention than the threshold, and the token.
 
     Parameters
     ----------
     head : Head
     threshold : float, optional
-        In (0, 1): least attention probability of the selected token; by default the head's own, 0.9 unless
-        :func:`attsvm.torch.read` was told otherwise.
+        Attention probability, in (0, 1), that the selected token must exceed.  By default the head's own threshold,
+        which is 0.9 unless :func:`attsvm.torch.read` set another.
     drop_sinks : bool
-        Leave out queries that select the first token of their sequence ([CLS] in BERT) or its end ([SEP]).  Heads park
-        their attention there when they find nothing to do.
+        Leave out queries that select a sink: the first token of their sequence ([CLS] in BERT) or its end ([SEP]).
+        Heads attend to sinks when no other token is of use to them.
 
     Returns
     -------
     (k, 3) integer array
-        Rows (sequence, query, selected): indices of the sequence among those kept, and of a query and a token of it
-        (padding not counted).  Queries that see only one token are left out, since they have no choice.
+        Rows (sequence, query, selected): indices of a sequence among those kept, of a query in it and of a token in
+        it (padding not counted).  Queries that see only one token are left out, since they have no choice.
 
     Examples
     --------
@@ -45,11 +47,11 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
     rows = all_queries(head)
     rows = rows[np.nan_to_num(head.choices.top) > threshold]
     rows = rows[head.window(rows) > 1]
-    return rows[~is_sink(head, rows)] if drop_sinks else rows
+    return rows[~is_sink(head, rows)] if as_flag("drop_sinks", drop_sinks) else rows
 
 
 def all_queries(head: Head) -> np.ndarray:
-    """Rows (sequence, query, selected) of every query; selected is -1 where it sees nothing."""
+    """Rows (sequence, query, selected) of all queries; selected is -1 for a query that sees no token."""
     text = head.text
     sequence = np.repeat(np.arange(len(text.counts)), text.counts)
     position = np.arange(len(sequence)) - text.query_begin[sequence]
@@ -57,14 +59,15 @@ def all_queries(head: Head) -> np.ndarray:
 
 
 def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
-    """Whether each row selects the first token of its sequence, or one that marks an end."""
+    """Whether each row selects the first token of its sequence or an end token."""
     return (rows[:, 2] == 0) | np.isin(head.text.names(rows[:, 0], rows[:, 2]), ENDS)
 
 
 def sink_value(head: Head, rows: np.ndarray) -> float:
-    """Mean length of the values that attention is parked on, over that of all values of their sequences.
+    """Mean length of the sinks' values, divided by the mean length of all values of their sequences.
 
-    Far below 1 a parked query adds next to nothing to the residual stream; near 1 it adds one and the same vector.
+    If it is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is near 1,
+    each such query adds the same vector.
     """
     parked = rows[is_sink(head, rows)]
     if head.value_norms is None or len(parked) == 0:
@@ -76,7 +79,7 @@ def sink_value(head: Head, rows: np.ndarray) -> float:
 
 
 def split(rows: np.ndarray, train: int, test: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """At most this many rows to train on and to test, in random order; no sequence gives rows to both."""
+    """At most ``train`` training rows and ``test`` test rows, in random order; no sequence has rows in both."""
     sequences = rng.permutation(np.unique(rows[:, 0]))
     seen = np.isin(rows[:, 0], sequences[: round(TRAINING * len(sequences))])
     return rng.permutation(rows[seen])[:train], rng.permutation(rows[~seen])[:test]
@@ -85,18 +88,19 @@ def split(rows: np.ndarray, train: int, test: int, rng: np.random.Generator) -> 
 def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, float]:
     """Accuracy on ``test`` of six rules that need no SVM, by name.
 
-    "offset k": the token k places after the query, for the k most frequent in ``train``.  "first token": [CLS] in
-    BERT.  "frequent token": the token of the window that ``train`` selected most often, by its text.  "same word": the
-    nearest other token with the query's own text.  "induction": the token after the last earlier one with the query's
-    own text.  "nearest query": as the training query nearest to this one did, that is the token nearest to the one it
-    selected.
+    - "offset k": the token k places after the query, for the k that is most frequent in ``train``;
+    - "first token": the first token of the sequence, [CLS] in BERT;
+    - "frequent token": the token of the window whose text ``train`` selected most often;
+    - "same word": the nearest other token with the query's own text;
+    - "induction": the token after the last earlier token with the query's own text;
+    - "nearest query": the token nearest to the token that the nearest training query selected.
     """
     text = head.text
     offsets, counts = np.unique(train[:, 2] - train[:, 1], return_counts=True)
     offset = int(offsets[counts.argmax()])
     guesses: dict[str, list[int] | np.ndarray] = {
         f"offset {offset:+d}" if offset else "the query itself": test[:, 1] + offset,
-        "first token": np.zeros(len(test), dtype=np.intp),
+        "first token": 0 * test[:, 1],
     }
     seen = [(i, q, text.window(i, q)) for i, q, _ in test.tolist()]
     if text.words is not None:
@@ -118,10 +122,10 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
 
 
 def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dict[str, float]]:
-    """The rule that is best on the training rows, fitted on two thirds of their sequences and tried on the others; and
-    the accuracy of every rule on the test rows.
+    """The best rule by validation on the training rows, and the accuracy of every rule on the test rows.
 
-    Chosen on test rows, the best of several equal rules would look better there than any of them is.
+    In the validation a rule is fitted on two thirds of the training sequences and tried on the other third.  The rule
+    is not chosen on the test rows: the best of several equal rules would look better there than any of them is.
     """
     fold = np.unique(train[:, 0], return_inverse=True)[1] % FOLDS
     right, tried = np.zeros(1), 0
@@ -135,17 +139,17 @@ def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dic
 
 
 def _twin(words: Sequence[str], query: int, window: np.ndarray) -> int:
-    """The nearest other place of the query's word, -1 if there is none."""
+    """Position of the nearest other token with the query's text, -1 if there is none."""
     places = [t for t in window.tolist() if words[t] == words[query] and t != query]
     return min(places, key=lambda t: abs(t - query), default=-1)
 
 
 def _after_copy(words: Sequence[str], query: int, window: np.ndarray) -> int:
-    """The token after the last earlier place of the query's word, -1 if there is none."""
+    """Position after the last earlier token with the query's text, -1 if there is none."""
     return next((t for t in window[::-1].tolist() if 0 < t <= query and words[t - 1] == words[query]), -1)
 
 
 def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Index of the row of ``among`` nearest to each of ``points``."""
+    """Index of the row of ``among`` that is nearest to each of ``points``."""
     points, among = points.astype(np.float64), among.astype(np.float64)
     return ((among**2).sum(axis=1) - 2 * points @ among.T).argmin(axis=1)

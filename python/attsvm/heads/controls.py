@@ -1,8 +1,8 @@
-"""What a head's numbers are held against: random choices, heads that learned nothing, other splits of the sequences.
+"""Controls of a head's numbers: random choices, untrained heads, and other splits of the sequences.
 
-The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them; where
-there are many dimensions, some W separates random choices too.  A margin, a cosine or an accuracy means something only
-beside those of such controls.
+The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them.  In many
+dimensions some W separates random choices too.  A margin, a cosine or an accuracy therefore means something only beside
+the same number of a control.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from .choices import TRAINING, all_queries, is_sink
 from .head import Choices, Head
 from .sequences import Text
 
-ENTRIES = 2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay
-MOST = 16_000_000  # logits of those
-BLOCK = 1_000_000  # logits that are computed at one time
-RANK = 1e-6  # singular values of W below this part of the largest are rounding: weights are in single precision
-STEPS = 40  # of the bisection of its scale
-Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]  # K and Q of a head in its place
-Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # queries, how far their logits fall, how many logits each has
+ENTRIES = 2_000_000  # after this many logits the scale is estimated, and queries that are not hard are dropped
+MOST = 16_000_000  # largest number of logits that are kept of the other queries
+BLOCK = 1_000_000  # largest number of logits that are computed at one time
+RANK = 1e-6  # singular values of W below this fraction of the largest are rounding: weights are in single precision
+STEPS = 40  # steps of the bisection of the scale
+Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]  # makes K and Q of an untrained head
+# Query indices; logits of all these queries, each minus the largest of its query; number of logits of each query.
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Two-sided 95 % points of Student's t for 1, 2, .. degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -32,18 +33,18 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 @storable
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Heads of one kind that learned nothing, on the same tokens and queries, with (about) as many hard queries.
+    """Untrained heads of one kind, on the same tokens and queries, with (about) as many hard queries.
 
     Attributes
     ----------
     hard, queries : (draws,) integer arrays
-        Their hard queries, and how many of these trained the SVM.
+        Number of hard queries, and number of those that trained the SVM.
     cosine, own, accuracy, rule_accuracy : (draws,) arrays
-        As for a trained head: of the SVM's W with its own, margin of its own W over the best, held-out accuracy of the
-        SVM, and of the best rule.
+        The same numbers as for a trained head: cosine of the SVM's W with the head's own W, margin of the own W divided
+        by the largest margin, accuracy of the SVM on held-out queries, and accuracy of the best rule there.
     support_share : (1,) array
-        Share of the training sequences that hold a support token, of the first draw, solved exactly; nan where windows
-        are too long for that.
+        Share of the training sequences that have a support token, for the first draw, whose SVM is solved exactly; nan
+        if its windows are too long for that.
     """
 
     hard: np.ndarray
@@ -56,12 +57,12 @@ class Null:
 
     @property
     def gain(self) -> np.ndarray:
-        """(draws,) array: by how much their SVMs beat their best rules."""
+        """(draws,) array: accuracy of the SVM minus accuracy of the best rule."""
         return self.accuracy - self.rule_accuracy
 
 
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same queries, each with any token it sees as its choice."""
+    """The same queries, each with a random choice among the tokens that it sees."""
     chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
     return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)])
 
@@ -73,8 +74,10 @@ def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
 
 
 def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Those of the head's own W with its left and its right singular vectors permuted among themselves: it keeps the
-    singular values and the directions that it reads, and forgets which belong together."""
+    """K and Q of the head's own W after its left and its right singular vectors were permuted separately.
+
+    The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
+    """
     (left, K), (right, Q) = (
         np.linalg.qr(factor[:width].astype(np.float64))  # a bias has a coordinate that tokens do not
         for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
@@ -85,7 +88,7 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
 
 
 def own_rank(head: Head) -> int:
-    """Of its W, but for rounding."""
+    """Rank of the head's W; singular values that are rounding do not count."""
     values = head.singular_values
     return int((values > RANK * values[0]).sum())
 
@@ -93,9 +96,10 @@ def own_rank(head: Head) -> int:
 def null_head(
     head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
 ) -> Head:
-    """The head with other K and Q, scaled so that (about) ``hard`` of its queries give one token most attention.
+    """The head with other K and Q, scaled so that (about) ``hard`` queries give one token more than the threshold.
 
-    Where the logits are too many to be held, the largest probability is known of the hard queries alone.
+    If there are too many logits to keep them all, the largest probability is known for the hard queries only; it is nan
+    for the others.
     """
     K, Q = factors(head, rng)
     text, unknown = head.text, np.full(len(head.text.start), np.nan)
@@ -118,19 +122,17 @@ def null_head(
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            wanted = hard * looked / choosing  # more than will be, chance included
+            wanted = hard * looked / choosing  # plus three standard deviations, so that no hard query is dropped
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
             parts = [_steepest(part, steep, threshold) for part in parts]
             held = sum(len(part[1]) for part in parts)
-    if looked == 0:
-        return found
     scale, top, at = scaled(hard * looked / choosing)
     known.top[at] = top
     return replace(found, Q=Q * scale)
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """Those of the queries that are hard at this scale; all of them where it is 0."""
+    """The part of the queries that are hard at this scale; all queries if the scale is 0."""
     at, fall, sizes = part
     if len(at) == 0 or scale == 0:
         return part
@@ -139,7 +141,7 @@ def _steepest(part: Part, scale: float, threshold: float) -> Part:
 
 
 def _blocks(text: Text) -> list[tuple[int, int, int]]:
-    """Sequence, first and last query of parts whose logits are few enough to be held."""
+    """(sequence, first query, last query) of blocks of at most ``BLOCK`` logits."""
     found = []
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
@@ -148,8 +150,11 @@ def _blocks(text: Text) -> list[tuple[int, int, int]]:
 
 
 def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of the queries of a block that see several tokens: their places among all, what they select, how far each logit
-    lies below the largest of its query, (entries,), and how many of these each query has."""
+    """The queries of a block that see several tokens.
+
+    Returns their indices among all queries, the tokens that they select, all their logits, each minus the largest of
+    its query (entries,), and the number of logits of each query.
+    """
     text = head.text
     own = text.query_begin[i] + np.arange(first, last)
     low, high = int(text.start[own].min(initial=0)), int(text.stop[own].max(initial=0))
@@ -166,8 +171,8 @@ def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.nd
 def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
-    """The scale at which ``wanted`` counted queries are hard, and each query's largest probability there."""
-    low, high = -12.0, 12.0  # of its logarithm, around a typical fall of 1
+    """The scale at which ``wanted`` of the counted queries are hard, and each query's largest probability there."""
+    low, high = -12.0, 12.0  # bounds of the scale's logarithm, in units where the mean of ``fall`` is -1
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -184,22 +189,22 @@ def _tops(fall: np.ndarray, start: np.ndarray, scale: float) -> np.ndarray:
 
 
 def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:
-    """95 % interval of the mean, within ``least`` .. 1, over splits of the same sequences into training and test.
+    """95 % interval of the mean over splits of the same sequences into training and test, cut to ``least`` .. 1.
 
-    Such splits share sequences, so that the variance of their mean is ``(1 / k + test / train)`` times theirs (Nadeau
-    and Bengio, "Inference for the generalization error", 2003).  Infinite for one split.
+    The splits share sequences, so that the variance of their mean is ``1 / k + test / train`` times the variance of one
+    split (Nadeau and Bengio, "Inference for the generalization error", 2003).  The interval is infinite for one split.
     """
     k = len(values)
     if k < 2:
         return -math.inf, math.inf
     mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
     half = student(k - 1) * math.sqrt((1 / k + (1 - TRAINING) / TRAINING) * variance)
-    return max(mean - half, least), min(mean + half, 1.0)  # of two splits it may say no more than that
+    return max(mean - half, least), min(mean + half, 1.0)  # two splits may say no more than these limits
 
 
 def student(degrees: int) -> float:
     """Two-sided 95 % point of Student's t."""
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]
-    z = 1.959964  # the first terms of its expansion around the normal one
+    z = 1.959964  # the 95 % point of the normal distribution; below, the first terms of the expansion around it
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)

@@ -1,4 +1,4 @@
-"""Names for the singular directions of a head's W: which queries and tokens load each of them most."""
+"""Names of the singular directions of a head's W: the queries and tokens that load each direction most."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from .cases import Cases, as_cases
 from .choices import all_queries
 from .head import Head
 
-QUERIES = 1000  # on which directions are named
-LOADING = 40  # of these, that load a direction most
-WORDS = 4  # of each side that are named
-SAME = 0.6  # share of them at one place, from which on the place is named
+QUERIES = 1000  # largest number of queries from which directions are named
+LOADING = 40  # number of queries, those that load a direction most, that give it its name
+WORDS = 4  # words of the queries, and of the tokens, in a name
+SAME = 0.6  # the name is a position if at least this share of the tokens stand there
 PLACES = {0: "the query itself", 1: "the token after", -1: "the token before"}
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """One term ``s u v^T`` of W, as the queries and tokens say that load it most.
+    """One term ``s u v^T`` of W, named by the queries and tokens that load it most.
 
     Attributes
     ----------
     number : int
-        From 0, the largest singular value first.
+        Counted from 0, in the order of decreasing singular values.
     value : float
-        Its singular value s.
+        The singular value s.
     share : float
-        Its part of the mean margin of choices over their nearest rivals: they add up to 1 over all directions.
+        The direction's share of the mean margin of the selected tokens over their nearest rivals.  The shares of all
+        directions add up to 1.
     queries, tokens : list of str
-        The most frequent words among the queries that it moves most, and among the tokens they select.
+        The most frequent words among the queries that load the direction most, and among the tokens they select.
     place : str
-        Where these tokens stand, if most stand at one place relative to the query, or first; else empty.
+        Position of these tokens, if most of them are first or stand at one offset from their query; else empty.
     """
 
     number: int
@@ -43,17 +44,18 @@ class Direction:
     place: str
 
     def __str__(self) -> str:
-        """Such as: “the”, “a” → the token after; empty where no side has a name."""
+        """The name, such as “the”, “a” → the token after; empty if neither side has one."""
         queries, tokens = (", ".join(f"“{word}”" for word in words) for words in (self.queries, self.tokens))
         known = queries or self.place or tokens
         return f"{queries or 'queries'} → {self.place or tokens or 'tokens'}" if known else ""
 
 
 def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, most: int = 8) -> list[Direction]:
-    """Of W, by default the head's own, on these rows (sequence, query, selected).
+    """Names of the leading directions of W (by default the head's own) from these rows (sequence, query, selected).
 
-    A query loads a direction by ``s (u . (x_selected - m)) (v . z)``, with the mean m of the tokens it sees: how much
-    the direction moves its choice ahead of the others.  Without rows, all recorded queries are taken.
+    A query loads a direction by ``s (u . (x_selected - m)) (v . z)``, where m is the mean of the tokens that it sees.
+    This is what the direction adds to the logit of the selected token, relative to the mean logit.  Without rows, all
+    recorded queries are used.
     """
     rows = all_queries(head) if len(rows) == 0 else rows
     rows = rows[(rows[:, 2] >= 0) & (head.window(rows) > 1)][:QUERIES]
@@ -70,7 +72,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
-        side = np.sign(queries[top, k]) == np.sign(queries[top, k].sum())  # the others load it with both signs changed
+        side = (queries[top, k] >= 0) == (queries[top, k].sum() >= 0)  # others load it with both signs reversed
         at = cases.rows[top[side]]
         found.append(
             Direction(
@@ -83,21 +85,19 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
 
 
 def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """What each direction adds to the margins of these entries, (k, r): ``s (u . (x_selected - x_t)) (v . z)``."""
+    """(k, r) array: what each direction adds to each entry's margin, ``s (u . (x_selected - x_t)) (v . z)``."""
     ahead, queries = cases.pairs(entries)
     return values * (ahead @ left) * (queries @ right)
 
 
 def _frequent(names: np.ndarray, known: bool) -> list[str]:
-    if not known or len(names) == 0:
+    if not known:
         return []
     words, first, counts = np.unique(names, return_index=True, return_counts=True)
     return [str(words[i]) for i in np.lexsort((first, -counts))[:WORDS]]
 
 
 def _place(head: Head, rows: np.ndarray) -> str:
-    if len(rows) == 0:
-        return ""
     if (rows[:, 2] == 0).mean() >= SAME:
         return "the first token"
     offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
@@ -108,8 +108,10 @@ def _place(head: Head, rows: np.ndarray) -> str:
 
 
 def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular directions u_i, values s_i and directions v_i of W (by default the head's own), as (dk, r), (r,) and
-    (dz, r) arrays; rounding's are left out."""
+    """The singular value decomposition of W (by default the head's own): u (dk, r), s (r,) and v (dz, r).
+
+    Singular values that are rounding are left out, with their vectors.
+    """
     if W is None:
         (left, K), (right, Q) = np.linalg.qr(head.K), np.linalg.qr(head.Q)
         inner, values, outer = np.linalg.svd(K @ Q.T)

@@ -1,4 +1,4 @@
-"""What heads do in their model, as :func:`attsvm.torch.faithfulness` measures it: the table."""
+"""The result of :func:`attsvm.torch.faithfulness`: what heads do in their model, as a table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ..common.result import Result, Table
 from ..common.storage import storable
 from .head import count_heads
 
-# Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
+# OF_CHOICES: columns of a W made from n choices, with a new draw of the choices for each repetition.  DRAWN: columns
+# of a random W, without choices.  FIXED: columns without any draw.
 OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
 DRAWN = ("random head", "shuffled")
 FIXED = ("own", "rule", "cut", "whitened cut")
 ALL = "all of these"
-ROUNDING = 10  # times the damage of the own W: an importance below that is none
+ROUNDING = 10  # an importance below this multiple of the own W's damage is rounding, and counts as none
 SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
 
 COLUMNS = (
@@ -35,9 +36,12 @@ OF_DIRECTIONS = (
 @storable
 @dataclass(frozen=True)
 class LostDirection:
-    """Of head ``label`` the singular direction ``number``: its ``name`` and ``share`` of the mean margin as
-    :func:`attsvm.heads.why` has them, its singular ``value``, the ``damage`` without it, that without a ``random``
-    direction of its size (mean of several); and the name of the ``svm``'s direction of the same number, or ""."""
+    """Damage of the model without the singular direction ``number`` of the head ``label``.
+
+    ``name`` and ``share`` (of the mean margin) are those of :func:`attsvm.heads.why`; ``value`` is the singular value.
+    ``damage`` is the damage without the direction, ``random`` the mean damage without a random direction of the same
+    size.  ``svm`` is the name of the SVM's direction of the same number, or "".
+    """
 
     label: str
     number: int
@@ -54,24 +58,25 @@ class LostDirection:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Faithfulness(Result):
-    """What :func:`attsvm.torch.faithfulness` found.
+    """Result of :func:`attsvm.torch.faithfulness`.
 
     Attributes
     ----------
     labels : list of str
-        The heads.
+        Names of the heads.
     layers : dict of str to int
-        Of rows that are all heads up to a layer, that layer; empty where each head is a row.
+        The last layer of each row, if a row is all heads up to a layer; empty if each head is a row.
     metric : {"KL", "1 - cosine"}
-        Of the damages.
+        Measure of the damages.
     rules : dict of str to (str, float)
-        Of each head the best positional rule, and the share of its hard queries that follow it.
+        The best positional rule of each head, and the share of its hard queries that follow the rule.
     hard : dict of str to int
-        Hard queries of each head on the recorded text.
+        Number of hard queries of each head on the recorded text.
     damages : dict of (str, str, int) to (draws, inputs) array
-        By row, column and number of choices (0 where there are none): damage of each held-out input in each draw.
+        Damage on each held-out input in each draw, by row, column and number of choices (0 for columns without
+        choices).
     directions : list of LostDirection
-        Damage without singular directions, with their names; empty unless asked for.
+        Damage without each of the leading singular directions; empty unless ``directions=True``.
     """
 
     labels: list[str]
@@ -84,7 +89,7 @@ class Faithfulness(Result):
 
     @property
     def rows(self) -> list[str]:
-        """What stood in whose place at one time: the heads, or all up to a layer; the last row is all of these."""
+        """Names of the rows: each head, or all heads up to a layer; the last row replaces all heads at once."""
         return list(self.layers) or [*self.labels, ALL]
 
     @property
@@ -92,19 +97,22 @@ class Faithfulness(Result):
         return sorted({n for _, column, n in self.damages if column in OF_CHOICES})
 
     def importance(self, row: str) -> float:
-        """Damage of equal attention in its place."""
+        """Damage with equal attention in place of the row's heads."""
         return float(self.damages[row, "uniform", 0].mean())
 
     def recovered(self, row: str, column: str, queries: int | None = None) -> float:
-        """``1 - damage / importance``; of as many choices as there are unless told.  nan where importance is none."""
+        """``1 - damage / importance``, for the largest number of choices unless ``queries`` is given.
+
+        nan if the importance is not above rounding.
+        """
         return self._recovered(row, column, queries)[0]
 
     def spread(self, row: str, column: str, queries: int | None = None) -> tuple[float, float]:
-        """Standard deviation of what is recovered over draws (nan for one), and its standard error over inputs."""
+        """Standard deviation of :meth:`recovered` over draws (nan for one draw), and its standard error over inputs."""
         return self._recovered(row, column, queries)[1:]
 
     def _recovered(self, row: str, column: str, queries: int | None) -> tuple[float, float, float]:
-        """What is recovered, and both its spreads."""
+        """The recovered share, its standard deviation over draws and its standard error over inputs."""
         if column in OF_CHOICES and queries is None:
             queries = max(self.queries, default=0)
         damage, size = self.damages.get((row, column, queries or 0)), self.importance(row)
@@ -115,7 +123,7 @@ class Faithfulness(Result):
         return 1 - lost, _deviation(draws), _deviation(inputs) / math.sqrt(len(inputs))
 
     def columns(self) -> dict[str, Any]:
-        """A line for each row, column and number of choices."""
+        """One line for each row, column and number of choices."""
         lines = []
         for (row, column, n), damage in self.damages.items():
             numbers = (*damage.shape, float(damage.mean()), self.importance(row), *self._recovered(row, column, n))

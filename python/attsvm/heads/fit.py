@@ -1,4 +1,4 @@
-"""One SVM of a head: solved, held against the head's own W, and tried on text it has not seen."""
+"""One SVM of a head: its solution, a comparison with the head's own W, and its accuracy on unseen text."""
 
 from __future__ import annotations
 
@@ -18,44 +18,47 @@ from ..svm.solve import solve_svm
 from .cases import Cases, as_cases, pulled
 from .head import Head
 
-ROUGH = 1e-2  # tolerance of SVMs of a few iterations
-PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
-FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
-SPARE = 3  # as many tokens as dimensions, times this, nearly always span what all tokens do
-# Multipliers below this part of the largest are what an interior point leaves on rows that hold nothing.
+ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterations
+# Block ascent is used up to this sum of squared window lengths; above it would need gigabytes.  The gradient method,
+# which is used instead, has a gap about three times as large.
+PAIRS = 2e7
+FEWEST = 20  # with fewer test queries an accuracy says nothing, and is nan
+SPARE = 3  # this many tokens per dimension nearly always span the same space as all tokens
+# Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
 TINY = 1e-300
 NO_ROWS = np.empty((0, 4), dtype=np.intp)
-SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
+SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest are rounding
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Fit(Result):
-    """One SVM of a head, and how it compares with the head.
+    """One SVM of a head, compared with the head's own W.
 
     Attributes
     ----------
     norm : {"frobenius", "nuclear"}
     queries : int
-        Training queries.
+        Number of training queries.
     status, margin, margin_bound, gap, rank
-        Of the :class:`attsvm.Separation`; margins in units of a token's length times a query's.
+        As in :class:`attsvm.Separation`.  The unit of a margin is a token's length times a query's length.
     learned_margin : float
-        What the head's own W reaches, scaled to unit Frobenius norm on the directions that tokens and queries have.
+        Margin of the head's own W, scaled to unit Frobenius norm on the span of the tokens and queries.
     rows : (S, 4) integer array
-        (sequence, query, selected, rival) of the support tokens, the hardest first.
+        (sequence, query, selected, rival) of the support tokens, in the order of decreasing multipliers.
     multipliers : (S,) array
-        Theirs, in the same order.
+        Multipliers of the support tokens, in the same order.
     accuracy : float
         Share of test queries for which the SVM selects the token that the head selects.
     score_correlation : float
-        Pearson correlation of the SVM's logits with the head's over a test query's window, mean over test queries.
+        Pearson correlation between the SVM's logits and the head's logits over the window of a test query, averaged
+        over test queries.
     cosine : float
-        Of the SVM's W and the head's own, on the directions that tokens and queries have.
+        Cosine of the SVM's W with the head's own W, on the span of the tokens and queries.
     missed : int
         Training queries for which the SVM selects another token: 0 unless the margin is soft.
     W : (d + 1, d + 1) array or None
-        Kept by :func:`analyze_head`, not by :func:`analyze_model`.
+        W of the SVM.  :func:`analyze_head` keeps it, :func:`analyze_model` does not.
     """
 
     norm: Literal["frobenius", "nuclear"]
@@ -93,7 +96,7 @@ class Fit(Result):
         ]
 
     def columns(self) -> dict[str, Any]:
-        """A row for each support token."""
+        """One row for each support token."""
         names = ("sequence", "query", "selected", "rival")
         return dict(zip(names, self.rows.T, strict=True)) | {"multiplier": self.multipliers}
 
@@ -108,11 +111,11 @@ def fit_svm(
     iterations: int | None = None,
     near: Fit | None = None,
 ) -> Fit:
-    """The SVM of the training rows, beside the head's own W and tried on the test rows.
+    """The SVM of the training rows, compared with the head's own W and tried on the test rows.
 
-    ``iterations``: no more than these; the margin's upper bound is then nearer to it than what was reached, and where
-    no W meets every row yet, W is that of the multipliers, or None of very long windows.  ``near``: another SVM of the
-    same training rows, whose multipliers to start from.
+    ``iterations``: solve approximately, by at most this many iterations.  The upper bound of the margin is then more
+    accurate than the margin that was reached.  If no W meets all rows yet, the W of the multipliers is used, or None if
+    the windows are very long.  ``near``: an SVM of the same training rows; its multipliers are the warm start.
     """
     cases = as_cases(head, train)
     data, method = cases.data, ""
@@ -132,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span, so that the own one's part outside adds nothing.
+        # The SVM's W lies in the span of tokens and queries: the part of the own W outside the span adds nothing.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)
@@ -145,15 +148,15 @@ def fit_svm(
 
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
-    """Its support tokens, and the share of each in all multipliers; none without an SVM."""
+    """Support tokens of an SVM, and each one's share of the sum of multipliers; empty arrays if there is no SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
 
 
 def support_share(fit: Fit, train: np.ndarray) -> float:
-    """Share of the sequences of its training rows that hold a support token; nan where no W separates them."""
-    if fit.status == "infeasible" or len(train) == 0:
+    """Share of the training sequences that have a support token; nan if no W separates the training rows."""
+    if fit.status == "infeasible":
         return np.nan
     return len(np.unique(fit.rows[:, 0])) / len(np.unique(train[:, 0]))
 
@@ -164,35 +167,40 @@ def short(head: Head, rows: np.ndarray) -> bool:
 
 
 def norm_on_span(W: np.ndarray, cases: Cases) -> float:
-    """Frobenius norm of ``P_keys W P_queries``: of W on the directions that tokens of one window differ in, and that
-    queries have."""
+    """Frobenius norm of ``P_keys W P_queries``.
+
+    P_keys projects on the span of the differences of tokens of one sequence, P_queries on the span of the queries.  The
+    first blocks usually span what all blocks do.  The other blocks are used only if they have a part outside that span.
+    """
     keys, queries, blocks = cases.data.keys, cases.data.queries, cases.blocks
     sizes = np.cumsum(blocks[:, 1] - blocks[:, 0])
     few = int(np.searchsorted(sizes, SPARE * W.shape[0])) + 1
-    left, outside, least = _bases(_scatter(keys, blocks[:few]))
+    left, outside, least = _bases(scatter(keys, blocks[:few]))
     parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
     if sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) > least * sizes[-1] / sizes[:few][-1]:
-        left = _bases(sum(_scatter(keys, blocks[k : k + few]) for k in range(0, len(blocks), few)))[0]
+        left = _bases(sum(scatter(keys, blocks[k : k + few]) for k in range(0, len(blocks), few)))[0]
     return float(np.linalg.norm(left.T @ W @ _bases(queries.T @ queries)[0]))
 
 
-def _scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
-    """``X^T X`` of the tokens of these blocks, each around its mean, in double precision."""
+def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
+    """``X^T X`` of the tokens of these blocks, minus the mean of their block, in double precision."""
     parts = (keys[begin:end].astype(np.float64) for begin, end in blocks)
     points = np.concatenate([part - part.mean(axis=0) for part in parts])
     return points.T @ points
 
 
-def _bases(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal columns that span the rows of X, given ``X^T X``; those of the directions they lack; and the sum of
-    squares along one of these up to which it is rounding."""
-    eigenvalues, vectors = np.linalg.eigh(scatter)
+def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """From ``X^T X``: orthonormal bases of the span of the rows of X and of its complement, and the rounding level.
+
+    The rounding level is the largest eigenvalue, a sum of squares along a direction, that counts as zero.
+    """
+    eigenvalues, vectors = np.linalg.eigh(products)
     least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
     return vectors[:, eigenvalues > least], vectors[:, eigenvalues <= least], least
 
 
 def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
-    """Mean over queries of the Pearson correlation of the logits within the window."""
+    """Pearson correlation of the logits of A and B within a query's window, averaged over queries."""
     starts, lengths = data.indptr[:-1], data.lengths
     logits = [np.concatenate(data.logits(W)) for W in (A, B)]
     a, b = (x - np.repeat(np.add.reduceat(x, starts) / lengths, lengths) for x in logits)
@@ -203,7 +211,7 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
 
 
 def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (sequence, query, selected, rival) of the support tokens and their multipliers, the largest first."""
+    """Rows (sequence, query, selected, rival) of the support tokens, and their multipliers, the largest first."""
     dual = solution.flat_dual
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]
@@ -212,7 +220,7 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
 
 
 def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
-    """Those of an SVM of the same rows, of every query's entries."""
+    """Multipliers of an SVM of the same rows, as an array for each query."""
     found = np.zeros(len(cases.tokens))
     found[cases.entries(fit.rows)] = fit.multipliers
     return np.split(found, cases.data.indptr[1:-1])

@@ -1,4 +1,4 @@
-"""One attention head: its sequences, queries, and the factors K and Q of its logits; and lists of heads by name."""
+"""One attention head: its sequences, its queries and the factors K and Q of its logits; lists of heads by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from ..common.check import as_list, as_number, check_type
 from ..common.storage import Mapped, storable
 from .sequences import Text
 
-THRESHOLD = 0.9  # least attention on one token for a query to count
-QUERIES = 1500  # that train an SVM at most
+THRESHOLD = 0.9  # a query counts if the attention on one token exceeds this
+QUERIES = 1500  # largest number of queries that train an SVM
 NAME = re.compile(r"L?(\d+)[H.](\d+)", re.IGNORECASE)
 
 
 @storable
 class Choices(NamedTuple):
-    """Of each query (M,): the token with the most attention (-1 where it sees none), its probability, and the effective
-    number of tokens ``1 / sum p^2`` (nan there)."""
+    """The choice of each of the M queries.
+
+    ``selected`` is the token with the most attention, ``top`` its probability, and ``effective`` the effective number
+    of tokens, ``1 / sum p^2``.  A query that sees no token has -1, nan and nan.
+    """
 
     selected: np.ndarray
     top: np.ndarray
@@ -32,19 +35,19 @@ class Choices(NamedTuple):
 @storable
 @dataclass(frozen=True, eq=False)
 class Logits(Mapped):
-    """What the model's softmax was given: ``cap tanh(scaling q.k / cap) + bias``, and a logit no token has.
+    """Input of the model's softmax: ``cap tanh(scaling q.k / cap) + bias``, and an extra logit as a sink.
 
     Attributes
     ----------
     queries, keys : (M, m) and (N, m) arrays
-        As attention gets them, after rotations and norms.
+        Queries and keys that attention compares, after rotations and norms.
     scaling : float
     cap : float or None
         Soft cap on the logits; None: no tanh.
     bias : list of n (S, T) arrays, or None
-        Of positions: ALiBi, relative positions.
+        Bias of positions (ALiBi, relative positions), an array for each sequence.
     sink : list of n (S,) arrays, or None
-        A logit per query that takes probability and belongs to no token.
+        A logit for each query that takes probability and belongs to no token.
     """
 
     queries: np.ndarray
@@ -58,32 +61,35 @@ class Logits(Mapped):
 @storable
 @dataclass(frozen=True, eq=False)
 class Head(Mapped):
-    """A head of a trained model: which sequences it read, and its bilinear form ``W = K Q^T``.
+    """A head of a trained model: the sequences that it read, and its bilinear form ``W = K Q^T``.
 
     Attributes
     ----------
     layer, number : int
-        The attention call within one forward pass, and the query head within it.
+        Number of the attention call within one forward pass, and of the query head within the call.
     text : Text
         Sequences and tokens; the same object for all heads that share keys.
     K, Q : (dk, m), (dz, m) arrays
-        Logits are ``(K^T x_t) . (Q^T z_q)``.  In the residual space the last row holds the biases, and Q the factor
-        ``1 / sqrt(m)``; in the head space ``K Q^T`` is the scaling times the identity.
+        Factors of the logits ``(K^T x_t) . (Q^T z_q)``.  In the residual space their last row holds the biases, and Q
+        contains the factor ``1 / sqrt(m)``.  In the head space ``K Q^T`` is the scaling times the identity.
     queries : (M, dz) array
-        All queries of the sequences below each other; the keys unless given.
+        The queries of all sequences, stacked; by default the keys.
     kind : {"self", "cross"}
     module : str
         Dotted name in the model.
     space : {"residual", "head"}
-        "residual": tokens and queries are what the layer is given, and W is the head's own weights: the space of the
-        theorem.  "head": they are the keys and queries that attention compares; the head's weights are inside them, so
-        this space is for prediction, margins and support tokens, and no evidence that W went to the SVM.
+        "residual": tokens and queries are inputs of the layer, and W is the head's own weights.  This is the space of
+        the theorem.  "head": tokens and queries are the keys and queries that attention compares, which contain the
+        head's weights.  This space serves for prediction, margins and support tokens; it is no evidence that training
+        went to the SVM.
     given : Logits or None
-        What the model's softmax was given; None: ``K`` and ``Q`` say it.
+        Input of the model's softmax; None: it follows from ``K`` and ``Q``.
     value_norms : (N,) array or None
         Length of each token's value.
+    known : Choices or None
+        The choices of all queries, if they were computed when the head was read.
     threshold, most : float, int
-        Least attention on one token for a query to count, and queries that train an SVM at most.
+        A query counts if its attention on one token exceeds ``threshold``; at most ``most`` queries train an SVM.
     """
 
     layer: int
@@ -107,7 +113,7 @@ class Head(Mapped):
 
     @property
     def keys(self) -> np.ndarray:
-        """Tokens (N, dk), shared by all heads that attend to the same."""
+        """Tokens (N, dk), the same array for all heads that share keys."""
         return self.text.keys
 
     @property
@@ -116,17 +122,17 @@ class Head(Mapped):
 
     @property
     def singular_values(self) -> np.ndarray:
-        """Of W, at most m of them, the largest first."""
+        """Singular values of W, at most m of them, the largest first."""
         return np.linalg.svd(np.linalg.qr(self.K).R @ np.linalg.qr(self.Q).R.T, compute_uv=False)
 
     @property
     def rank(self) -> int:
-        """Columns of K and Q."""
+        """Number of columns of K and Q."""
         return self.K.shape[1]
 
     @property
     def causal(self) -> bool:
-        """Whether every token sees exactly itself and all before it."""
+        """Whether every token sees exactly itself and all tokens before it."""
         text = self.text
         if text.counts is not text.lengths or text.visible:
             return False
@@ -135,7 +141,7 @@ class Head(Mapped):
 
     @property
     def label(self) -> str:
-        """Short name, as people write it of transformers."""
+        """Short name, such as L5H3 for head 3 of layer 5."""
         return f"L{self.layer}H{self.number}"
 
     @property
@@ -154,16 +160,16 @@ class Head(Mapped):
 
     @property
     def tokens(self) -> int:
-        """Of all its sequences."""
+        """Number of tokens of all sequences."""
         return len(self.keys)
 
     @property
     def asking(self) -> int:
-        """Queries that see a token."""
+        """Number of queries that see at least one token."""
         return int(np.isfinite(self.choices.top).sum())
 
     def window(self, rows: np.ndarray) -> np.ndarray:
-        """How many tokens the query of each row (sequence, query, ..) sees."""
+        """Number of tokens that the query of each row (sequence, query, ..) sees."""
         text = self.text
         at = text.query_rows(rows)
         sizes = text.stop[at] - text.start[at]
@@ -173,7 +179,7 @@ class Head(Mapped):
         return sizes
 
     def sequence_logits(self, i: int) -> np.ndarray:
-        """Logits (S, T) of the i-th sequence kept, one row per query; -inf at hidden tokens."""
+        """Logits (S, T) of the i-th of the kept sequences, one row per query; -inf at hidden tokens."""
         text, given = self.text, self.given
         own = slice(text.query_begin[i], text.query_begin[i] + text.counts[i])
         tokens = slice(text.begin[i], text.begin[i] + text.lengths[i])
@@ -190,7 +196,7 @@ class Head(Mapped):
         return np.where(text.seen(i), found, -np.inf)
 
     def sequence_attention(self, i: int) -> np.ndarray:
-        """Probabilities (S, T) of the i-th sequence kept; rows of nan for queries that see nothing."""
+        """Probabilities (S, T) of the i-th of the kept sequences; rows of nan for queries that see no token."""
         logits = self.sequence_logits(i)
         whole = logits
         if self.given is not None and self.given.sink is not None:
@@ -202,7 +208,7 @@ class Head(Mapped):
         return prob
 
     def _whole(self, sequence: int, part: Any, fill: float) -> np.ndarray:
-        """A result of a sequence with its padding around it."""
+        """The array ``part(i)`` of a sequence, extended to its padding."""
         i = self.text.find(sequence)
         S, T, query, token = self.text.places[i]
         found = part(i)
@@ -215,29 +221,30 @@ class Head(Mapped):
         return whole
 
     def logits(self, sequence: int) -> np.ndarray:
-        """Logits (S, T) of a sequence, one row per query; -inf at tokens it does not see."""
+        """Logits (S, T) of a sequence, one row per query; -inf at tokens that the query does not see."""
         return self._whole(sequence, self.sequence_logits, -np.inf)
 
     def attention(self, sequence: int) -> np.ndarray:
-        """Attention probabilities (S, T) of a sequence, counted among all that were given, one row per query.
+        """Attention probabilities (S, T) of a sequence, one row per query.
 
-        Zero at tokens the query does not see; nan in rows of queries that see none, and of padding.
+        ``sequence`` counts all sequences that the model was given.  Probabilities are zero at tokens that the query
+        does not see.  Rows of padding, and of queries that see no token, are nan.
 
         Raises
         ------
         LookupError
-            For a sequence that was not kept.
+            If the sequence was not kept.
         """
         return self._whole(sequence, self.sequence_attention, 0.0)
 
     @functools.cached_property
     def choices(self) -> Choices:
-        """Which token each query attends to most, and how much."""
+        """The token that each query attends to most, and its probability."""
         if self.known is not None:
             return self.known
         found = []
         for prob in map(self.sequence_attention, range(len(self.text.lengths))):
-            top = prob.max(axis=1)  # nan where it sees none
+            top = prob.max(axis=1)  # nan if the query sees no token
             found.append((np.where(np.isnan(top), -1, prob.argmax(axis=1)), top, 1 / (prob**2).sum(axis=1)))
         return Choices(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -250,7 +257,7 @@ def check_head(head: Any) -> None:
 
 
 def as_threshold(value: Any) -> float:
-    """What the largest probability of a hard query is above."""
+    """A threshold in (0, 1)."""
     threshold = as_number("threshold", value, above=0.0)
     if threshold >= 1:
         raise ValueError(f"threshold must lie below 1, got {threshold}")
@@ -262,25 +269,27 @@ def as_heads(heads: Any) -> list[Head]:
 
 
 def share_of(some: Any, total: int) -> str:
-    """Such as "277 of 6,786 (4 %)"."""
+    """Text such as "277 of 6,786 (4 %)"."""
     percent = 100 * some / max(total, 1)
     return f"{some:,} of {total:,} ({'< 1' if 0 < percent < 0.5 else f'{percent:.0f}'} %)"
 
 
 def count_heads(number: int) -> str:
-    """Such as "1 head"."""
+    """Text such as "1 head"."""
     return f"{number} head{'s' * (number != 1)}"
 
 
 def place_of(name: str) -> tuple[int, int] | None:
-    """Layer and number of a head's name, "L5H3" or "5.3"; None of any other word."""
+    """Layer and number in a head's name, "L5H3" or "5.3"; None if the text is no such name."""
     found = NAME.fullmatch(name.strip())
     return None if found is None else (int(found[1]), int(found[2]))
 
 
 class ByName(list[Any]):
-    """Heads, or reports of them: a list that is also indexed by name, ``found["L3H5"]``, or layer and number,
-    ``found[3, 5]``.  Its slices and sums are such lists too."""
+    """A list of heads, or of their reports, that can be indexed by name too.
+
+    ``found["L3H5"]`` and ``found[3, 5]`` are head 5 of layer 3.  Slices and sums are lists of the same kind.
+    """
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, (str, tuple)):

@@ -1,5 +1,7 @@
-"""The file in which what is found of heads is kept as it is done: one npy record after another, each the bytes of an
-npz file that :func:`attsvm.load` reads."""
+"""The file that keeps results of heads as they are computed, so that an interrupted run can go on.
+
+It is a sequence of npy records.  Each record holds the bytes of an npz file that :func:`attsvm.load` reads.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from .head import Head
 @storable
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What was found of this name, and a digest of what decided it."""
+    """The results of this name, and a digest of everything that they depend on."""
 
     name: str
     digest: str
@@ -29,7 +31,11 @@ class Record:
 
 
 class Kept:
-    """What a file holds of these names, each with the digest it must have; what is added; ``maker``: who writes it."""
+    """Results by name, from a file and from this run.
+
+    ``wanted``: the names, each with the digest that its record must have.  ``maker``: the function that writes the
+    file, for messages.
+    """
 
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
         self.path, self.wanted = None if file is None else Path(file), wanted
@@ -51,7 +57,7 @@ class Kept:
 
 
 def digest(head: Head, options: dict[str, Any]) -> str:
-    """Of the weights, of what the head chooses, and of all that is asked."""
+    """Digest of a head's weights, of its choices and of the options."""
     found = hashlib.sha256(repr([__version__, head.most, head.threshold, head.module, head.space]).encode())
     for array in (head.K, head.Q, hard_queries(head, options.get("threshold")), head.text.lengths):
         found.update(array.tobytes())
@@ -60,7 +66,7 @@ def digest(head: Head, options: dict[str, Any]) -> str:
 
 
 def _read(path: Path, maker: str) -> list[Record]:
-    """The records of the file; a last one that an interruption cut short is dropped from it."""
+    """The records of the file.  A last record that is incomplete, after an interruption, is removed from the file."""
     found: list[Record] = []
     if not path.exists():
         return found

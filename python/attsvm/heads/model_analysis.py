@@ -1,4 +1,4 @@
-"""All heads of a model analysed, on threads or a cluster, and kept in a file as they are done."""
+"""Analysis of all heads of a model, on threads or on a cluster."""
 
 from __future__ import annotations
 
@@ -27,44 +27,45 @@ def analyze_model(
     progress: bool | None = None,
     **options: Any,
 ) -> Reports:
-    """Read many heads as support vector machines, several at a time.
+    """Reports of many heads: :func:`analyze_head` of each, several at a time.
 
     Parameters
     ----------
     heads : list of Head
     null : bool or "layer"
-        Whether to solve the controls too; "layer": heads that learned nothing are drawn for one head of each layer
-        alone, that with the median number of hard queries.
+        Whether to solve the controls too.  "layer": untrained heads are drawn only for one head of each layer, the one
+        with the median number of hard queries.
     n_jobs : int, optional
-        Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says, and one where
-        there is no joblib.  Changes no result.
+        Number of workers, counted as joblib does.  By default all cores, or the number that ``joblib.parallel_config``
+        sets, or one without joblib.  It changes no result.
     file : path, optional
-        Reports are written there as they are done, and those that it holds of these heads are not made again.
+        Reports are appended to this file as they are done.  Reports that it already holds are not computed again.
     progress : bool, optional
         Whether to show a bar; by default at a terminal or in a notebook.
     **options
-        As for :func:`analyze_head`.
+        Options of :func:`analyze_head`.
 
     Returns
     -------
     Reports
-        A list of :class:`HeadReport` in the order of ``heads``, without the weights W; a table in a notebook, and as a
-        DataFrame by ``to_dataframe()``; :func:`results_table` says what its columns mean.
+        A list of :class:`HeadReport` in the order of ``heads``, without the weights W.  A notebook shows it as a table;
+        ``to_dataframe()`` makes a DataFrame.  :func:`results_table` explains the columns.
 
     Raises
     ------
     ValueError
-        For a file of other heads, other options or something else.
+        If the file holds other heads or options, or is no such file.
     ModuleNotFoundError
-        Without joblib, where more than one worker is asked for: ``pip install joblib``.
+        If more than one worker is asked for and joblib is missing: ``pip install joblib``.
     KeyboardInterrupt
-        On Ctrl-C, once the heads under way are done; its ``.partial`` holds the reports so far.
+        On Ctrl-C, when the heads that are being computed are done.  Its ``.partial`` holds the reports so far.
 
     Notes
     -----
-    Workers are threads, since computations in C release the GIL; inside ``with joblib.parallel_config("loky")`` (or
-    "dask", "ray") they are those of that backend.  Heads that :func:`attsvm.torch.read` stored (``store=``) travel as
-    places in its files, which every worker must see; others by value.
+    Workers are threads, since computations in C release the GIL.  Inside ``with joblib.parallel_config("loky")`` (or
+    "dask", "ray") they are workers of that backend.  Heads that :func:`attsvm.torch.read` stored in files (``store=``)
+    are sent to workers as file paths and offsets, so that every worker must see the files.  Other heads are sent by
+    value.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def analyze_model(
 
 
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
-    """What a report consists of, without the head, which whoever asks has, and without matrices."""
+    """The state of a report without its head, which the caller has, and without the matrices W."""
     found = state_of(analyze_head(head, **options))
     del found["head"]
     for name in ("nuclear", "random"):
@@ -114,7 +115,7 @@ def _light(fit: Fit | None) -> Fit | None:
 
 
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
-    """Of each layer, the head with the median number of hard queries."""
+    """Indices of one head of each layer, the one with the median number of hard queries."""
     found: set[int] = set()
     counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
     for layer in {head.layer for head in heads}:

@@ -1,4 +1,4 @@
-"""Pictures of heads: the grid of a whole model, one sequence of one head, and what more queries teach."""
+"""Pictures of heads: the grid of a whole model, one sequence of one head, and curves over the training queries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from .why import Why
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
-DARK, LIGHT = 1.125, 0.6  # accuracy that would be darkest; part of the scale above which words are white
-READABLE = (8, 24)  # tokens of a sequence that make a picture
+DARK, LIGHT = 1.125, 0.6  # the accuracy with the darkest colour; text is white above this fraction of the colour scale
+READABLE = (8, 24)  # least and largest number of tokens of a sequence that is chosen for a picture
 
 
 @drawing(Reports)
 def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
-    """Layers x heads: held-out accuracy, and the letter of the best rule; a frame where the SVM beats all six rules by
-    more than chance: the 95 % interval of the difference, over the splits, lies above 0."""
+    """A grid of layers and heads with the held-out accuracy of each SVM and the letter of its best rule.
+
+    A head has a frame if its SVM beats the rules by more than chance: the 95 % interval of the difference, over the
+    splits, lies above 0.
+    """
     from matplotlib.patches import Rectangle
 
     ax = current(ax)
@@ -33,7 +36,7 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     heads, columns = np.unique([report.head.number for report in reports], return_inverse=True)
     values = np.full((len(layers), len(heads)), np.nan)
     values[rows, columns] = [np.nan if report.few else report.accuracy for report in reports]
-    ax.set_facecolor("0.93")  # seen where there is no number
+    ax.set_facecolor("0.93")  # the colour of heads without a number
     ax.imshow(values, **{"cmap": "Greens", "vmin": 0.5, "vmax": DARK, "aspect": "auto"} | image_kw)
     ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
     ax.set(xlabel="head", ylabel="layer")
@@ -53,8 +56,11 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
 
 
 def choose_sequence(report: HeadReport) -> int:
-    """Of the training sequences of readable length with at least three queries that are not parked, the hardest: the
-    one whose support tokens have the largest multipliers."""
+    """The hardest training sequence: the one whose support tokens have the largest sum of multipliers.
+
+    It is chosen among the sequences of readable length that have at least three queries that do not select a sink, or
+    as many as there are.
+    """
     lengths, (support, shares) = report.head.text.lengths, support_of(report.fit)
     rows = report.train[~is_sink(report.head, report.train)]
     counts = np.bincount((rows if len(rows) else report.train)[:, 0], minlength=len(lengths))
@@ -65,13 +71,13 @@ def choose_sequence(report: HeadReport) -> int:
 
 
 def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = None) -> Any:
-    """One sequence: an arrow from each training query to the token it selects, and the support tokens it beats.
+    """Picture of one sequence: an arrow from each training query to the token it selects, and its support tokens.
 
     Parameters
     ----------
     report : HeadReport
     sequence : int, optional
-        Among those kept; by default the hardest of readable length.
+        Index among the kept sequences; by default the hardest one of readable length.
     ax : matplotlib Axes, optional
 
     Returns
@@ -80,8 +86,9 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 
     Notes
     -----
-    Blue: query (left) to selected token (right).  Orange, dashed: query to support token, as thick as its multiplier.
-    The numbers at the right are multipliers summed over the queries, in percent of those of the sequence.
+    A blue arrow leads from a query (left) to its selected token (right).  A dashed orange line leads from a query to a
+    support token; its width shows the multiplier.  The numbers at the right are multipliers summed over the queries, in
+    percent of the sum for the sequence.
 
     Examples
     --------
@@ -129,7 +136,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 
 @drawing(HeadReport)
 def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
-    """Accuracy on unseen sequences, and correlation with the head's own logits, over the number of training queries."""
+    """Accuracy on unseen sequences, and correlation with the head's logits, against the number of training queries."""
     if report.fit is None:
         raise ValueError("report must have an SVM, got a head without queries")
     ax, fits = current(ax), report.curve
@@ -146,7 +153,7 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Fit)
 def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
-    """How much each support token holds, the hardest first."""
+    """The multipliers of the support tokens, the largest first."""
     ax = current(ax)
     ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
@@ -164,10 +171,10 @@ def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
 
 @drawing(Faithfulness)
 def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **line_kw: Any) -> Any:
-    """What is recovered, with the spread over draws.
+    """The recovered share of the importance, with its standard deviation over draws.
 
-    Of a row, by default all of these, against the number of choices, with controls as lines across; where rows are
-    layers and none is named, against the last layer whose heads are replaced.
+    It is drawn against the number of choices, for one row (by default the row of all heads), with the controls as
+    horizontal lines.  If rows are layers and ``row`` is not given, it is drawn against the last layer that is replaced.
     """
     ax = current(ax)
     by_layer = bool(found.layers) and row is None

@@ -1,4 +1,4 @@
-"""What was found about a head, and about all heads of a model."""
+"""The report of a head, and the list of reports of all heads of a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_list, check_shapes, check_type
+from ..common.check import as_flag, as_list, check_shapes, check_type
 from ..common.result import Result, Table
 from ..theory.random_tokens import capacity
 from .choices import FEW
@@ -19,46 +19,47 @@ from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
-MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
-NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
-LONGEST = 64  # tokens of a window, up to which the volumes of :func:`attsvm.theory.capacity` take a second or two
+MOST = 10  # the table says how many of these most damaging heads it cannot analyse
+NULL = 1 / 3  # null sink: value shorter than this fraction of the mean length (observed: below a fifth, or about 1)
+LONGEST = 64  # longest window for :func:`attsvm.theory.capacity`, which takes a second or two there
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class HeadReport(Result):
-    """What :func:`analyze_head` found.
+    """Result of :func:`analyze_head`.
 
     Attributes
     ----------
     head : Head
     threshold : float
     hard : int
-        Queries that give one token more than the threshold (or labels given).
+        Number of queries that give one token more attention than the threshold, or of labels if they were given.
     sinks : float
-        Share of those that select the first token of their sequence or its end.
+        Share of these queries that select a sink: the first token of their sequence or its end.
     train, test : (k, 3) integer arrays
-        Rows (sequence, query, selected), from different sequences.
+        Rows (sequence, query, selected) of the first split; no sequence has rows in both.
     baselines : dict of str to float
-        Accuracy on the test queries of rules that need no SVM; empty without test queries.
+        Accuracy of rules that need no SVM, on the test queries; empty without test queries.
     rule : str
-        The best of them on the training queries.
+        The rule that is best on the training queries.
     curve : list of Fit
-        Frobenius SVMs of the first 100, 400, 1500, .. training queries, and of all of them; the last is the report's.
+        Frobenius SVMs of the first 100, 400, 1500, .. training queries, and of all; the last is :attr:`fit`.
     nuclear : Fit or None
-        The nuclear SVM of the first training queries.
+        The nuclear-norm SVM of the first training queries.
     random : Fit or None
-        Control: the SVM of random choices of the same queries; where it is "undecided", its margin lies below
+        Control: the SVM of random choices of the same queries.  If it is "undecided", its margin is below
         ``margin_bound``.
     null, shuffled : Null or None
-        Controls: random heads on the same tokens with as many hard queries, three draws; and heads of the own singular
-        values, whose singular vectors were permuted among themselves, None where these are one or two.
+        Controls: three random heads on the same tokens with as many hard queries, and three heads with the own singular
+        values and permuted singular vectors.  ``shuffled`` is None if the head's rank is 1 or 2.
     accuracies, rule_accuracies : (splits,) arrays
-        Held-out accuracy of the SVM, and of the best rule, on every split of the sequences; the first is the report's.
+        Held-out accuracy of the SVM, and of the best rule, on each split of the sequences; the first split is that of
+        ``train`` and ``test``.
     sink_value : float
-        Length of the values that attention is parked on, over the mean; nan where values are not known.  In words:
-        :attr:`sink_kind`.
+        Mean length of the sinks' values over the mean length of all values; nan if values are not known.
+        :attr:`sink_kind` says it in words.
     damage, metric : float, str
-        Mean change of the model's output without the head, and what it is measured by; nan and empty until
+        Mean change of the model's output without the head, and its measure; nan and empty until
         :func:`attsvm.torch.damage` has measured it.
     """
 
@@ -95,21 +96,24 @@ class HeadReport(Result):
 
     @property
     def fits(self) -> list[Fit]:
-        """All its SVMs of its own choices: those of the curve, and the nuclear one."""
+        """All SVMs of the head's choices: those of the curve and the nuclear-norm SVM."""
         return [*self.curve, *([self.nuclear] if self.nuclear else [])]
 
     @property
     def sink_kind(self) -> str:
-        """What a head does that parks most of its attention: "null sink" where the values parked on are shorter than a
-        third of the mean, so that next to nothing is added; "value sink" where one vector is added again and again;
-        "" where less than half is parked, or values are not known."""
+        """What the head's sinks add to the residual stream.
+
+        "null sink": their values are shorter than a third of the mean, so that they add next to nothing.  "value sink":
+        they add the same vector again and again.  "": less than half of the hard queries select a sink, or the values
+        are not known.
+        """
         if self.sinks < 0.5 or np.isnan(self.sink_value):
             return ""
         return "null sink" if self.sink_value < NULL else "value sink"
 
     @property
     def few(self) -> bool:
-        """Whether fewer than 30 queries count: then nothing can be said of the head."""
+        """Whether fewer than 30 queries count, too few to analyse the head."""
         return self.hard < FEW
 
     @property
@@ -119,47 +123,47 @@ class HeadReport(Result):
 
     @property
     def best_baseline(self) -> tuple[str, float]:
-        """The rule that is best on the training queries, and its accuracy on the test queries."""
+        """The rule that is best on the training queries, with its accuracy on the test queries."""
         return self.rule, self.rule_accuracy
 
     @property
     def accuracy(self) -> float:
-        """Held-out accuracy, mean over the splits."""
+        """Held-out accuracy of the SVM, averaged over the splits."""
         return float(self.accuracies.mean()) if len(self.accuracies) else math.nan
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
-        """Its 95 % interval over the splits, within [0, 1]; infinite for one."""
+        """95 % interval of the accuracy over the splits, within [0, 1]; infinite for one split."""
         return interval(self.accuracies, 0.0)
 
     @property
     def gain(self) -> float:
-        """By how much the SVM beats the best rule on unseen sequences, mean over the splits."""
+        """Accuracy of the SVM minus accuracy of the best rule on unseen sequences, averaged over the splits."""
         return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else math.nan
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the gain over the splits, paired, within [-1, 1]; infinite for one."""
+        """95 % interval of the gain over the splits, paired, within [-1, 1]; infinite for one split."""
         return interval(self.accuracies - self.rule_accuracies, -1.0)
 
     @property
     def beats_rules(self) -> bool:
-        """Whether the SVM beats the best rule by more than chance: the whole interval of the gain lies above 0."""
+        """Whether the SVM beats the best rule by more than chance: the interval of the gain lies above 0."""
         return self.gain_interval[0] > 0
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy minus that of untrained heads (of the kind predicted better), where it is known."""
+        """Held-out accuracy minus that of untrained heads, of the kind that is predicted better, if there are any."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property
     def _untrained(self) -> list[float]:
-        """Held-out accuracy of both kinds of untrained heads, as far as there are any."""
+        """Held-out accuracy of each kind of untrained heads that the report has."""
         return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
 
     @property
     def summary(self) -> str:
-        """What the head selects, how often, how well that is predicted, and what the model loses without it."""
+        """Sentences: how often the head selects, how well the SVM predicts it, and the damage without the head."""
         text = f"{self.head.label}: {share_of(self.hard, self.head.asking)} of its queries give one token more than "
         text += f"{100 * self.threshold:g} % of their attention"
         if self.few:
@@ -179,19 +183,26 @@ class HeadReport(Result):
 
     @property
     def support_share(self) -> float:
-        """Share of the training sequences that hold a support token.  Where sequences are exchangeable, it bounds in
-        expectation the share of new ones of which the SVM selects some token wrongly: the SVM of the others selects
-        rightly in every sequence that it can do without.  nan without an SVM, or where no W separates the choices."""
+        """Share of the training sequences that have a support token.
+
+        If sequences are exchangeable, this share bounds, in expectation, the share of new sequences in which the SVM
+        selects some token wrongly.  A sequence without a support token can be left out without a change of the SVM,
+        which therefore selects rightly in it without having seen it.  nan without an SVM, or if no W separates the
+        choices.
+        """
         return math.nan if self.fit is None else support_share(self.fit, self.train)
 
     @functools.cached_property
     def capacity(self) -> float:
-        """Chance that given choices in as many windows, of the same lengths and dimensions, but of Gaussian tokens,
-        could be separated: :func:`attsvm.theory.capacity`.  How far it is true of a model's tokens is not known.  nan
-        where the formula says nothing: of windows of more tokens than dimensions (+ 1), or of more than 64."""
+        """Probability that choices in as many windows of Gaussian tokens could be separated.
+
+        The windows have the same lengths and dimensions: :func:`attsvm.theory.capacity`.  How far the formula holds for
+        a model's tokens is not known.  nan if it says nothing, for windows of more tokens than dimensions + 1, or if a
+        window has more than 64 tokens.
+        """
         windows, head = self.head.window(self.train), self.head
         bias = head.given is not None and head.given.bias is not None
-        # the difference of two tokens is 0 where all are equal, as they are in the coordinate of the biases
+        # A coordinate that is equal in all tokens, such as that of the biases, is 0 in all differences of tokens.
         dk = int(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0).astype(bool).sum()) + bias
         if not len(windows) or windows.max() > min(LONGEST, dk + 1):
             return math.nan
@@ -199,15 +210,17 @@ class HeadReport(Result):
 
     @functools.cached_property
     def effective_rank(self) -> float:
-        """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
+        """Exponential of the entropy of the singular values of the head's own W, divided by their sum."""
         values = self.head.singular_values
         share = values[values > 0] / values.sum()
         return float(np.exp(-(share * np.log(share)).sum()))
 
     @property
     def balance(self) -> float:
-        """How balanced K and Q are: 1 minus the norm of ``K^T K - Q^T Q`` over the sum of both norms, at the best
-        common scale.  Training from a small start leaves it near 1; nan in the head space."""
+        """How balanced K and Q are: 1 minus half the distance of ``K^T K`` and ``Q^T Q``, each scaled to norm 1.
+
+        Training from a small start leaves it near 1.  nan in the head space.
+        """
         K, Q = (factor.T @ factor for factor in (self.head.K, self.head.Q))
         sizes = np.linalg.norm(K), np.linalg.norm(Q)
         if self.head.space != "residual" or min(sizes) == 0:
@@ -250,11 +263,11 @@ def as_reports(reports: Any) -> list[HeadReport]:
 
 
 class Reports(Result, ByName):
-    """Reports of heads: a list that shows itself as their table, and goes into one file.
+    """A list of reports of heads that shows itself as a table and can be saved in one file.
 
-    They are also found by name, ``reports["L3H5"]`` or ``reports[3, 5]``.  Slices and sums are such lists too.
-    :meth:`to_dataframe` and :meth:`columns` have one row per SVM (each size of the curve, and the nuclear one), or per
-    head without one; :meth:`to_dict` the list ``"reports"`` of each report's.
+    Reports are also found by name, ``reports["L3H5"]`` or ``reports[3, 5]``.  Slices and sums are lists of the same
+    kind.  :meth:`to_dataframe` and :meth:`columns` have one row per SVM (each size of the curve, and the nuclear-norm
+    SVM), and one row for a head without an SVM.  :meth:`to_dict` has the list ``"reports"`` of the reports' dicts.
     """
 
     shown: Sequence[str] = SHOWN
@@ -296,17 +309,17 @@ class Reports(Result, ByName):
 
 
 def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: bool = True) -> str:
-    """Reports as a printable table, one row per head.
+    """The reports as text: a table with one row per head.
 
     Parameters
     ----------
     reports : list of HeadReport
     columns : list of str, or "all"
-        Of "head", "queries", "parked", "accuracy", "cosine", "damage", "best rule", which are shown unless others are
-        asked for, and "trained", "margin", "random", "capacity", "own W", "support", "error bound", "rank", "logits",
-        "gain", "null gain", "nuclear".
+        By default "head", "queries", "parked", "accuracy", "cosine", "damage" and "best rule".  There are also
+        "trained", "margin", "random", "capacity", "own W", "support", "error bound", "rank", "logits", "gain",
+        "null gain" and "nuclear".
     caption : bool
-        Whether to say below what the columns mean.
+        Whether to explain the columns below the table.
 
     Returns
     -------
@@ -315,7 +328,7 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     Raises
     ------
     ValueError
-        For a column that there is not.
+        For an unknown column.
 
     Examples
     --------
@@ -324,4 +337,4 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     """
     found = Reports(as_reports(reports))
     found.shown = as_columns(columns)
-    return f"{found!r}\n\n{found._meaning()}\n" if caption else f"{found!r}\n"
+    return f"{found!r}\n\n{found._meaning()}\n" if as_flag("caption", caption) else f"{found!r}\n"

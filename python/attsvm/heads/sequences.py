@@ -1,4 +1,7 @@
-"""The sequences that the heads of a layer attend to: tokens, their text, and who sees what; and sentences to read."""
+"""Sequences that the heads of a layer attend to: tokens, their text, and which tokens each query sees.
+
+Also functions that read sentences from files.
+"""
 
 from __future__ import annotations
 
@@ -19,34 +22,35 @@ END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z0-9])")
 
 
 def printable(word: str) -> str:
-    """The word with its control characters written out: a terminal would obey them."""
+    """The word with its control characters escaped, since a terminal would execute them."""
     return word if word.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
 
 
 @storable
 @dataclass(frozen=True, eq=False)
 class Text(Mapped):
-    """The sequences that a layer attends to, and who sees what.
+    """The sequences that a layer attends to, and which tokens each query sees.
 
     Attributes
     ----------
     keys : (N, dk) array
-        All tokens below each other: inputs of the layer with a 1 appended (it carries the biases), or keys as
-        attention gets them.
+        Tokens of all sequences, stacked: inputs of the layer with a 1 appended, which multiplies the biases, or the
+        keys that attention compares.
     lengths, counts : (n,) integer arrays
-        Tokens and queries of each sequence; the same in self-attention.
+        Number of tokens and of queries of each sequence; the same in self-attention.
     words, query_words : list of n lists of str, or None
         Tokens and queries as text.
     start, stop : (M,) integer arrays
-        Query q sees the tokens ``start[q] .. stop[q] - 1`` of its sequence; none where both are equal.
+        Query q sees the tokens ``start[q] .. stop[q] - 1`` of its sequence, no token if both are equal.
     visible : dict of int to (S, T) bool array
-        Who sees what in the sequences where these tokens have gaps.
+        For each sequence in which the visible tokens have gaps: whether each query sees each token.
     numbers : (n,) integer array
-        Which of all sequences that the model was given these are.
+        Number of each kept sequence among all sequences that the model was given.
     places : (n, 4) integer array
-        Queries and tokens of each sequence with its padding, and where the first of those kept stood.
+        For each sequence: number of queries and of tokens with padding, index of the first query and of the first token
+        that is not padding.
     total : int
-        How many sequences the model was given.
+        Number of sequences that the model was given.
     """
 
     keys: np.ndarray
@@ -62,9 +66,9 @@ class Text(Mapped):
     total: int = 0
 
     def __post_init__(self) -> None:
+        own = vars(self)
         if self.counts is None:
-            object.__setattr__(self, "counts", self.lengths)
-            object.__setattr__(self, "query_words", self.words)
+            own.update(counts=self.lengths, query_words=self.words)
         n, queries = len(self.lengths), int(self.counts.sum())
         check_parts("lengths", self.lengths, len(self.keys), least=0)
         if self.start is not None:
@@ -76,10 +80,7 @@ class Text(Mapped):
             "numbers": np.arange(n),
             "places": places,
         }
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        object.__setattr__(self, "total", max(self.total, n))
+        own.update({name: value for name, value in defaults.items() if own[name] is None}, total=max(self.total, n))
 
     @functools.cached_property
     def begin(self) -> np.ndarray:
@@ -92,25 +93,25 @@ class Text(Mapped):
         return np.cumsum(self.counts) - self.counts
 
     def query_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Where the query of each row (sequence, query, ..) stands among all queries."""
+        """Index among all queries of the query of each row (sequence, query, ..)."""
         return self.query_begin[rows[:, 0]] + rows[:, 1]
 
     def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:
-        """Which tokens each query of sequence i (or these of them) sees, (S, T)."""
+        """(S, T) array: whether each query of sequence i (or each of these queries) sees each token."""
         own = np.arange(self.query_begin[i], self.query_begin[i] + self.counts[i])[queries, None]
         at = np.arange(self.lengths[i])
         window = (at >= self.start[own]) & (at < self.stop[own])
         return window & self.visible[i][queries] if i in self.visible else window
 
     def window(self, i: int, query: int) -> np.ndarray:
-        """The tokens that a query of sequence i sees."""
+        """Indices of the tokens that a query of sequence i sees."""
         if i in self.visible:
             return np.flatnonzero(self.visible[i][query])
         at = self.query_begin[i] + query
         return np.arange(self.start[at], self.stop[at])
 
     def find(self, sequence: int) -> int:
-        """Index among the sequences kept of one that is counted among all."""
+        """Index among the kept sequences, given the number among all sequences."""
         at = np.searchsorted(self.numbers, sequence)
         if at < len(self.numbers) and self.numbers[at] == sequence:
             return int(at)
@@ -122,11 +123,11 @@ class Text(Mapped):
         )
 
     def names(self, sequences: Any, tokens: Any) -> np.ndarray:
-        """Tokens of sequences (or of one) as text; their indices where there is none."""
+        """Text of tokens of these sequences (or of one); their indices if there is no text."""
         return _names(self.words, sequences, tokens)
 
     def query_names(self, sequences: Any, queries: Any) -> np.ndarray:
-        """Queries of sequences as text; their indices where there is none."""
+        """Text of queries of these sequences (or of one); their indices if there is no text."""
         return _names(self.query_words, sequences, queries)
 
 
@@ -136,7 +137,7 @@ def _names(words: Any, sequences: Any, tokens: Any) -> np.ndarray:
 
 
 def read_sentences(path: Any) -> list[str]:
-    """Sentences of a UTF-8 text file with one sentence or one paragraph a line.
+    """The sentences of a UTF-8 text file that has one sentence or one paragraph per line.
 
     Parameters
     ----------
@@ -145,7 +146,8 @@ def read_sentences(path: Any) -> list[str]:
     Returns
     -------
     list of str
-        Lines cut after ``.``, ``!`` or ``?`` where a new sentence seems to begin; each sentence once, in order.
+        Each line is cut after ``.``, ``!`` or ``?`` if a new sentence seems to begin there.  Each sentence occurs once,
+        in the order of the file.
 
     Examples
     --------
@@ -164,7 +166,7 @@ def read_sentences(path: Any) -> list[str]:
 
 
 def example_sentences() -> list[str]:
-    """1,000 sentences of the Python 3.11 Language Reference (their licence lies beside them in the package).
+    """1,000 sentences of the Python 3.11 Language Reference (the package contains their licence).
 
     Returns
     -------

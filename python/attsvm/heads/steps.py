@@ -1,9 +1,10 @@
-"""A head at one step of a training run, the table of all steps, and their picture.
+"""A head at one step of a training run; the table of all steps, and its picture.
 
-What the loss's gradient in a head's logits says: it is a dual point of its SVM, of which some parts may be negative.
-With the probabilities P of a query and G, the loss's gradient in them, that in the logits is ``delta = P (G - P.G)``.
-It sums to zero, so that in the head's own weights it is ``-dL/dW = sum delta (x_ref - x_t) z^T``: the adjoint of the
-rows of the SVM of the tokens ``ref``.  A negative delta is a token that the loss wants nearer to the one selected.
+The gradient of the loss in a head's logits is a dual point of the head's SVM, except that some entries may be negative.
+Let P be the probabilities of a query and G the gradient of the loss in P.  The gradient in the logits is ``delta = P (G
+- P.G)``, which sums to zero.  In the head's weights the gradient is therefore ``-dL/dW = sum delta (x_ref - x_t) z^T``,
+for any token ``ref`` of the query.  This is the adjoint of the rows of the SVM that selects the tokens ``ref``.  If
+delta is negative, the loss asks for a larger logit of the token.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from .controls import gaussian_factors, null_head
 from .fit import NO_ROWS
 from .head import Head, check_head
 
-LEAST = 100  # hard queries below which there is nothing to separate, and no SVM is solved
+LEAST = 100  # with fewer hard queries no SVM is solved, since there is almost nothing to separate
 COLUMNS = (
     "step name layer head module space tokens hard top effective norm stable_rank queries status margin margin_bound "
     "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy "
@@ -51,29 +52,32 @@ Row = dict[str, Any]
 def measure(
     head: Head, step: int, *, queries: int = 300, null: bool = True, seed: int = 0, gradients: Any = None
 ) -> Row:
-    """One row of the table: a head as it is at this step.
+    """One row of the table of a training run: the numbers of a head at this step.
 
     Parameters
     ----------
     head : Head
     step : int
     queries : int
-        That train the SVM at most.
+        Largest number of training queries of the SVM.
     null : bool
         Whether to solve the controls too.
     seed : int
     gradients : list of (S, T) array_like, optional
-        Of each sequence kept, the gradient of a loss in the head's probabilities: of ``Monitor(loss=)``.
+        Gradient of a loss in the head's probabilities for each kept sequence, as ``Monitor(loss=)`` computes it.
 
     Returns
     -------
     dict
-        ``hard``: share of queries above the threshold; ``top``, ``effective``: means of the largest probability and of
-        ``1 / sum p^2``; ``norm``: of the head's W (in the head space the standard deviation of its logits); ``own``:
-        margin of its W over the best.  nan, and no status, where fewer than 100 queries are hard.  ``negative``: share
-        of negative parts in the gradients of the logits; ``low``, ``high``: both ends of the margin, as the head's W
-        and those gradients prove them without the SVM; ``null_*``: as the random head's, whose probabilities meet the
-        same gradients.
+        - ``hard``: share of queries above the threshold;
+        - ``top``, ``effective``: means of the largest probability and of ``1 / sum p^2``;
+        - ``norm``: norm of the head's W, or in the head space the standard deviation of its logits;
+        - ``own``: margin of the head's W, divided by the largest margin;
+        - ``negative``: share of negative entries in the gradients of the logits;
+        - ``low``, ``high``: bounds of the largest margin that the head's W and those gradients prove, without the SVM;
+        - ``null_*``: the same numbers for a random head, whose probabilities get the same gradients.
+
+        With fewer than 100 hard queries the numbers of the SVM are nan, and the status is empty.
 
     Examples
     --------
@@ -103,9 +107,7 @@ def measure(
     if hard.sum() >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
-        row |= zip(
-            Gradient._fields, of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train), strict=True
-        )
+        row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
     if report is None or (fit := report.fit) is None:
         return row
     row |= {name: table.values({"report": report, "fit": fit}, path)[""] for name, path in OF_REPORT.items()}
@@ -114,39 +116,22 @@ def measure(
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, int(hard.sum()), head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])
-        row |= {f"null_{name}": value for name, value in found._asdict().items()}
+        row |= {f"null_{name}": value for name, value in found.items()}
     return row
 
 
-class Gradient(NamedTuple):
-    """Of a head, from the gradients in its logits.
+def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> dict[str, float]:
+    """The columns ``negative``, ``low`` and ``high`` from the gradients in a head's logits.
 
-    ``negative``: share of negative multipliers in the sum of their sizes, over all queries that have a choice; each
-    query's reference is the token that it attends to most.  ``low``, ``high``: both ends of the largest margin for the
-    rows that were given, as the head's W reaches it and as the multipliers prove it, in units of a token's length times
-    a query's.
+    ``gradients`` holds for each kept sequence the gradient (S, T) of the loss in the head's probabilities, ``rows`` (k,
+    3) the queries with the tokens that they select.
+
+    ``negative`` is the sum of the negative multipliers over the sum of all absolute values, for all queries that see
+    several tokens; the reference of a query is the token that it attends to most.  ``low`` and ``high`` bound the
+    largest margin of ``rows``: the head's W reaches the first, the multipliers prove the second.  Their unit is a
+    token's length times a query's length.
     """
-
-    negative: float
-    low: float
-    high: float
-
-
-def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gradient:
-    """``gradients``: of each sequence kept, the loss's (S, T) in the head's probabilities; ``rows`` (k, 3) of queries
-    and the tokens they select."""
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
-    queries = all_queries(head)
-    queries = queries[(queries[:, 2] >= 0) & (head.text.stop - head.text.start > 1)]
-    parts = [np.empty(0)]
-    for i, delta in enumerate(deltas):
-        _, own, selected = queries[queries[:, 0] == i].T
-        part = delta[own]
-        part[np.arange(len(own)), selected] = 0.0
-        parts.append(part.ravel())
-    every = np.concatenate(parts)
-    size = float(np.abs(every).sum())
-    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
     low, high = math.nan, math.nan
     if len(rows):
         cases = as_cases(head, rows)
@@ -155,17 +140,23 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gr
         found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
-    return Gradient(negative, low, high)
+    queries = all_queries(head)
+    for i, query, selected in queries[queries[:, 2] >= 0].tolist():
+        deltas[i][query, selected] = 0.0
+    every = np.concatenate([np.empty(0), *map(np.ravel, deltas)])
+    size = float(np.abs(every).sum())
+    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
+    return {"negative": negative, "low": low, "high": high}
 
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """The gradient in the logits (S, T), by that in the probabilities."""
-    prob = np.nan_to_num(prob)  # of padding
-    return prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True))
+    """The gradient in the logits (S, T), from the gradient in the probabilities."""
+    prob = np.nan_to_num(prob)  # rows of padding are nan
+    return np.where(prob > 0, prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True)), 0.0)
 
 
 def _spread(head: Head) -> float:
-    """Standard deviation of the logits around the mean of their query, of the first sequences."""
+    """Standard deviation of the logits of the first sequences, around the mean logit of each query."""
     found = [np.empty(0)]
     for i in range(min(len(head.text.lengths), 32)):
         logits = head.sequence_logits(i)
@@ -177,34 +168,31 @@ def _spread(head: Head) -> float:
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Add rows to the table, all at once; a new file gets the header first."""
-    if not path.exists() or path.stat().st_size == 0:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_rows(path, rows)
-        return
+    """Append rows to the table; a new file gets the header first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8", newline="") as file:
-        write_lines(file, _cells(rows))
+        write_lines(file, _cells(rows) if file.tell() else [COLUMNS, *_cells(rows)])
         file.flush()
         os.fsync(file.fileno())
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """The table anew, in the place of another."""
+    """Write the table, replacing an older file."""
     write_table(path, COLUMNS, _cells(rows))
 
 
 def _cells(rows: Sequence[Row]) -> list[list[Any]]:
-    """Nothing stands for nan."""
+    """The rows as cells of the file; nan becomes an empty cell."""
     return [["" if row[name] != row[name] else row[name] for name in COLUMNS] for row in rows]
 
 
 def read_training(path: Any) -> list[Row]:
-    """The rows that a monitor wrote: one per head and step.
+    """The rows of a table that a monitor wrote, one per head and step.
 
     Parameters
     ----------
     path : path-like
-        A CSV of :class:`attsvm.torch.Monitor`, or of ``attsvm heads --training``.
+        A CSV file of :class:`attsvm.torch.Monitor`, or of ``attsvm heads --training``.
 
     Returns
     -------
@@ -213,7 +201,7 @@ def read_training(path: Any) -> list[Row]:
     Raises
     ------
     ValueError
-        For a file of other columns.
+        If the file has other columns.
 
     Examples
     --------
@@ -225,10 +213,11 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    name = os.fspath(path)  # open() would take a number for a file that somebody has opened, and close it
+    name = os.fspath(path)  # refuses a number, which open() would take for a file descriptor
     with open(name, encoding="utf-8", errors="replace", newline="") as file:
         text = file.read()
-    header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])  # whole lines alone
+    # A last line without its end is dropped: it is still being written.
+    header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])
     if header != COLUMNS:
         raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(header)}")
     kinds: list[Any] = [int if name in COUNTS else str if name in WORDS else _number for name in COLUMNS]
@@ -252,14 +241,14 @@ PANELS = (
 
 
 def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
-    """Norm, share of hard queries, cosine and own margin over the steps of a run: a line a head.
+    """Norm, share of hard queries, cosine and own margin over the steps of a run, one line per head.
 
     Parameters
     ----------
     rows : list of dict
-        Of :attr:`attsvm.torch.Monitor.rows`, or :func:`read_training`.
+        From :attr:`attsvm.torch.Monitor.rows` or :func:`read_training`.
     axes : four matplotlib Axes, optional
-        Of a new figure of pyplot by default.
+        By default those of a new pyplot figure.
 
     Returns
     -------
@@ -267,9 +256,9 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
 
     Notes
     -----
-    Dotted: the mean over the layer's heads of a random head with as many hard queries.  The lower curves begin where
-    100 queries are hard.  In the head space the weights are inside the tokens: a cosine there is no evidence that W
-    goes to the SVM.
+    Dotted lines are means over the random heads of a layer, each with as many hard queries as the trained head.  The
+    two lower panels begin at the first step with 100 hard queries.  In the head space tokens contain the head's
+    weights: a cosine there is no evidence that W goes to the SVM.
 
     Examples
     --------

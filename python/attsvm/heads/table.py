@@ -1,4 +1,4 @@
-"""Tables of heads: one list of columns, the curve over the number of queries, the hardest cases."""
+"""Tables of heads: the columns, the curve over the number of training queries, and the hardest cases."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: its name, what it means to somebody who has not read the paper, what a data frame has of it (by name,
-    where that is found from the report, one of its SVMs or the head), and the text of its cell."""
+    """A column of the table.
+
+    ``meaning`` explains it to a reader who does not know the paper.  ``cell`` makes its text from a report.  ``paths``
+    are the numbers of the column in a data frame.  A path begins with "report", "fit" or "head" and is followed from
+    there, attribute by attribute; "name=path" gives the number a name other than the path's.
+    """
 
     name: str
     meaning: str
-    values: Mapping[str, str]
+    paths: Sequence[str]
     cell: Callable[[Any], str]
 
 
-FALSE_STAR = 0.025  # of heads without a gain: the interval is one of 95 %, and one of its two sides a star
+FALSE_STAR = 0.025  # share of stars among heads without a gain: one of the two sides of a 95 % interval
 INTRODUCTION = (
     "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
     "token, the selected one, more than the threshold of its attention; of all other queries the table says nothing.  "
@@ -82,7 +86,7 @@ def _ranks(report: Any) -> str:
 
 
 def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
-    """What the two kinds of heads that learned nothing have."""
+    """The numbers of this name of both kinds of untrained heads, as text; empty if no kind has them."""
     found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
     known = [bool(np.isfinite(values).all()) for values in found]
     return "; ".join(shown(values) if there else "-" for there, values in zip(known, found, strict=True) if any(known))
@@ -94,7 +98,7 @@ def _beside(report: Any, name: str, digits: int = 2, times: float = 1.0) -> str:
 
 
 def _gain(report: Any) -> str:
-    """The gain over the best rule with its interval; a star where all of it lies above 0."""
+    """The gain over the best rule with its interval, and a star if the whole interval lies above 0."""
     if not len(report.accuracies):
         return "-"
     low, high = report.gain_interval
@@ -103,32 +107,24 @@ def _gain(report: Any) -> str:
 
 
 def _nuclear(report: Any) -> str:
-    """Behind it the Frobenius SVM of (about) as many queries, for a fair comparison."""
+    """Accuracy of the nuclear-norm SVM; in brackets that of the Frobenius SVM of (about) as many queries."""
     if (nuclear := report.nuclear) is None:
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
 
 
-def _named(*paths: str) -> dict[str, str]:
-    """Under the names that come behind the owner."""
-    return {path.partition(".")[2].replace(".", "_"): path for path in paths}
-
-
 COLUMNS = (
     Column(
         "head",
         "",
-        {"name": "head.label"}
-        | _named("head.layer")
-        | {"head": "head.number"}
-        | _named("head.module", "head.kind", "head.space", "head.tokens"),
+        ("name=head.label", "head.layer", "head=head.number", "head.module", "head.kind", "head.space", "head.tokens"),
         lambda report: report.head.label,
     ),
     Column(
         "queries",
         "that count, of all.  The table is about these; of the others it knows nothing",
-        {"hard_queries": "report.hard", "all_queries": "head.asking"},
+        ("hard_queries=report.hard", "all_queries=head.asking"),
         lambda report: share_of(report.hard, report.head.asking),
     ),
     Column(
@@ -136,48 +132,48 @@ COLUMNS = (
         "part of these queries that select the first token or [SEP], where heads leave attention they have no use for: "
         'easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
         'the values there are short, and these queries add next to nothing; "value": they add one and the same vector',
-        {"parked": "report.sinks"} | _named("report.sink_value", "report.sink_kind"),
+        ("parked=report.sinks", "report.sink_value", "report.sink_kind"),
         lambda report: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
     ),
     Column(
         "accuracy",
         "how often the SVM selects the head's token on sequences it has not seen, mean over the splits",
-        {"test_queries": "report.test.shape"}
-        | _named("fit.missed", "fit.accuracy")
-        | {"splits": "report.accuracies.shape", "split_accuracy": "report.accuracy"}
-        | {"split_accuracy_": "report.accuracy_interval"}
-        | _named("report.null.accuracy", "report.shuffled.accuracy"),
+        (
+            *("test_queries=report.test.shape", "fit.missed", "fit.accuracy", "splits=report.accuracies.shape"),
+            *("split_accuracy=report.accuracy", "split_accuracy_=report.accuracy_interval"),
+            *("report.null.accuracy", "report.shuffled.accuracy"),
+        ),
         lambda report: number(report.accuracy) + _beside(report, "accuracy"),
     ),
     Column(
         "cosine",
         "between the SVM's W and the head's own: at best 1",
-        _named("fit.cosine", "report.null.cosine", "report.shuffled.cosine"),
+        ("fit.cosine", "report.null.cosine", "report.shuffled.cosine"),
         lambda report: number(report.fit.cosine, 2) + _beside(report, "cosine"),
     ),
     Column(
         "damage",
         "change of the model's output without the head (attsvm.torch.damage measures it)",
-        _named("report.damage", "report.metric"),
+        ("report.damage", "report.metric"),
         lambda report: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
     ),
     Column(
         "best rule",
         "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
         "SVM that does not beat it explains nothing new",
-        {"baseline": "report.rule", "baseline_accuracy": "report.rule_accuracy"},
+        ("baseline=report.rule", "baseline_accuracy=report.rule_accuracy"),
         lambda report: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
     ),
     Column(
         "trained",
         "queries that train the SVM, at most 1,500 by default",
-        _named("fit.norm", "fit.queries", "fit.status"),
+        ("fit.norm", "fit.queries", "fit.status"),
         lambda report: str(report.fit.queries),
     ),
     Column(
         "margin",
         "of the best W of unit norm.  All digits are certified",
-        _named("fit.margin", "fit.margin_bound", "fit.gap"),
+        ("fit.margin", "fit.margin_bound", "fit.gap"),
         lambda report: (
             certified(report.fit.margin, report.fit.margin_bound)
             if report.fit.status == "optimal"
@@ -188,26 +184,26 @@ COLUMNS = (
         "random",
         'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
         'where the exact number would take minutes; "none": no W separates them',
-        _named(*(f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy"))),
+        [f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy")],
         _random_margin,
     ),
     Column(
         "capacity",
         "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
         "far that is true of a model's tokens is not known",
-        _named("report.capacity"),
+        ("report.capacity",),
         lambda report: number(report.capacity, 2),
     ),
     Column(
         "own W",
         "margin of the head's own W, in percent of the best",
-        _named("fit.learned_margin", "report.null.own", "report.shuffled.own"),
+        ("fit.learned_margin", "report.null.own", "report.shuffled.own"),
         _own,
     ),
     Column(
         "support",
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
-        {"support": "fit.rows.shape"},
+        ("support=fit.rows.shape",),
         lambda report: str(len(report.fit.rows)),
     ),
     Column(
@@ -215,55 +211,55 @@ COLUMNS = (
         "share of the training sequences that hold a support token.  Without any other the SVM is the same, so that it "
         "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
         "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
-        _named("report.support_share", "report.null.support_share", "report.shuffled.support_share"),
+        ("report.support_share", "report.null.support_share", "report.shuffled.support_share"),
         lambda report: number(report.support_share, 2) + _beside(report, "support_share"),
     ),
     Column(
         "rank",
         "of the SVM's W / of the W of least nuclear norm / of the head's own W",
-        _named("fit.rank") | {"own_rank": "head.rank"} | _named("report.effective_rank", "report.balance"),
+        ("fit.rank", "own_rank=head.rank", "report.effective_rank", "report.balance"),
         _ranks,
     ),
     Column(
         "logits",
         "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
-        _named("fit.score_correlation"),
+        ("fit.score_correlation",),
         lambda report: number(report.fit.score_correlation, 2),
     ),
     Column(
         "gain",
         "accuracy minus that of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
         "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
-        {"split_gain": "report.gain", "split_gain_": "report.gain_interval"},
+        ("split_gain=report.gain", "split_gain_=report.gain_interval"),
         _gain,
     ),
     Column(
         "null gain",
         "the gain of the untrained heads, least..largest of three draws: random; singular vectors permuted",
-        _named(*(f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled"))),
+        [f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled")],
         lambda report: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
     ),
     Column(
         "nuclear",
         "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries",
-        {},
+        (),
         _nuclear,
     ),
 )
 NAMES = tuple(column.name for column in COLUMNS)
-SHOWN = NAMES[:7]  # by place, unless others are asked for: these fit into 120 characters
-OF_HEAD = ("head", "queries", "damage")  # known of a head without an SVM
+SHOWN = NAMES[:7]  # the columns that are shown by default; they fit into 120 characters
+OF_HEAD = ("head", "queries", "damage")  # columns of a head without an SVM
 
 
 def as_columns(names: Any) -> tuple[str, ...]:
-    """Names of columns; "all" for every one."""
+    """Names of columns; "all" stands for every column."""
     if names == "all":
         return NAMES
     return tuple(as_choice("columns", name, NAMES) for name in ([names] if isinstance(names, str) else names))
 
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
-    """A row for each head."""
+    """The table of these columns, one row for each head."""
     columns = [column for name in names for column in COLUMNS if column.name == name]
     rows = []
     for report in reports:
@@ -273,21 +269,26 @@ def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
 
 
 def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
-    """Everything measured, a row for each SVM (each size of the curve, and the nuclear one), or for a head without."""
+    """All numbers by column, with one row for each SVM, and one for each head without an SVM."""
     found: dict[str, list[Any]] = {}
     for report in reports:
         fits: Sequence[Fit | None] = report.fits or [None]
         for fit in fits:
             owners = {"report": report, "fit": fit, "head": report.head}
-            for name, path in (pair for column in COLUMNS for pair in column.values.items()):
+            for named in (path for column in COLUMNS for path in column.paths):
+                name, _, path = named.rpartition("=")
+                name = name or path.partition(".")[2].replace(".", "_")
                 for suffix, value in values(owners, path).items():
                     found.setdefault(name + suffix, []).append(value)
     return found
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """What is found there, nan where nothing is; the ends of an interval; mean, least and
-    largest over untrained heads; the length of what has a shape."""
+    """The number at the end of a path, by the suffix of its column's name; nan if there is none.
+
+    An interval has two ends.  Numbers of untrained heads have a mean, a smallest and a largest one.  A shape becomes a
+    length.
+    """
     owner, *names = path.split(".")
     found: Any = owners[owner]
     for name in names:
@@ -301,7 +302,7 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
-    """What the columns mean, and the spaces of these heads."""
+    """The explanation of the columns, and of the spaces of these heads."""
     lines = [
         textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<12}", subsequent_indent=" " * 12)
         for column in COLUMNS
@@ -314,7 +315,7 @@ def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
 
 
 def stars(reports: Sequence[HeadReport]) -> str:
-    """How many heads were looked at, and how many stars chance alone would leave; nothing of a single head."""
+    """A sentence with the number of stars and the number that chance would leave; empty for a single head."""
     looked = [report for report in reports if math.isfinite(report.gain_interval[0])]
     if len(looked) < 2:
         return ""
@@ -327,16 +328,13 @@ CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine
 
 
 def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """One row per SVM: what more queries teach."""
+    """Rows of the table over the number of training queries, one per SVM."""
     rows = []
     for report in reports:
         for fit in report.fits:
-            margin, measures = (
-                certified(fit.margin, fit.margin_bound),
-                (fit.score_correlation, fit.cosine, fit.accuracy),
-            )
-            known = fit.norm, str(fit.queries), margin, str(len(fit.rows))
-            rows.append((report.head.label, *known, *map(number, measures)))
+            margin = certified(fit.margin, fit.margin_bound)
+            measures = map(number, (fit.score_correlation, fit.cosine, fit.accuracy))
+            rows.append((report.head.label, fit.norm, f"{fit.queries}", margin, f"{len(fit.rows)}", *measures))
     return rows
 
 
@@ -344,7 +342,7 @@ CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
-    """The support tokens of largest multiplier, with their multiplier as a share of all."""
+    """The support tokens with the largest multipliers, each with its share of the sum of multipliers."""
     text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
     return [
         (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
@@ -353,16 +351,16 @@ def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
 
 
 def cased(text: Text, sequence: int, *tokens: int) -> list[str]:
-    """A query, and tokens that it sees, as words with their places."""
+    """A query and tokens that it sees, each as its text and its position; ``tokens`` begins with the query."""
     words = [*text.query_names(sequence, tokens[:1]), *text.names(sequence, tokens[1:])]
     return [f"{word} ({token})" for word, token in zip(words, tokens, strict=True)]
 
 
-SPACED = ("\u0120", "\u2581")  # what tokenizers of GPT-2 and of SentencePiece write for the space before a word
+SPACED = ("\u0120", "\u2581")  # the space before a word, as the tokenizers of GPT-2 and SentencePiece write it
 
 
 def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
-    """Its words with the pieces of a word put together, cut when it is long."""
+    """The text of a sequence, with word pieces joined; a long text is cut."""
     if text.words is None:
         return f"{sequence}"
     words = [printable(word) for word in text.words[sequence]]

@@ -1,5 +1,5 @@
 "use strict";
-// State: which head, sentence and query are shown, and how rivals are ordered.  Every change goes through show().
+// State: the head, sentence and query that are shown, and the order of rivals.  show() makes every change.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = { head: data.start, sentence: 0, query: null, order: 1 };
 const byId = (id) => document.getElementById(id);
@@ -16,7 +16,7 @@ function make(tag, attributes, ...children) {
   return node;
 }
 
-// As people read it: the space that a token begins with (GPT-2's and SentencePiece's mark) and line ends are seen.
+// A token as readable text: signs stand for the space before it (a mark of GPT-2 and SentencePiece) and for line ends.
 const shown = (token) => token.replace(/^[Ġ▁]/, "·").replace(/[Ċ\n]/g, "⏎") || "∅";
 const token = (text) => make("span", { class: "token", title: text }, shown(text));
 const quoted = (text) => "“" + shown(text) + "”";
@@ -52,7 +52,7 @@ function fill(select, options, value) {
 }
 
 function first() {
-  // The query to begin with: one that holds support tokens, one that counts, or any.
+  // The first query to show: one with support tokens, else one that counts, else any.
   const score = (q) => {
     const found = query(q);
     const held = found.rivals.reduce((sum, rival) => sum + rival[3], 0);
@@ -61,7 +61,7 @@ function first() {
   return usable().reduce((best, q) => (best === null || score(q) > score(best) ? q : best), null);
 }
 
-// All heads, a row for each layer, and what is known of the one that is shown or pointed at.
+// The map of all heads, one row for each layer.
 function showHeads() {
   const { by, largest, cells } = data.map;
   byId("heads").hidden = cells.length < 2;
@@ -87,8 +87,6 @@ function showHeads() {
     cell.style.setProperty("--p", (level / 10).toFixed(1) + "%");
     return cell;
   }));
-  const own = cells.find((cell) => cell[3] === at.head);
-  byId("of-head").textContent = own[6];
 }
 
 function showChoice() {
@@ -102,13 +100,14 @@ function showChoice() {
   fill(byId("sentence"), listed, at.sentence);
   const module = head().module ? ", " + head().module : "";
   const cross = head().kind === "cross" ? " (cross-attention)" : "";
-  byId("about").textContent = head().name + module + cross + ": " + head().about;
+  const [, , name, , , , said] = data.map.cells.find((cell) => cell[3] === at.head);
+  byId("about").textContent = name + module + cross + said.slice(name.length) + head().support;
   byId("space").textContent = data.spaces[head().space];
   showHeads();
   showNames();
 }
 
-// Directions of the head's own W and of its SVM, side by side by their numbers.
+// A table of the directions of the head's own W and of its SVM, side by side.
 function showNames() {
   const { directions, svm } = head();
   byId("beside").hidden = !svm.length;
@@ -171,7 +170,7 @@ function showLines() {
   svg.replaceChildren(...lines);
 }
 
-// Of an image, its patches where they are; the list of queries says the same to those who do not see it.
+// The patches of an image at their places.  The list of queries has the same content for screen readers.
 function showMap() {
   const map = byId("map");
   const { columns, before, image } = sentence();
@@ -195,7 +194,7 @@ function showMap() {
 }
 
 function ordered(found) {
-  // Without an SVM there is only the own W to order by.
+  // Without an SVM, rivals are ordered by the margin of the own W.
   const by = (rival) => rival[at.order] ?? rival[2] ?? Infinity;
   return [...found.rivals].sort((a, b) => by(a) - by(b));
 }
@@ -232,7 +231,7 @@ function showPanel() {
   byId("call").append("The same in Python: ", make("code", {}, python), " with the report of " + head().name + ".");
 }
 
-// What a direction is, below its row.
+// The name of a direction, for the row below it.
 function named(direction) {
   const [name, part, damage, random] = head().directions[direction] || [];
   if (!name) return [];
@@ -290,7 +289,7 @@ function show(change, focus) {
   remember();
 }
 
-// The state is in the address, so that it can be passed on; a page inside a notebook has none.
+// The address holds the state, so that a link shows the same query; a page in a notebook has no address.
 function remember() {
   const words = "#head=" + head().name + "&sentence=" + sentence().index + "&query=" + at.query;
   try { history.replaceState(null, "", words); } catch { /* inside a notebook */ }

@@ -1,4 +1,4 @@
-"""The interactive view: one HTML file, without network, in which one head, one sequence and one query are looked at."""
+"""The interactive view: an HTML file, without network, that shows one head, one sequence and one query at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .model_analysis import analyze_model
 from .report import HeadReport, Reports, as_reports
 from .view_data import contents, on_text
 
-HEIGHT = 720  # pixels, in a notebook
+HEIGHT = 720  # height in pixels of the page in a notebook
 READ = 'attsvm.torch.read(model, [tokenizer(text, return_tensors="pt")], tokenizer)'
-LARGEST = 224  # pixels to a side of an image: larger ones are made smaller
+LARGEST = 224  # largest side of an image in pixels; larger images are scaled down
 
 
 class View:
@@ -31,9 +31,9 @@ class View:
     Attributes
     ----------
     html : str
-        The page: text, style, script and numbers; nothing is fetched.
+        The page, with its text, style, script and numbers; it loads nothing else.
     left_out : int
-        Heads that the page has no room for.
+        Number of heads that did not fit on the page.
     """
 
     def __init__(self, html: str, left_out: int = 0):
@@ -70,49 +70,51 @@ def view(
     images: Iterable[Any] | None = None,
     progress: bool | None = None,
 ) -> View:
-    """An interactive page: choose a layer, a head and a sequence, point at a query, and see why it selects its token.
+    """An interactive page that shows why each query of a head selects its token.
+
+    The reader chooses a layer, a head and a sequence, and points at a query.
 
     Parameters
     ----------
     heads : list of HeadReport, or list of Head
-        From :func:`analyze_model`; heads that are not analysed yet are, on one split and without controls.
+        From :func:`analyze_model`.  Heads without a report are analysed, on one split and without controls.
     sequences : int
-        At most this many are shown, the same for all heads that read the same text: those with the most support tokens,
-        and for a quarter those with the most held-out queries.
+        Largest number of sequences that are shown.  They are the same for all heads that read the same text: those with
+        the most support tokens, and a quarter of them those with the most held-out queries.
     title : str
     text : list of Head, optional
-        The heads read on sentences of your own, ``attsvm.torch.read(model, [tokenizer(sentences,
-        return_tensors="pt", padding=True)], tokenizer)``: those are shown, the first ones, with the SVMs of the
-        reports.  Heads that are not among them are left out.
+        The same heads, read on sentences of your own: ``attsvm.torch.read(model, [tokenizer(sentences,
+        return_tensors="pt", padding=True)], tokenizer)``.  The page shows the first of these sentences, with the SVMs
+        of the reports.  Heads that are not in the list are left out.
     faithfulness : attsvm.torch.Faithfulness, optional
-        What the same heads do in their model: their importance and what is recovered stand on the map of all heads, and
-        the damage without a direction beside its name.  Without it the map shows ``report.damage`` where that is known,
-        and else by how much the SVM predicts the head better than untrained ones.
+        What the same heads do in their model.  The map of all heads then shows their importance and the share that is
+        recovered, and the damage without a direction stands beside its name.  Without it the map shows
+        ``report.damage`` if it is known, and otherwise how much better the SVM predicts the head than untrained heads.
     images : list of array_like, optional
-        Where sequences are patches of images: those that were read, in their order, as (height, width, 3) uint8, or as
-        the model takes them, (3, height, width) floats.  They are shown under their patches (by Pillow).
+        If sequences are patches of images: the images that were read, in the same order, as (height, width, 3) uint8,
+        or as (3, height, width) floats, as the model takes them.  They are shown under their patches (by Pillow).
     progress : bool, optional
         Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
     View
-        Shows itself in a notebook; ``.save("heads.html")`` writes one file that needs no network.
+        It shows itself in a notebook.  ``.save("heads.html")`` writes one file that needs no network.
 
     Raises
     ------
     ValueError
-        For a text that another model read, or none of these heads.
+        If another model read ``text``, or if it has none of the heads of the reports.
 
     Notes
     -----
-    For each query the page has the tokens that it attends to, the rivals of the selected token by their margin (of the
-    SVM, and of the head's own W), the support tokens among them, and the margin over the nearest rival as a sum over
-    the singular directions of W, as :func:`why` has it.
+    For each query the page shows the tokens that it attends to, and the rivals of the selected token in the order of
+    their margins (of the SVM, or of the head's own W), with the support tokens among them.  It shows the margin over
+    the nearest rival as a sum over the singular directions of W, as :func:`why` does.
 
-    The numbers have four digits and the page at most 4 MB: where that is too little there are fewer sequences, at least
-    two, and then fewer heads: those with the fewest queries that count are left out.  Of a long sequence (an image) 48
-    queries are shown.
+    Numbers have four digits, and the page has at most 4 MB.  If there is not enough room, fewer sequences are shown, at
+    least two; then the heads with the fewest queries that count are left out.  At most 48 queries of a long sequence
+    (an image) are shown.
 
     Examples
     --------
@@ -143,7 +145,7 @@ def view(
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
     data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
     room = f"{count_heads(left_out)} had no room on this page." if left_out else ""
-    # As \\u003c a token cannot close the script it stands in.
+    # With "<" escaped, no token can close the script element that holds the data.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     parts = {"TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe}
     order = sorted(reports, key=lambda report: -np.nan_to_num(report.ahead, nan=-np.inf))
@@ -157,8 +159,10 @@ def _part(name: str) -> str:
 
 
 def as_images(images: Iterable[Any] | None) -> list[str]:
-    """Addresses that hold the images: (height, width, 3) bytes, or (3, height, width) floats, between their smallest
-    (black) and largest (white)."""
+    """Data URLs of images, which are (height, width, 3) bytes or (3, height, width) floats.
+
+    The smallest float of an image becomes black, the largest white.
+    """
     found = []
     for k, image in enumerate(() if images is None else images):
         from PIL import Image

@@ -1,5 +1,8 @@
-"""The numbers of the interactive view: of each query its attention, rivals and shares of its margin; of each head what
-it is, its directions and its place on the map."""
+"""The numbers of the interactive view.
+
+For each query they are its attention, its rivals and the shares of its margin; for each head its description, its
+directions and its cell on the map of all heads.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ from .sequences import Text
 from .table import SPACES, number, sequence_text
 from .why import svm_weights
 
-MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold
-FEWEST = 2  # sequences that are kept before heads are left out
-QUERIES = 48  # of a sequence: of longer ones (images) the support tokens' queries first, then those that count
-TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is not seen as a line
-RIVALS = 5  # nearest by the SVM, and by the head's own W
-DIRECTIONS = 6  # with the largest shares; the others together
-NAMED, BESIDE = 32, 8  # directions of each head, and of its SVM
-SAME = 1e-5  # of W's largest entry, by which a head read again may differ
-DIGITS = 4
-PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
+MOST = 4_000_000  # largest number of characters of JSON: a phone can open the page, and a notebook can hold it
+FEWEST = 2  # the number of sequences is not reduced below this before heads are left out
+QUERIES = 48  # largest number of queries of a sequence: support tokens first, then large probabilities
+TOKENS, LEAST = 24, 0.005  # most tokens of a query, and the least attention for which the page draws a line
+RIVALS = 5  # number of nearest rivals by the SVM, and by the head's own W
+DIRECTIONS = 6  # number of directions with the largest shares; the page sums the other shares
+NAMED, BESIDE = 32, 8  # number of named directions of each head, and of its SVM
+SAME = 1e-5  # a W that was read again may differ by this fraction of its largest entry
+DIGITS = 4  # significant digits of numbers
+PATCH = re.compile(r"r(\d+)c(\d+)")  # the name that attsvm.torch.read gives to a patch of an image
 
 
 def contents(
@@ -45,10 +48,10 @@ def contents(
     images: Sequence[str],
     progress: bool | None,
 ) -> tuple[str, int]:
-    """The data of the page as JSON of at most ``MOST`` characters, and how many heads it has no room for.
+    """The data of the page as JSON of at most ``MOST`` characters, and the number of heads that are left out.
 
-    ``shown``: the same heads on a text of one's own, whose first sequences are taken.  All heads that read the same
-    text show the same sequences, ``count`` at most.  Where the room is too small there are fewer, and then fewer heads:
+    ``shown``: the same heads on another text, whose first sequences are shown.  All heads that read the same text show
+    the same sequences, at most ``count``.  If the JSON is too long, fewer sequences are shown, and then fewer heads:
     those with the most queries that count stay.
     """
     groups: dict[Any, list[int]] = {}
@@ -86,8 +89,10 @@ def contents(
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
-    """The report with the head of the same place as it was read on another text, if it is among these; its SVM keeps
-    its W and has no support tokens there."""
+    """The report with the same head as it was read on another text; an empty list if ``heads`` does not have it.
+
+    The SVM keeps its W, and has no support tokens on the other text.
+    """
     head = report.head
     found = [other for other in heads if (other.layer, other.number) == (head.layer, head.number)]
     if not found:
@@ -104,15 +109,18 @@ def _compact(value: Any) -> str:
 
 
 def _same_text(head: Head) -> Any:
-    """Equal for heads that read the same."""
+    """A key that is equal for heads that read the same text."""
     text = head.text
     words = None if text.words is None else tuple(tuple(some) for some in text.words)
     return head.kind, text.numbers.tobytes(), text.lengths.tobytes(), text.counts.tobytes(), words
 
 
 def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
-    """Of readable length as far as there are any: those that hold the most of the heads' support tokens, and for a
-    quarter those with the most held-out queries."""
+    """Indices of the sequences to show, of readable length if there are any.
+
+    Three quarters are the sequences with the largest multipliers of support tokens, summed over the heads; one quarter
+    are those with the most held-out queries.
+    """
     text = reports[0].head.text
 
     def total(of: Any) -> Any:
@@ -141,12 +149,16 @@ def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str,
 
 
 def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
-    """Of each sequence, of each query: 0 where there is nothing to show, else [selected, role, attention, rivals, W,
-    margin, decimals, shares].
+    """A list for each sequence with an item for each query.
 
-    role: 0 does not count, 1 counts, 2 trained the SVM, 3 held out.  attention: token, probability in thousandths,
-    token, ..  rivals: [token, margin by the SVM, by the own W, percent of all multipliers].  W: whose margin and shares
-    these are, 0 the head's own, 1 the SVM's.  shares: direction, singular value, share, direction, ..
+    The item is 0 if there is nothing to show, and otherwise [selected, role, attention, rivals, W, margin, decimals,
+    shares]:
+
+    - role: 0 does not count, 1 counts, 2 trained the SVM, 3 held out;
+    - attention: token, probability in thousandths, token, ..;
+    - rivals: [token, margin by the SVM, margin by the own W, percent of the sum of multipliers];
+    - W: the matrix of the margin and the shares, 0 for the head's own W, 1 for the SVM's;
+    - shares: direction, singular value, share, direction, ..
     """
     head, roles, every = report.head, _roles(report), all_queries(report.head)
     rows = np.concatenate([_shown(report, every[(every[:, 0] == i) & (every[:, 2] >= 0)]) for i in chosen])
@@ -165,7 +177,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
 
 
 def _shown(report: HeadReport, rows: np.ndarray) -> np.ndarray:
-    """Those of these queries of a sequence that are shown."""
+    """The rows of a sequence that are shown, at most ``QUERIES``."""
     if len(rows) > QUERIES:
         support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
         holding = np.isin(rows[:, 1], support[support[:, 0] == rows[0, 0], 1])
@@ -179,16 +191,19 @@ def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
 
 
 def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
-    """Of each query (sequence, query): its rivals, whose W the margin over the nearest one is of, that margin, its
-    decimals, and its shares to as many, so that they add up."""
+    """By (sequence, query): rivals, W, margin, decimals and shares, as in :func:`_cases`.
+
+    The margin is that over the nearest rival.  Margin and shares are rounded to the same number of decimals, so that
+    the shares add up to the margin.
+    """
     head, data, svm = report.head, cases.data, svm_weights(report)
-    # In the head space the own W is a multiple of the identity and has no directions of its own.
+    # In the head space the own W is a multiple of the identity: its singular directions are arbitrary.
     of_svm = svm is not None and head.space == "head"
     parts = directions(head, svm if of_svm else None)
     margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
     every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
     support, held_by = support_of(report.fit)
-    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of all
+    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of the sum
     found = {}
     for k, row in enumerate(cases.rows.tolist()):
         a, b = data.indptr[k : k + 2]
@@ -209,26 +224,30 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
 
 
 def _rounded(value: float) -> float | None:
-    """To as many digits as a half-precision number has, and one more."""
+    """The number rounded to ``DIGITS`` significant digits; None if it is not finite."""
     value = float(f"{value:.{DIGITS}g}")
     return (int(value) if value == int(value) else value) if math.isfinite(value) else None
 
 
 def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[str, Any]:
-    """What the head is; of the leading directions of the W whose shares are shown, and of the SVM beside it: what they
-    are, percent of the mean margin; and of the former the damage without it and without a random one, where known."""
+    """Description of a head and its named directions.
+
+    "directions" are those of the W whose shares are shown: name, percent of the mean margin, damage without the
+    direction, and damage without a random direction (None if not known).  "svm" has names and percents of the
+    directions of the SVM's W, if the others are those of the head's own W.
+    """
     head, svm = report.head, svm_weights(report)
-    about = report.summary.removeprefix(f"{head.label}: ")
+    support = ""
     if report.fit is not None and report.fit.margin > 0:
-        about += f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
-    own = head.space != "head"  # there it is a multiple of the identity and has no directions of its own
+        support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
+    own = head.space != "head"  # there the own W is a multiple of the identity: its directions are arbitrary
     measures = measured.directions if measured is not None and own else []
     lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
     named = name_directions(head, report.train, None if own else svm, NAMED)
     beside = [] if svm is None or not own else name_directions(head, report.train, svm, BESIDE)
     return {
         "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
-        "space": head.space, "text": text, "about": about,
+        "space": head.space, "text": text, "support": support,
         "directions": [[*_name(d), *lost.get(d.number, [None, None])] for d in named],
         "svm": [_name(d) for d in beside],
     }  # fmt: skip
@@ -239,7 +258,7 @@ def _name(direction: Direction) -> list[Any]:
 
 
 def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
-    """What the map shows, and of each head how much: nan where that is not known."""
+    """Name of the quantity that the map shows, and its number for each head, nan if it is not known."""
     if measured is not None:
         known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
         return f"importance ({measured.metric})", np.array(known)
@@ -252,8 +271,11 @@ def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -
 def _map(
     reports: Sequence[HeadReport], shown: list[int], by: str, sizes: np.ndarray, measured: Faithfulness | None
 ) -> dict[str, Any]:
-    """Every head as [layer, number, name, its place among those shown or -1, thousandths of the largest number, whether
-    it parks most of its attention, what is known]."""
+    """The map of all heads, one cell for each.
+
+    A cell is [layer, number, name, index among the heads on the page or -1, number in thousandths of the largest,
+    whether most hard queries select a sink, description].
+    """
     largest = float(max(sizes[sizes > 0], default=1.0))
     cells = []
     for k, report in enumerate(reports):
@@ -265,7 +287,7 @@ def _map(
 
 
 def _recovered(label: str, measured: Faithfulness | None) -> str:
-    """What the head does in its model, and what of it something else in its place undoes."""
+    """A sentence with the head's importance and the shares that substitutes recover; empty if not measured."""
     if measured is None or label not in measured.labels:
         return ""
     parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]

@@ -1,4 +1,4 @@
-"""Why a head selects this token here: the winning margin of one query, taken apart."""
+"""Why a query selects its token: its margin as a sum over singular directions and over support tokens."""
 
 from __future__ import annotations
 
@@ -8,55 +8,57 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_floats, check_shapes, check_type
+from ..common.check import as_count, as_flag, as_floats, check_shapes, check_type
 from ..common.result import Result, Table
 from .cases import Cases, as_cases, pulled, support_pairs
 from .directions import directions, name_directions, shares
 from .faithful import Faithfulness
-from .fit import fit_svm, support_of
+from .fit import Fit, fit_svm, support_of
 from .head import Head
 from .report import HeadReport, check_report
 from .table import cased, number, sequence_text
 
-DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
+DIRECTIONS, NEIGHBOURS = 8, 5  # largest numbers of directions, and of support tokens and sequences, in the tables
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Why(Result):
-    """The margin by which one query's token wins, as a sum.
+    """The margin of one query's selected token over a rival, as sums.
 
     Attributes
     ----------
     head : Head
     sequence, query, selected, rival : int
-        Indices among the sequences kept, and of tokens in it.
+        Index among the kept sequences, and indices of the query and of tokens in the sequence.
     margin : float
         ``(x_selected - x_rival)^T W z``.
     shares : (r,) array
-        Its terms ``s_i (u_i . (x_selected - x_rival)) (v_i . z)`` over the singular directions of ``W = sum s_i u_i
-        v_i^T``, the largest singular value first; they add up to the margin.
+        The terms ``s_i (u_i . (x_selected - x_rival)) (v_i . z)`` of the margin, one for each singular direction of
+        ``W = sum s_i u_i v_i^T``, in the order of decreasing singular values.  They add up to the margin.
     values : (r,) array
         The singular values s.
     neighbours : (k, 4) integer array
-        Support tokens (sequence, query, selected, rival) of the SVM most like this case.
+        Rows (sequence, query, selected, rival) of the support tokens of the SVM that are most similar to this case.
     likeness : (k,) array
-        Cosine of their rows ``(x_selected - x_rival) z^T`` with this one's.
+        Cosine of their rows ``(x_selected - x_rival) z^T`` with the row of this case.
     of : str
-        Whose W: "own" or "SVM".
+        The matrix W: "own", "SVM" or "given".
     names : list of str
-        What the leading directions are: words of the queries and of the tokens that load them most; with the damage
-        without each where it is known.
+        Names of the leading directions: words of the queries and of the tokens that load them most, with the damage
+        without the direction if it is known.
     svm_names : list of str
-        What those of the SVM are, where W is the head's own.
+        Names of the directions of the SVM, if W is the head's own.
     holders : (h,) integer array
-        Training sequences with support tokens that change this margin of the SVM, those that change it most first.
+        Training sequences whose support tokens contribute most to this margin of the SVM, the largest contribution
+        first.
     pulls : (h,) array
-        What each adds to it: over all support tokens of the sequence the sum of multiplier times
-        ``<(x_selected - x_rival) z^T, this one's>``.  All of them add up to the SVM's margin of this query.
+        The contribution of each: the sum over all support tokens of the sequence of the multiplier times the inner
+        product of ``(x_selected - x_rival) z^T`` with that of this case.  The contributions of all sequences add up to
+        the SVM's margin of this query.
     without : (h,) array
-        The margin by the SVM of the other sequences; nan unless it was asked for.
+        The margin of the SVM that is solved without the sequence; nan unless ``leave_out=True``.
     instead : (h,) integer array
-        The token that SVM selects; -1 unless it was asked for.
+        The token that this SVM selects; -1 unless ``leave_out=True``.
     """
 
     head: Head
@@ -113,7 +115,7 @@ class Why(Result):
         return [table for table in tables if table[1]]
 
     def columns(self) -> dict[str, Any]:
-        """A row for each singular direction."""
+        """One row for each singular direction."""
         named = [*self.names, *[""] * len(self.values)][: len(self.values)]
         return {"direction": np.arange(len(self.values)), "value": self.values, "share": self.shares, "name": named}
 
@@ -127,23 +129,24 @@ def why(
     faithfulness: Faithfulness | None = None,
     leave_out: bool = False,
 ) -> Why:
-    """Why a query selects what it selects.
+    """Why a query selects its token: its margin by singular directions and by support tokens.
 
     Parameters
     ----------
     report : HeadReport
         From :func:`analyze_head`.
     sequence, query : int
-        Index among the head's sequences, and of a query in it; such as the first two columns of ``report.train``.
+        Index among the head's sequences, and of a query in the sequence, such as the first two columns of
+        ``report.train``.
     rival : int, optional
-        The token it wins against; by default the one of smallest margin.
+        The token over which the margin is taken; by default the one with the smallest margin.
     W : (dk, dz) array_like, optional
-        By default the head's own; in the head space, where that is a multiple of the identity and has no directions of
-        its own, the SVM's.
+        By default the head's own W.  In the head space the default is the SVM's W, since the own W is a multiple of the
+        identity, whose singular directions are arbitrary.
     faithfulness : attsvm.torch.Faithfulness, optional
-        Of the same head, with ``directions=True``: the damage without each direction of its own W.
+        Result for the same head with ``directions=True``, for the damage without each direction of its own W.
     leave_out : bool
-        Whether to solve the SVM again without each of the (five) sequences that hold the choice most.
+        Whether to solve the SVM again without each of the (five) sequences that contribute most to the margin.
 
     Returns
     -------
@@ -152,12 +155,12 @@ def why(
     Raises
     ------
     ValueError
-        Where no W is at hand.
+        If the head has no SVM and needs one; for a query or rival that does not fit.
 
     Notes
     -----
-    A training sequence without a support token has no part in what the SVM selects: it is the same without that one.
-    Whether training the model without a sequence would change the head as the SVM changes is not known.
+    The SVM does not change if a training sequence without a support token is left out.  Whether training the model
+    without a sequence would change the head as the SVM changes is not known.
 
     Examples
     --------
@@ -188,9 +191,9 @@ def why(
     if of == "SVM" and (W := svm_weights(report)) is None:
         raise ValueError("W must be given: the head has no SVM")
     case = as_cases(head, np.array([[sequence, query, selected]]))
-    own = head.W if W is None else as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
-    W = W if W is None else own
-    margins = case.data._flat_margins(own, case.selected)
+    if W is not None:
+        W = as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
+    margins = case.data._flat_margins(head.W if W is None else W, case.selected)
     at = margins.argmin() if rival is None else np.append(np.flatnonzero(case.tokens == rival), case.selected)[0]
     if at == case.selected[0]:
         raise ValueError(f"rival must be a token that the query sees and does not select, got {rival}")
@@ -202,7 +205,7 @@ def why(
         for lost in () if faithfulness is None else faithfulness.directions:
             if lost.label == head.label and lost.number < len(names):
                 names[lost.number] = str(replace(lost, name=names[lost.number]))
-    near, likeness, *held = _support(report, case, int(at), leave_out)
+    near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
         shares(case, np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,
@@ -214,8 +217,7 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 
 
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
-    """The support tokens whose rows point most as that of this entry, and their cosines with it; and the sequences that
-    hold the choice against it, what they add to the SVM's margin, that margin and the choice without each."""
+    """The arrays neighbours, likeness, holders, pulls, without and instead of :class:`Why` for an entry of the case."""
     rows, _ = support_of(report.fit)
     if report.fit is None or len(rows) == 0:
         none = np.empty(0)
@@ -230,16 +232,14 @@ def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple
     order = np.argsort(-np.abs(pulls), kind="stable")[: 0 if report.fit.status == "infeasible" else NEIGHBOURS]
     without, instead = np.full(len(order), np.nan), np.full(len(order), -1)
     for k, i in enumerate(sequences[order] if leave_out else ()):
-        if (W := _without(report, i)) is not None:
+        if (W := _without(report, report.fit, i)) is not None:
             without[k] = case.data._flat_margins(W, case.selected)[at]
             instead[k] = case.tokens[case.data.select(W)[0]]
     return rows[near], like[near], sequences[order], pulls[order], without, instead
 
 
-def _without(report: HeadReport, sequence: int) -> np.ndarray | None:
-    """The W of the other sequences; None where none are left."""
-    fit = report.fit
-    assert fit is not None
+def _without(report: HeadReport, fit: Fit, sequence: int) -> np.ndarray | None:
+    """W of the SVM of the other sequences; None if there are none."""
     if np.isnan(fit.margin):
         raise ValueError("leave_out needs an SVM that meets all margins, got a soft margin")
     rest = report.train[report.train[:, 0] != sequence]
@@ -251,10 +251,10 @@ def _without(report: HeadReport, sequence: int) -> np.ndarray | None:
 
 
 def svm_weights(report: HeadReport) -> np.ndarray | None:
-    """The SVM's W, scaled so that the closest rivals of its training queries have margin 1; None without an SVM.
+    """The SVM's W, scaled so that the smallest margin of its training queries is 1; None without an SVM.
 
-    Where the report does not keep it, it is made again of the support tokens: W is the sum of their rows
-    ``(x_selected - x_rival) z^T`` times their multipliers.
+    If the report does not keep W, it is computed from the support tokens: W is the sum of their rows ``(x_selected -
+    x_rival) z^T`` times their multipliers.
     """
     fit = report.fit
     if fit is None or fit.status == "infeasible":

@@ -1,6 +1,6 @@
-"""scikit-learn estimators: a classifier that attends, the hard-margin SVM, and the SVM of a token selection.
+"""scikit-learn estimators: a classifier by attention, the hard-margin SVM, and the SVM of a token selection.
 
-Imported by hand (``import attsvm.sklearn``), since it needs scikit-learn.
+``import attsvm`` does not import this module, since it needs scikit-learn: write ``import attsvm.sklearn``.
 """
 
 from .classifier import AttentionClassifier

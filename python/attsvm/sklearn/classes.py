@@ -7,7 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 
 def two_classes(classes: np.ndarray) -> np.ndarray:
-    """The two labels, in order."""
+    """The two labels, sorted; raises unless there are exactly two."""
     check_classification_targets(classes)
     kind = type_of_target(classes, input_name="y", raise_unknown=True)
     if kind != "binary":

@@ -1,4 +1,4 @@
-"""A classifier that attends."""
+"""A classifier by attention."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ from .classes import two_classes
 
 
 class AttentionClassifier(ClassifierMixin, BaseEstimator):
-    """Two classes told apart by what attention returns: ``sign(v . o)`` with ``o = X^T softmax(X W z)``.
+    """A classifier of two classes by attention: ``sign(v . o)`` with ``o = X^T softmax(X W z)``.
 
-    A table ``X (n, p)`` becomes p tokens a row: token j is ``(x_j, e_j)``, the feature and a one-hot code of which it
-    is, and the query is the row with a 1 appended.  The softmax then says, row by row, which features count.
-    That is what it is for: classes that different features decide in different rows.
-    ``X (n, T, d)`` are tokens themselves; the query is the first token of each sequence unless ``Z`` is given.
+    A table ``X (n, p)`` becomes p tokens per row.  Token j is ``(x_j, e_j)``, the feature and the one-hot code of its
+    number; the query is the row with a 1 appended.  The softmax then gives the weight of each feature, row by row.
+    This suits classes that different features decide in different rows.
+
+    ``X (n, T, d)`` are tokens themselves.  The query is the first token of each sequence unless ``Z`` is given.
 
     Parameters
     ----------
     factors : int or None
-        Columns m of K and Q, trained as ``W = K Q^T`` from random starts; None trains W from zero.
+        Number m of columns of K and Q, which are trained as ``W = K Q^T`` from random starts.  None: W itself is
+        trained, from zero.
     train_head : bool
-        Train v together with the weights.  It starts as the least-squares fit of the labels by the tokens, and stays
-        that when False.
+        Whether to train v together with the weights.  It starts as the least-squares fit of the labels by the tokens.
+        If False, it stays as it starts.
     loss : {"logistic", "exponential"}
-        Of ``u = y v . o``.  Probabilities exist for "logistic" alone.
+        Loss of ``u = y v . o``.  Probabilities exist for "logistic" only.
     lr : float
         Length of a step of normalised gradient descent.
     max_iter : int
-        Steps.
+        Number of steps.
     ridge : float
         Adds ``ridge * ||W||_F^2``, or ``ridge * (||K||_F^2 + ||Q||_F^2)``, to the mean loss.
     random_state : int, RandomState or None
-        Of the start of K and Q.
+        Seed of the start of K and Q.
 
     Attributes
     ----------
@@ -56,21 +58,21 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
     K_, Q_ : (d, m), (dz, m) arrays or None
     v_ : (d,) array
     loss_curve_ : (records,) array
-        Mean loss, a hundred times on the way.
+        Mean loss, about a hundred times during training.
     n_iter_ : int
     n_features_in_ : int
-        p, or d for tokens.
+        p for a table, d for tokens.
 
     See Also
     --------
-    TokenSelector : when the token that counts is known.
-    attsvm.train : the training, with all of its rules.
+    TokenSelector : for sequences whose selected token is known.
+    attsvm.train : training with all of its rules.
 
     Notes
     -----
-    A table of p features needs ``n p (p + 1)`` numbers of memory.  Features must be of comparable scale: put
-    ``StandardScaler`` before it.  Where one feature is much larger than the others attention sticks to it, and every
-    row may get the class of the majority.
+    A table of p features needs memory for ``n p (p + 1)`` numbers.  Features must have comparable scales: use a
+    ``StandardScaler`` first.  If one feature is much larger than the others, attention stays on it, and every row may
+    get the class of the majority.
 
     Examples
     --------
@@ -125,7 +127,8 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         y : (n,) array_like
             Two labels of any kind.
         Z : (n, dz) array_like, optional
-            Queries, for tokens alone.  In a Pipeline or a search by metadata routing: ``set_fit_request(Z=True)``.
+            Queries, for tokens only.  A Pipeline or a search passes them by metadata routing:
+            ``set_fit_request(Z=True)``.
 
         Returns
         -------
@@ -135,7 +138,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Other than two classes, shapes that do not fit, numbers that are not finite.
+            For other than two classes, shapes that do not fit, and numbers that are not finite.
         """
         values, classes = validate_data(self, X, y, dtype=np.float64, allow_nd=True)
         self.classes_ = two_classes(classes)
@@ -148,7 +151,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         start = {}
         if self.factors is not None:
             rng = check_random_state(self.random_state)
-            # Entries of 1 / sqrt(length): factors of columns of length about one.
+            # Entries have a standard deviation of 1 / sqrt(d), so that columns of K and Q have length about one.
             start = {k: rng.standard_normal((d, self.factors)) / d**0.5 for k, d in (("K", data.dk), ("Q", data.dz))}
         run = train(
             problem,
@@ -172,14 +175,14 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         X : (n, p) or (n, T, d) array_like
             As in :meth:`fit`; T may differ.
         Z : (n, dz) array_like, optional
-            Queries, where :meth:`fit` had some.
+            Queries, if :meth:`fit` had some.
 
         Returns
         -------
         (n,) array
         """
         attended = self.data(X, Z=Z).attended(self.W_)
-        assert isinstance(attended, np.ndarray)  # rectangular data
+        assert isinstance(attended, np.ndarray)  # sequences of one length give an array
         return attended @ self.v_
 
     def predict(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
@@ -189,8 +192,9 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
 
     @available_if(lambda self: self.loss == "logistic")
     def predict_proba(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
-        """``1 / (1 + exp(-v . o))`` for the second class, as the logistic loss means it; parameters as in
-        :meth:`decision_function`.
+        """Probabilities of both classes by the logistic loss, ``1 / (1 + exp(-v . o))`` for the second class.
+
+        Parameters are those of :meth:`decision_function`.
 
         Returns
         -------
@@ -200,7 +204,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         return np.exp(np.stack([-np.logaddexp(0.0, u), -np.logaddexp(0.0, -u)], axis=1))
 
     def attention(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
-        """How much each row looks at each of its tokens (of a table: at each feature).
+        """The attention of each row on each of its tokens, which are the features of a table.
 
         Parameters
         ----------
@@ -212,13 +216,13 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
             Rows sum to 1.
         """
         probabilities = self.data(X, Z=Z).probabilities(self.W_)
-        assert isinstance(probabilities, np.ndarray)  # rectangular data
+        assert isinstance(probabilities, np.ndarray)  # sequences of one length give an array
         return probabilities
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, Z: ArrayLike | None = None
     ) -> float:
-        """Share of rows whose class is predicted; X and Z as in :meth:`decision_function`."""
+        """Share of rows whose class is predicted rightly; X and Z as in :meth:`decision_function`."""
         return float(accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight))
 
     def data(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> Data:
@@ -234,7 +238,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        The SVM that training goes to, of the tokens it has selected:
+        The SVM of the tokens that the trained attention selects:
 
         >>> import attsvm
         >>> import numpy as np

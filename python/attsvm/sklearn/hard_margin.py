@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..svm.separable import separable
@@ -17,13 +16,13 @@ from .classes import two_classes
 class HardMarginClassifier(ClassifierMixin, BaseEstimator):
     """Hard-margin SVM of two linearly separable classes: ``min ||w||  s.t.  y (w . x + b) >= 1``, certified.
 
-    The hard margin SVM, which ``SVC(C=inf)`` stands for with ``kernel="linear"``.  :meth:`fit` raises where the classes
-    are not linearly separable.
+    It is what ``SVC(kernel="linear", C=inf)`` means.  :meth:`fit` raises an error if the classes are not linearly
+    separable.
 
     Parameters
     ----------
     fit_intercept : bool
-        Whether the plane may pass beside the origin.
+        Whether b is free; otherwise the plane passes through the origin.
 
     Attributes
     ----------
@@ -34,14 +33,14 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
     intercept_ : (1,) array
         b.
     support_ : integer array
-        The points that hold the plane in place.
+        Indices of the support points, those with positive multipliers.
     plane_ : attsvm.svm.separable.Plane
-        The answer with its certificate: margin and bound, multipliers, ``influence()``, ``separation.prove(path)``.
+        The solution with its certificate: margin and bound, multipliers, ``influence()``, ``separation.prove(path)``.
     n_features_in_ : int
 
     See Also
     --------
-    attsvm.separable : the same without scikit-learn, which also says that there is no plane.
+    attsvm.separable : the same without scikit-learn; it returns a proof if there is no plane.
 
     Examples
     --------
@@ -61,7 +60,7 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, **unused: Any) -> HardMarginClassifier:
-        """Find the plane of largest margin.
+        """Finds the plane of largest margin.
 
         Parameters
         ----------
@@ -77,10 +76,10 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Where no plane separates the classes, with the words of the certificate; other than two classes; numbers
-            that are not finite; ``sample_weight``, since no weight changes a hard margin.
+            If no plane separates the classes; the message is that of the certificate.  For other than two classes, and
+            for numbers that are not finite.  For ``sample_weight``, since no weight changes a hard margin.
         """
-        if unused.pop("sample_weight", None) is not None:  # not a parameter, by which scikit-learn knows
+        if unused.pop("sample_weight", None) is not None:  # no named parameter: scikit-learn looks at the signature
             raise ValueError(
                 "sample_weight must not be given: a hard margin must be met by every point, and weights do not change "
                 "it; leave points of weight 0 out, or allow for exceptions with sklearn.svm.SVC"
@@ -95,10 +94,6 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
         self.plane_, self.support_ = plane, plane.support
         self.coef_, self.intercept_ = plane.w[None], np.array([plane.b])
         return self
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Share of rows whose class is predicted."""
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """``w . x + b`` of each row; positive for the second class.

@@ -16,20 +16,21 @@ from ..svm.solve import solve_svm
 
 
 class TokenSelector(BaseEstimator):
-    """Learns which token of a sequence is selected: the least W with ``(x_a - x_t)^T W z >= 1`` for the selected a.
+    """Learns the selected token of a sequence: the least W with ``(x_a - x_t)^T W z >= 1`` for the selected a.
 
-    The certified attention SVM of :func:`attsvm.solve_svm` as an estimator: fitted on sequences whose selected tokens
-    are known, it selects a token of new ones.
+    This is the certified attention SVM of :func:`attsvm.solve_svm` as an estimator.  It is fitted on sequences whose
+    selected tokens are known, and selects a token of new sequences.
 
     Parameters
     ----------
     norm : {"frobenius", "nuclear"} or float p > 1
     C : float or None
-        Soft margin: ``min 1/2 ||W||_F^2 + C sum slack^2``.  None: every margin is met, or :meth:`fit` raises.
+        Weight of a soft margin: ``min 1/2 ||W||_F^2 + C sum slack^2``.  None: hard margin; :meth:`fit` raises an error
+        if no W meets it.
     rank : int or None
-        Cap on the rank of W; nuclear norm only.
+        Largest rank of W, for the nuclear norm only.
     tol : float
-        Relative gap of the certified bounds.
+        Largest relative gap of the certified bounds.
     method : str
         As in :func:`attsvm.solve_svm`.
 
@@ -37,14 +38,14 @@ class TokenSelector(BaseEstimator):
     ----------
     W_ : (d, dz) array
     separation_ : Separation
-        The answer with its certificate: margin interval, dual, support tokens.
+        The solution with its certificate: margin interval, dual, support tokens.
     n_features_in_ : int
         Length d of a token.
 
     See Also
     --------
-    AttentionClassifier : when only the class of a sequence is known.
-    attsvm.Separation : what the certificate holds.
+    AttentionClassifier : for sequences of which only the class is known.
+    attsvm.Separation : the certificate.
 
     Examples
     --------
@@ -74,17 +75,18 @@ class TokenSelector(BaseEstimator):
         self.method = method
 
     def fit(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> TokenSelector:
-        """Solve the SVM.
+        """Solves the SVM.
 
         Parameters
         ----------
         X : (n, T, d) array_like, or list of n (T_i, d) array_likes
             Tokens.
         selected : (n,) integer array_like, or (n, T) bool array_like
-            The token that each sequence selects; or, per token, whether it does (equal logits among the selected).
+            The token that each sequence selects; or for each token whether it is selected, if several tokens are
+            (their logits are then equal).
         Z : (n, dz) array_like, optional
-            Queries; the first token of each sequence by default.  In a Pipeline or a search by metadata routing:
-            ``set_fit_request(Z=True)``.
+            Queries, by default the first token of each sequence.  A Pipeline or a search passes them by metadata
+            routing: ``set_fit_request(Z=True)``.
 
         Returns
         -------
@@ -94,7 +96,7 @@ class TokenSelector(BaseEstimator):
         Raises
         ------
         ValueError
-            When no W selects these tokens: the message says why, and C= is the way out.
+            If no W selects these tokens; the message says why.  Then set C.
         """
         if selected is None:
             raise ValueError(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
-from ..common.check import as_floats, check_shapes
+from ..common.check import as_flag, as_floats, check_shapes
 from ..common.result import Result
 from .influence import Influence, turn_between
 from .pairs import WINDOW, separation_of
@@ -269,7 +269,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
         raise TypeError(f"y must hold labels that can be ordered, got {kinds}") from error
     if len(labels) != 2:
         raise ValueError(f"y must hold two different labels, got {len(labels)}")
-    return _plane(points, np.array(labels.tolist()), which == 1, bool(bias), progress=progress)
+    return _plane(points, np.array(labels.tolist()), which == 1, as_flag("bias", bias), progress=progress)
 
 
 def _dense(X: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Attention heads out of PyTorch models, also while they train; and Att-SVM's attention as a PyTorch function.
+"""Attention heads of PyTorch models, also during training; attention and its SVM as PyTorch functions.
 
-Imported by hand (``import attsvm.torch``), since it needs PyTorch.
+``import attsvm`` does not import this module, since it needs PyTorch: write ``import attsvm.torch``.
 
 >>> import attsvm.torch
 >>> found = attsvm.torch.read(model, batches, tokenizer)       # doctest: +SKIP

@@ -2,11 +2,12 @@
 
 For one query with logits l, probabilities s and values v_t, and the derivative c of the loss in the attended vector
 o = sum_t s_t v_t, let g_t = c . v_t.  The textbook derivative in the logits, s_t (g_t - s . g), subtracts two nearly
-equal numbers at the token that attention has selected: once 1 - s_max < 1e-16 it is rounding noise or zero.  In pairs,
+equal numbers at the token that attention has selected: once 1 - s_max < 1e-16 it is rounding noise or zero.  As a sum
+over pairs of tokens the derivative is
 
-    dL/dl_t = s_t sum_tau s_tau (g_t - g_tau),
+    dL/dl_t = s_t sum_tau s_tau (g_t - g_tau).
 
-and with the token a of the largest logit as reference, h_t = g_t - g_a and r = sum_(tau != a) s_tau h_tau,
+With the token a of the largest logit as reference, h_t = g_t - g_a and r = sum_(tau != a) s_tau h_tau, it is
 
     dL/dl_t = s_t (h_t - r)  for t != a,        dL/dl_a = -sum_(t != a) dL/dl_t.
 
@@ -21,20 +22,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import check_shapes
 
 
 def attention(
-    X: torch.Tensor,
-    Z: torch.Tensor,
-    W: torch.Tensor | None = None,
+    X: Tensor,
+    Z: Tensor,
+    W: Tensor | None = None,
     *,
-    K: torch.Tensor | None = None,
-    Q: torch.Tensor | None = None,
-    values: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Attended vectors ``softmax(X W z)^T values``, differentiable once in every tensor given.
+    K: Tensor | None = None,
+    Q: Tensor | None = None,
+    values: Tensor | None = None,
+) -> Tensor:
+    """Attended vectors ``softmax(X W z)^T values``, differentiable once in every argument.
 
     Parameters
     ----------
@@ -45,30 +47,30 @@ def attention(
     W : (dk, dz) tensor
         Weights; logits are ``x^T W z``, without a scale.
     K, Q : (dk, m) and (dz, m) tensors
-        Instead of W: ``W = K Q^T``, which is never formed.
+        Factors of ``W = K Q^T``, in place of W, which is never formed.
     values : (n, T, dv) tensor, optional
-        What attention returns; the tokens by default.
+        Vectors whose weighted mean attention returns; by default the tokens.
 
     Returns
     -------
     (n, dv) or (n, S, dv) tensor
-        In the type that the tensors given promote to.  The arithmetic between is that of double precision.
+        Its type is the promoted type of the arguments.  The computation is in double precision.
 
     Raises
     ------
     TypeError
-        An argument that is not a tensor of floating point numbers.
+        If an argument is not a tensor of floating point numbers.
     ValueError
-        A shape that does not fit.
+        If a shape does not fit.
     RuntimeError
-        When the gradient is differentiated again.
+        If the gradient is differentiated again.
 
     Notes
     -----
     The gradient is summed over pairs of tokens, ``dL/dl_t = s_t sum_tau s_tau (g_t - g_tau)`` with
-    ``g_t = dL/do . value_t``, relative to the token of the largest logit: it stays accurate where attention saturates
-    and the textbook form ``s_t (g_t - s.g)`` has cancelled to noise.  Gradients of float32 tensors are rounded to
-    float32 at the end, which takes what is below 1e-45 to zero.
+    ``g_t = dL/do . value_t``, relative to the token of the largest logit.  It stays accurate when attention saturates,
+    where the textbook form ``s_t (g_t - s.g)`` cancels to noise.  Gradients of float32 tensors are rounded to float32
+    at the end, so that values below 1e-45 become zero.
 
     Examples
     --------
@@ -89,7 +91,7 @@ def attention(
     if W is not None:
         logits = (queries @ W.double().mT) @ keys.mT
     else:
-        assert K is not None and Q is not None  # _check has seen to it
+        assert K is not None and Q is not None  # _check raises otherwise
         logits = (queries @ Q.double()) @ (keys @ K.double()).mT
     attended = _Attend.apply(logits, keys if values is None else values.double())
     return (attended[:, 0] if single else attended).to(dtype)
@@ -101,29 +103,30 @@ class _Attend(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def forward(logits: Tensor, values: Tensor) -> Tensor:
         return torch.softmax(logits, -1) @ values
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, c: torch.Tensor) -> Any:
+    def backward(ctx: Any, c: Tensor) -> Any:
         return _AttendGradient.apply(*ctx.saved_tensors, c)
 
 
 class _AttendGradient(torch.autograd.Function):
-    """The derivatives of a loss in logits and values, given that in the attended vectors, ``c`` (n, S, dv).
+    """Derivatives of a loss in logits and values, from the derivative ``c`` (n, S, dv) in the attended vectors.
 
-    ``once_differentiable`` would leave a second derivative in W silently incomplete: the logits are made by PyTorch's
-    own products, whose part of it exists.  This node lies on every path of the other part, and raises.
+    A second derivative must raise an error.  ``once_differentiable`` would return an incomplete one without a word: the
+    logits come from PyTorch's own products, whose second derivative exists.  Every other path of a second derivative
+    passes through this node, whose ``backward`` raises.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: torch.Tensor, values: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(logits: Tensor, values: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         prob = torch.softmax(logits, -1)
         top = logits.argmax(-1, keepdim=True)
         g = c @ values.mT
@@ -146,12 +149,12 @@ class _AttendGradient(torch.autograd.Function):
 
 
 def _check(X: Any, Z: Any, W: Any, K: Any, Q: Any, values: Any) -> bool:
-    """Raises unless types and shapes fit; whether each sequence has one query without an axis of its own."""
+    """Raises unless types and shapes fit; returns whether Z is (n, dz), one query per sequence."""
     named = {"X": X, "Z": Z, "W": W, "K": K, "Q": Q, "values": values}
     for name, a in named.items():
         if a is None and name not in ("X", "Z"):
             continue
-        if not isinstance(a, torch.Tensor):
+        if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
         if not a.is_floating_point():
             raise TypeError(f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()")

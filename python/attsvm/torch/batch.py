@@ -1,4 +1,4 @@
-"""What a model is given at one time: how it is called, which of it is padding, and its tokens as text."""
+"""One batch of a model's inputs: how the model is called with it, its padding, and its tokens as text."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .products import tensors
 
 MASKS = ("attention_mask", "decoder_attention_mask")
-HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # of torch.nn: true at padding
-EXTRA = 8  # tokens at most before the patches of an image: a class, a teacher, registers
-TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # methods of transformers, tokenizers and others
+HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # masks of torch.nn, true at padding
+EXTRA = 8  # most tokens before the patches of an image, such as a class token, a distillation token and registers
+TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # methods of tokenizers, of which one is needed
 IDS = ("input_ids", "decoder_input_ids")
 
 
 class Batch:
-    """One batch, by the names of the arguments where they have any.
+    """One batch of a model's inputs.
 
-    ``size``: its entries, None where nothing tells; ``given``: the batch, on the model's device.
+    ``given`` is the batch on the model's device, ``named`` its parts by the names of the arguments, ``size`` its number
+    of entries (None if no tensor shows it).
     """
 
     def __init__(self, batch: Any, call: Callable[..., Any], device: torch.device | None, tokenizer: Any = None):
@@ -39,12 +41,14 @@ class Batch:
             self.args = (self.given,)
         self.named, self.size = dict(self.kwargs), entries(self.args, self.kwargs)
         self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs
-        with contextlib.suppress(ValueError):  # no signature: nothing tells
+        with contextlib.suppress(ValueError):  # a function without a signature: positional arguments stay without names
             self._bind(inspect.signature(call.forward if isinstance(call, torch.nn.Module) else call))
 
     def _bind(self, signature: inspect.Signature) -> None:
-        """Positional arguments by name.  A function of one argument may take a tuple as it is; what takes the batch
-        neither way is named."""
+        """Names the positional arguments, and decides how a function is called.
+
+        A function of one argument gets a tuple as a whole.  A function that takes the batch in neither way is an error.
+        """
         with contextlib.suppress(TypeError):
             self.named |= signature.bind_partial(*self.args).arguments
         if isinstance(self.call, torch.nn.Module) or _takes(signature, *self.args, **self.kwargs):
@@ -58,33 +62,37 @@ class Batch:
         return self.call(*self.args, **self.kwargs)
 
     def tokens(self, entry: int, T: int) -> int:
-        """Of an entry, for the sample."""
-        mask = self.named.get("attention_mask")
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and entry < len(mask) and mask.shape[1] == T:
-            return int((mask[entry] != 0).sum())
-        return T
+        """Number of tokens of an entry that are not padding."""
+        mask = self._row("attention_mask", entry, T)
+        return T if mask is None else int((mask != 0).sum())
+
+    def _row(self, name: str, b: int, size: int) -> Tensor | None:
+        """Row b of the argument of this name; None unless the argument is a matrix with rows of this size."""
+        rows = self.named.get(name)
+        return rows[b] if isinstance(rows, Tensor) and rows.shape[1:] == (size,) and b < len(rows) else None
 
     def _of_decoder(self, module: str) -> bool:
         return self.two_stacks and "decoder" in module
 
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
-        """Which queries of sequence b are not padding."""
+        """(S,) array: whether each query of sequence b is a token, not padding."""
         decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
         names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
         name = next((name for name in names if self.named.get(name) is not None), "")
-        mask = self.named.get(name)
-        if not isinstance(mask, torch.Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
-            return np.ones(S, dtype=bool)
-        return ((mask[b] == 0) == (name in HIDING)).cpu().numpy()
+        mask = self._row(name, b, S)
+        return np.ones(S, dtype=bool) if mask is None else ((mask == 0) == (name in HIDING)).cpu().numpy()
 
     def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
-        """Tokens of sequence b of ``sequences`` as text: numbers where there is no tokenizer, places in an image."""
+        """Text of the tokens of sequence b of ``sequences``.
+
+        Without a tokenizer it is their numbers.  Image patches have names such as r0c3.  None if neither is known.
+        """
         decoder = self._of_decoder(module) and (kind == "self" or not keys)
-        ids = self.named.get(IDS[decoder])
-        if not isinstance(ids, torch.Tensor) or ids.ndim != 2 or ids.shape[1] != size or b >= len(ids):
-            of_image = "decoder" not in module if kind == "self" else keys
-            return self._patches(size) if of_image and sequences == self.size else None
-        return self._named(ids[b].tolist())
+        ids = self._row(IDS[decoder], b, size)
+        if ids is not None:
+            return self._named(ids.tolist())
+        of_image = "decoder" not in module if kind == "self" else keys
+        return self._patches(size) if of_image and sequences == self.size else None
 
     def _named(self, row: list[int]) -> list[str]:
         tokenizer, found = self.tokenizer, list[Any](row)
@@ -95,17 +103,17 @@ class Batch:
             elif tokenizer is not None:
                 name_of = getattr(tokenizer, "id_to_token", None) or (lambda i: tokenizer.decode([i]))
                 found = [name_of(i) for i in row]
-        except Exception as error:  # whatever it raises for a number that it does not know
+        except Exception as error:  # a tokenizer may raise anything for an unknown number
             raise ValueError(f"{other}, got {type(error).__name__}: {error}") from error
         if None in found:
             raise ValueError(f"{other}, got none for number {row[found.index(None)]}")
         return [str(token) for token in found]
 
     def _patches(self, size: int) -> list[str] | None:
-        """Names such as r0c3 of the patches of an image by row and column, those of extra tokens before them.
+        """Names of ``size`` tokens as patches of an image, such as r0c3 for row 0 and column 3.
 
-        The tokens must be all square patches of some size, after at most ``EXTRA`` others; windows of them have no
-        names.
+        The tokens must be all square patches of some size, after at most ``EXTRA`` other tokens.  Otherwise, as in a
+        window of patches, there are no names, and None is returned.
         """
         images = [x for x in tensors((), self.named) if x.ndim == 4 and x.is_floating_point()]
         for height, width in (x.shape[2:] for x in images):
@@ -119,12 +127,12 @@ class Batch:
 
 
 def check_batches(batches: Any) -> None:
-    if isinstance(batches, (str, bytes, Mapping, torch.Tensor)) or not isinstance(batches, Iterable):
+    if isinstance(batches, (str, bytes, Mapping, Tensor)) or not isinstance(batches, Iterable):
         raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
 
 
 def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-    """How many a call is given at one time, None where nothing tells."""
+    """Number of entries of the batch in a call's arguments; None if no tensor shows it."""
     return next((len(x) for x in tensors(args, kwargs) if x.ndim >= (3 if x.is_floating_point() else 2)), None)
 
 
@@ -144,4 +152,4 @@ def _move(value: Any, device: torch.device | None) -> Any:
             "batches must hold what the model takes, numbers, got text: make each batch by "
             'tokenizer(list_of_texts, return_tensors="pt", padding=True)'
         )
-    return value.to(device) if isinstance(value, torch.Tensor) and device is not None else value
+    return value.to(device) if isinstance(value, Tensor) and device is not None else value

@@ -1,4 +1,4 @@
-"""Heads from queries and keys that somebody holds already."""
+"""Heads from queries and keys that were recorded by other means than :func:`attsvm.torch.read`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import as_count, as_number
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold
@@ -39,35 +40,36 @@ def from_cache(
     q : (B, H, S, m) tensor or array_like
         Queries as attention compares them: after rotation and norms, before the scaling.
     k : (B, G, T, m) tensor or array_like
-        Keys; G divides H where query heads share them.
+        Keys.  G divides H if query heads share key heads.
     mask : (S, T), (B, S, T) or (B, 1, S, T) tensor or array_like, optional
-        True at tokens that a query sees; or a float that is added to the logits, hidden tokens at its least value or
-        -inf.  A causal model needs one.
+        True at tokens that a query sees; or floats that are added to the logits, with the least float or -inf at hidden
+        tokens.  A causal model needs a mask.
     scaling : float, optional
-        Factor on the logits; ``m ** -0.5`` by default.
+        Factor on the logits, by default ``m ** -0.5``.
     bias : tensor or array_like that broadcasts to (B, H, S, T), optional
-        What is added to the logits beside the mask: ALiBi, relative positions.
+        Numbers that are added to the logits besides the mask: ALiBi, relative positions.
     tokens : list of B lists of str, optional
-        The tokens as text; rows of k beyond them are padding.
+        The tokens as text.  Rows of k after the last token of a list are padding.
     layer, module
-        For tables and pictures.
+        Number and name of the layer in tables and pictures.
     threshold, queries
         As in :func:`read`.
 
     Returns
     -------
     list of Head
-        In the head space: see :class:`attsvm.heads.Head`.
+        Heads in the head space: see :class:`attsvm.heads.Head`.
 
     Raises
     ------
     ValueError
-        Shapes that do not fit together, numbers that are not finite, a mask of integers.
+        For shapes that do not fit together, numbers that are not finite, and a mask of integers.
 
     Notes
     -----
-    Nothing here can be checked against a model: :func:`read` checks.  TransformerLens holds rotated queries and keys as
-    ``blocks.L.attn.hook_rot_q`` and ``hook_rot_k``, with heads after positions: ``q.transpose(1, 2)``.
+    This function cannot compare the heads with the model's own attention, as :func:`read` does.  TransformerLens keeps
+    rotated queries and keys as ``blocks.L.attn.hook_rot_q`` and ``hook_rot_k``.  Their heads come after positions: use
+    ``q.transpose(1, 2)``.
 
     Examples
     --------
@@ -105,7 +107,7 @@ def from_cache(
 
 
 def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:
-    """One of which only the words are known: the ids of tokens are their places among all words."""
+    """A batch of which only the words are known; the id of a token is its index among all words."""
     given = {"attention_mask": torch.ones(size, length)}
     if words is not None and (not isinstance(words, Sequence) or len(words) != size):
         raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
@@ -120,8 +122,8 @@ def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Bat
     return Batch(given, lambda **given: None, None, of_words)
 
 
-def _tensor(name: str, x: Any) -> torch.Tensor:
-    if isinstance(x, torch.Tensor):
+def _tensor(name: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor):
         return x.detach()
     try:
         return torch.from_numpy(np.array(x))
@@ -129,7 +131,7 @@ def _tensor(name: str, x: Any) -> torch.Tensor:
         raise TypeError(f"{name} must be a tensor or an array of numbers, got {type(x).__name__}: {error}") from None
 
 
-def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
+def _floats(name: str, x: Any, ndim: int | None = None) -> Tensor:
     tensor = _tensor(name, x)
     if not tensor.is_floating_point() or (ndim is not None and (tensor.ndim != ndim or 0 in tensor.shape)):
         expected = "floats" if ndim is None else f"floats with {ndim} axes, none empty"
@@ -139,7 +141,7 @@ def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
-def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     mask = _tensor("mask", mask)
     if mask.ndim == 3:
         mask = mask[:, None]
@@ -155,7 +157,7 @@ def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor
     return _fit("mask", mask.to(dtype), shape)
 
 
-def _fit(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _fit(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     try:
         return x.expand(shape)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What may stand in a head's place: W's made of a few of its choices, a rule, and controls that know less or more."""
+"""Substitutes for a head: W's made from a few of its choices, a rule, and controls with less or more information."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from ..heads.choices import all_queries, hard_queries
 from ..heads.controls import gaussian_factors, shuffled_factors
 from ..heads.directions import directions
 from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
+from ..heads.fit import scatter
 from ..heads.head import Head
 from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
 
-TOL = 1e-4  # of the SVMs: their W is then known to a percent, and what it does in the model to far less than a draw
-DECAY = 1e-4  # of regressions, on tokens and queries scaled to mean length 1
-ITERATIONS = 20  # of L-BFGS: W has a cosine of .9999 and more to that after 100, in two thirds of the time (MiniLM)
-WHITENED = 2000  # queries whose logits a whitened cut keeps
-HIDDEN = -1e300  # logit of what is not seen: finite, since its probability 0 is multiplied by its logarithm
-KEPT = 4  # the own W is cut to its rank divided by this
+TOL = 1e-4  # tolerance of the SVMs; the error of W is then a percent, with far less effect than a new draw
+DECAY = 1e-4  # weight decay of the regressions, for tokens and queries of mean length 1
+ITERATIONS = 20  # iterations of L-BFGS; W then has a cosine of at least .9999 with W after 100 iterations (MiniLM)
+WHITENED = 2000  # number of queries whose logits a whitened cut approximates
+HIDDEN = -1e300  # logit of a hidden token: finite, since the probability 0 is multiplied by its logarithm
+KEPT = 4  # cuts have the rank of the own W divided by this
 
 
 DRAWN_FACTORS = dict(zip(DRAWN, (gaussian_factors, shuffled_factors), strict=True))
-Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of what may stand there; None: no such W
+Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of a substitute; None if there is no such W
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A head, its hard queries (sequence, query, selected), and the rule that says most of them: the token so
-    many places after the query, or (None) the first one."""
+    """A head, its hard queries (sequence, query, selected), and its best positional rule.
+
+    The rule selects the token ``offset`` places after the query, or the first token if ``offset`` is None.  ``follows``
+    is the share of the hard queries that follow the rule.
+    """
 
     head: Head
     rows: np.ndarray
@@ -48,14 +52,17 @@ class Source:
         return f"offset {self.offset:+d}" if self.offset else "the query itself"
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
-        """The same queries with the rule's token, those that see it."""
+        """Rows of the queries that see the rule's token, with this token selected."""
         said = 0 * rows[:, 1] if self.offset is None else rows[:, 1] + self.offset
         there = [t in self.head.text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
         return np.column_stack([rows[:, :2], said])[there]
 
 
 def as_source(head: Head) -> Source:
-    """The rule is the better of the most frequent offset and the first token, on all recorded hard queries."""
+    """The head as a source of substitutes.
+
+    Its rule is the most frequent offset or the first token, whichever more of the recorded hard queries follow.
+    """
     rows = hard_queries(head)
     if not len(rows):
         return Source(head, rows, 0, float("nan"))
@@ -67,9 +74,10 @@ def as_source(head: Head) -> Source:
 
 
 def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
-    """What the plan (column, number of choices, draw) asks for; each draw's numbers are of this head and draw alone.
+    """The weights for each item (column, number of choices, draw) of the plan.
 
-    On one thread of PyTorch: its matrices are so small that a second one doubles the time, and workers are many.
+    The random numbers of a draw depend on the head, the draw and the seed only.  PyTorch computes on one thread: the
+    matrices are small, so that a second thread doubles the time, and other workers run at the same time.
     """
     head = source.head
     with torch_threads(1):
@@ -78,8 +86,7 @@ def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[We
 
 @contextlib.contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """PyTorch computes on so many threads, and afterwards on as many as before: workers set a number that new threads
-    take over."""
+    """Sets the number of PyTorch's threads, and restores it afterwards, since new threads would inherit it."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -89,28 +96,38 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """In the head's place: these weights; without, the token that the rule says, or equal attention."""
+    """The substitute of a column: attention by these weights, or without them the rule or equal attention."""
     if weights is not None:
         return Form(*weights)
     return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
 
 
 def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
+    head = source.head
+    W: np.ndarray | None = None
     if column in DRAWN:
-        K, Q = DRAWN_FACTORS[column](source.head, np.random.default_rng(draw))
+        K, Q = DRAWN_FACTORS[column](head, np.random.default_rng(draw))
         W = K @ Q.T
     elif column in OF_CHOICES:
         W = _of_choices(source, column, queries, draw)
-    else:
-        W = _fixed(source, column)
+    elif column == "own":
+        W = head.W
+    elif column == "cut":
+        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
+        W = (left * values) @ right.T
+    elif column == "whitened cut":
+        W = _whitened_cut(head, _cut_rank(head))
     if W is None:
         return None
-    form = as_form(source.head, W, None if column in FIXED else "top")
+    form = as_form(head, W, None if column in FIXED else "top")
     return form.K.astype(np.float32), form.Q.astype(np.float32)
 
 
 def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
-    """Of that many of the head's hard queries, the same ones for every column; None where there is no such W."""
+    """W made from ``queries`` of the head's hard queries, or None if there is no such W.
+
+    All columns of a draw use the same queries.
+    """
     rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
@@ -122,52 +139,46 @@ def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> n
     return regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
 
 
-def _fixed(source: Source, column: str) -> np.ndarray | None:
-    """The own W, whole or cut."""
-    head = source.head
-    if column == "own":
-        return head.W
-    if column == "cut":
-        left, values, right = directions(head)
-        r = max(1, head.rank // KEPT)
-        return (left[:, :r] * values[:r]) @ right[:, :r].T
-    return _whitened_cut(head, max(1, head.rank // KEPT)) if column == "whitened cut" else None
+def _cut_rank(head: Head) -> int:
+    return max(1, head.rank // KEPT)
 
 
 def _whitened_cut(head: Head, rank: int) -> np.ndarray:
-    """The W of this rank whose logits differ least from the own ones, in the mean square over tokens and queries."""
+    """The W of this rank whose logits differ least from the own logits in mean square over tokens and queries."""
     rows = all_queries(head)
     cases = as_cases(head, rows[rows[:, 2] >= 0][:WHITENED])
-    parts = (cases.data.keys[begin:end].astype(np.float64) for begin, end in cases.blocks)
-    keys = np.concatenate([part - part.mean(axis=0) for part in parts])
-    (root_x, back_x), (root_z, back_z) = map(_roots, (keys, cases.data.queries))
+    queries = cases.data.queries
+    (root_x, back_x), (root_z, back_z) = map(_roots, (scatter(cases.data.keys, cases.blocks), queries.T @ queries))
     left, values, right = np.linalg.svd(root_x @ head.W @ root_z)
     return back_x @ (left[:, :rank] * values[:rank]) @ right[:rank] @ back_z
 
 
-def _roots(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Square root of the second moments, and its pseudo-inverse."""
-    values, vectors = np.linalg.eigh(points.T @ points / len(points))
+def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The square root of a matrix of second moments, and its pseudo-inverse."""
+    values, vectors = np.linalg.eigh(moments)
     kept = values > 1e-10 * values[-1]
     sizes, vectors = np.sqrt(values[kept]), vectors[:, kept]
     return (vectors * sizes) @ vectors.T, (vectors / sizes) @ vectors.T
 
 
 def _probabilities(head: Head, cases: Cases) -> np.ndarray:
-    """The head's own, of every entry."""
+    """The head's own probability of each entry of the data."""
     held: dict[int, np.ndarray] = {}
     found = []
     for k, (i, q, _) in enumerate(cases.rows.tolist()):
         if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows come in the order of sequences
+            held = {i: head.sequence_attention(i)}  # rows are in the order of sequences, so one sequence is enough
         found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
     return np.concatenate(found)
 
 
 def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
-    """The W of least cross-entropy to the choices, or to these probabilities, with a weak decay; by L-BFGS."""
+    """The W of least cross-entropy with weak decay, by L-BFGS.
+
+    ``targets`` are the probabilities of all entries; None: the selected tokens have probability 1.
+    """
     data = cases.data
-    sizes = np.diff(data.indptr)
+    sizes = data.lengths
     places = np.arange(sizes.max())
     here, at = places < sizes[:, None], data.start[:, None] + places
     keys, wanted = data.keys[np.minimum(at, len(data.keys) - 1)].astype(np.float64), np.zeros(here.shape)

@@ -1,4 +1,4 @@
-"""What a model loses without its heads: held-out inputs, and how far its output on them is from the original one."""
+"""Damage of a model: the difference of its output on held-out inputs from the original output."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import as_choice
 from ..common.progress import counted
 from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
 from .batch import Batch, check_batches
+from .candidates import torch_threads
 from .read import device_of, unchanged, unwrap
 from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
-SAMPLED = 64  # outputs of each batch, by which those of another model or other inputs are told
+SMALL = 10**8  # below this number of parameters times positions of a batch, the model runs on one thread of PyTorch
+SAMPLED = 64  # number of outputs of each batch that are stored, to recognise another model or other inputs
 
 
 def damage(
@@ -31,7 +34,7 @@ def damage(
     metric: str = "auto",
     progress: bool | None = None,
 ) -> Reports:
-    """What the model loses without each head: its output with that head's removed, against the original one.
+    """The damage without each head: how far the model's output without it is from the original output.
 
     Parameters
     ----------
@@ -40,7 +43,7 @@ def damage(
     reports : list of HeadReport
         From :func:`attsvm.heads.analyze_model`.
     batches : iterable
-        Inputs, as :func:`attsvm.torch.read` takes them: it takes one forward pass of all of them for each head.
+        Inputs, as :func:`attsvm.torch.read` takes them.  For each head there is one forward pass of all inputs.
     forward : callable, optional
         Called with each batch in place of the model.
     metric : {"auto", "KL", "1 - cosine"}
@@ -51,17 +54,18 @@ def damage(
     Returns
     -------
     Reports
-        The same reports with ``damage``, the mean over the inputs, and ``metric``: a column of their table.
+        The same reports with ``damage``, the mean over the inputs, and ``metric``; a column of the table shows it.
 
     Raises
     ------
     ValueError, TypeError
-        For a model that is not the one read, and arguments that do not fit.
+        If the model is not the one that was read, and for arguments that do not fit.
 
     Notes
     -----
-    A head that parks its few decided queries, or of which nothing can be said, may matter most: damage says so, and
-    nothing of what the head does.  :func:`attsvm.torch.faithfulness` says how much of that its choices are.
+    A head that mostly selects sinks, or that has too few hard queries to analyse, may matter most to the model.  The
+    damage shows this, but not what the head does.  :func:`attsvm.torch.faithfulness` measures how much of the damage is
+    undone by a substitute that makes the head's choices.
 
     Examples
     --------
@@ -87,7 +91,7 @@ def damage(
 
 
 class HeldOut:
-    """Batches with the original outputs."""
+    """Held-out batches with the model's original outputs."""
 
     def __init__(self, running: Substitution, model: Any, batches: Iterable[Any], forward: Any, metric: str):
         as_choice("metric", metric, METRICS)
@@ -99,13 +103,16 @@ class HeldOut:
             raise ValueError("batches must hold at least one batch, got none")
         running.put({})
         self.own = [self._run(batch) for batch in self.batches]
+        size = sum(part.numel() for part in unwrap(model).parameters())
+        places = max(own.numel() // own.shape[-1] for own in self.own)
+        self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
     def sample(self) -> np.ndarray:
-        """A few of the original outputs."""
+        """Some of the original outputs, at regular places."""
         parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
         return torch.cat(parts).double().cpu().numpy()
 
-    def _run(self, batch: Batch) -> torch.Tensor:
+    def _run(self, batch: Batch) -> Tensor:
         found = self.running.run(batch.call, *batch.args, **batch.kwargs)
         logits = getattr(found, "logits", None)
         if self.metric == "auto":
@@ -115,30 +122,35 @@ class HeldOut:
         return torch.log_softmax(logits.double(), -1).float() if self.metric == "KL" else logits
 
     def damage(self, values: dict[Head, Replacement]) -> np.ndarray:
-        """Of each held-out input."""
+        """The damage on each held-out input with these substitutes.
+
+        A small model runs on one thread.  With several threads each operation waits for all of them, which takes far
+        longer than the computation, above all while workers solve SVMs.
+        """
         self.running.put(values)
         try:
             pairs = zip(self.batches, self.own, strict=True)
-            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
+            with torch_threads(self.threads):
+                return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
         finally:
             self.running.put({})
 
-    def _difference(self, batch: Batch, own: torch.Tensor, other: torch.Tensor) -> np.ndarray:
+    def _difference(self, batch: Batch, own: Tensor, other: Tensor) -> np.ndarray:
         a, b = own.double(), other.double()
         if self.metric == "KL":
             off = (a.exp() * (a - b)).sum(-1)
         else:
             a, b = (torch.nn.functional.normalize(x, dim=-1, eps=1e-300) for x in (a, b))
-            off = ((a - b) ** 2).sum(-1) / 2  # 1 - cosine, without its cancellation
+            off = ((a - b) ** 2).sum(-1) / 2  # equals 1 - cosine, without cancellation
         mask = batch.named.get("attention_mask")
-        weights = mask.to(off) if isinstance(mask, torch.Tensor) and mask.shape == off.shape else torch.ones_like(off)
+        weights = mask.to(off) if isinstance(mask, Tensor) and mask.shape == off.shape else torch.ones_like(off)
         off, weights = (x.reshape(len(x), -1) for x in (off * weights, weights))
         return (off.sum(1) / weights.sum(1).clamp(min=1)).cpu().numpy()
 
 
-def _first_tensor(found: Any) -> torch.Tensor:
+def _first_tensor(found: Any) -> Tensor:
     parts = found.values() if isinstance(found, Mapping) else found if isinstance(found, (tuple, list)) else (found,)
     for part in parts:
-        if isinstance(part, torch.Tensor):
+        if isinstance(part, Tensor):
             return part
     raise TypeError(f"what is run must return a tensor, or a tuple or dict of them, got {type(found).__name__}")

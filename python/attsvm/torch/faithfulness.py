@@ -1,4 +1,4 @@
-"""What heads do in their model: the damage without them, and how much of it other things in their place undo."""
+"""What heads do in their model: the damage without them, and how much of it substitutes undo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.check import as_choice, as_count
+from ..common.check import as_choice, as_count, as_flag
 from ..common.progress import counted
 from ..common.threads import as_jobs, on_workers
 from ..heads.directions import directions as singular_directions
@@ -26,9 +26,10 @@ from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
 ROWS = ("heads", "layers")
-SAME = 1e-2  # of the largest output: those of a model on other threads or another machine differ by far less
-LEADING = 4  # directions of each head
-RANDOM = 3  # directions beside each
+# Outputs of the same model may differ by this fraction of the largest output; threads or machines change them less.
+SAME = 1e-2
+LEADING = 4  # number of directions of each head whose damage is measured
+RANDOM = 3  # number of random directions for each of them
 Plan = list[tuple[str, int, int]]  # column, number of choices, draw
 
 
@@ -48,76 +49,82 @@ def faithfulness(
     file: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Faithfulness:
-    """Does a head matter, and what could stand in its place?
+    """How much a head matters, and how much of that substitutes recover.
 
-    The model runs on held-out batches with something else in the place of each head, and of all of them at once; its
-    output is compared with the original one.  *Damage* is the mean difference; *importance* the damage of equal
-    attention in the head's place; what a substitute *recovers* is ``1 - damage / importance``.
+    The model runs on held-out batches with substitutes in place of each head, and of all heads at once.  Its output is
+    compared with the original one.  The *damage* is the mean difference.  The *importance* of a head is the damage of
+    equal attention in its place.  A substitute *recovers* ``1 - damage / importance``.
 
     Parameters
     ----------
     model : torch.nn.Module
     found : list of Head
-        Of :func:`attsvm.torch.read` on other text of the same model: their hard queries there are the choices.
+        From :func:`attsvm.torch.read` of the same model on other text.  Their hard queries there are the choices.
     batches : iterable
         Held-out inputs, as :func:`attsvm.torch.read` takes them.
     queries : list of int
-        How many choices SVMs and regressions are made of; a head with fewer hard queries gives all it has.  The last
-        row has what each number gives, others what the largest gives.
+        Numbers of choices from which SVMs and regressions are made.  A head with fewer hard queries uses all of them.
+        The last row of the table is measured for each number, the other rows for the largest number only.
     seeds : int
-        Draws of the choices, and of random and shuffled heads.
+        Number of draws of the choices, and of random and shuffled heads.
     directions : bool
-        Also the damage without each of the leading singular directions of W, beside that without a random direction of
-        the same size (in :attr:`Faithfulness.directions`).
+        Whether to measure the damage without each leading singular direction of W, and without random directions of the
+        same size (in :attr:`Faithfulness.directions`).
     rows : {"heads", "layers"}
-        "heads": each head in turn, and all at once.  "layers": all heads of the first layer, of the first two, and so
-        on up to the last: how much of the output a hierarchy of SVMs keeps.
+        "heads": each head is replaced in turn, then all at once.  "layers": all heads of the first layer are replaced,
+        then those of the first two layers, and so on; this shows how much of the output a hierarchy of SVMs keeps.
     forward : callable, optional
         Called with each batch in place of the model.
     metric : {"auto", "KL", "1 - cosine"}
-        "KL": Kullback-Leibler divergence from the original distribution, of outputs that are logits over their last
-        dimension; "1 - cosine" of the output vectors.  "auto": KL where what is returned has ``logits``.  Either is the
-        mean over an input's places that are not padding.
+        "KL": Kullback-Leibler divergence from the original distribution, for outputs that are logits in the last
+        dimension.  "1 - cosine": of the output vectors.  "auto": KL if the model's output has ``logits``.  Each is the
+        mean over the positions of an input that are not padding.
     seed : int
     n_jobs : int, optional
-        Workers that solve the SVMs and regressions, counted as joblib does; all cores by default, or what
-        ``joblib.parallel_config`` says.  Changes no result but by rounding.
+        Number of workers that solve the SVMs and regressions, counted as joblib does.  By default all cores, or the
+        number that ``joblib.parallel_config`` sets.  It changes results by rounding only.
     file : path, optional
-        What is found is written there as it is done, and what it holds of these heads and inputs is not made again: the
-        SVMs and regressions of each head, and each run of the model.  ``rows="heads"`` and ``"layers"`` may share one.
+        The SVMs and regressions of each head, and the damage of each run of the model, are appended to this file as
+        they are done.  Results that it already holds for these heads and inputs are not computed again.
+        ``rows="heads"`` and ``"layers"`` may share a file.
     progress : bool, optional
         Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
     Faithfulness
-        A table in a notebook; ``to_dataframe()`` and ``plot()``.  Its columns, each W of the head's rank, and scaled so
-        that its mean largest attention on the recorded text is the head's own (but for the own W and its cuts):
+        A table, with ``to_dataframe()`` and ``plot()``.  Its columns are substitutes.  Each W has the head's rank.
+        Each W except the own W and its cuts is scaled so that its mean largest attention on the recorded text is the
+        head's own:
 
-        - "SVM": the SVM of the choices (equal attention where they cannot be separated, here and below);
-        - "logistic": a weakly decayed logistic regression on the same;
-        - "distilled": the regression on the head's whole probabilities at the same queries;
-        - "rule": attention on the token of the best positional rule (the most frequent offset, or the first token),
-          and "SVM of the rule": the SVM of its labels at the same queries;
-        - "random head": Gaussian K and Q;  "shuffled": the own singular values and permuted singular vectors;
-        - "cut" and "whitened cut": the own W cut to a quarter of its rank, so that W, or the logits on the recorded
-          text, change least;  "own": the own W, which recovers 1 but for rounding.
+        - "SVM": the SVM of the choices (here and below: equal attention if the choices cannot be separated);
+        - "logistic": a weakly decayed logistic regression on the same choices;
+        - "distilled": the same regression on the head's probabilities at the same queries;
+        - "rule": attention on the token of the best positional rule (the most frequent offset, or the first token);
+        - "SVM of the rule": the SVM of the rule's tokens at the same queries;
+        - "random head": Gaussian K and Q;
+        - "shuffled": the own singular values and permuted singular vectors;
+        - "cut" and "whitened cut": the own W cut to a quarter of its rank, so that W ("cut") or the logits on the
+          recorded text ("whitened cut") change least;
+        - "own": the own W, which recovers 1, up to rounding.
 
     Raises
     ------
     TypeError, ValueError
-        As :func:`attsvm.torch.substitute` for a model that is not the one read; for a head that is given twice; and for
-        a file of another model, other inputs or options.
+        If the model is not the one that was read, as in :func:`attsvm.torch.substitute`; if a head is given twice; if
+        the file is of another model, other inputs or other options.
     ModuleNotFoundError
-        Without joblib: ``pip install joblib``.
+        If joblib is missing: ``pip install joblib``.
 
     Notes
     -----
-    Of a head whose importance is not above what rounding does (ten times the damage of its own W), nothing is recovered
-    or lost: nan.  Heads can be unimportant one by one and important together: see the last row.
-    That a W made of choices recovers much says that the choices carry the function, not that its margin is the largest:
-    hold it against "logistic" and "SVM of the rule".
-    The model runs in this thread, one substitute after another, while workers solve for the heads to come.
+    If the importance of a head is not above rounding (ten times the damage of its own W), the recovered share is nan.
+    Heads can be unimportant one by one and important together: compare the last row.
+
+    If a W made from choices recovers much, the choices carry the head's function.  This does not say that the largest
+    margin matters: compare the columns "logistic" and "SVM of the rule".
+
+    The model runs in the calling thread, with one substitute after another, while workers solve for the next heads.
 
     Examples
     --------
@@ -142,6 +149,7 @@ def faithfulness(
         raise ValueError("queries must hold at least one number, got none")
     seeds, seed = as_count("seeds", seeds, 1), as_count("seed", seed)
     as_choice("rows", rows, ROWS)
+    directions = as_flag("directions", directions)
     n_jobs = as_jobs(n_jobs)
     plan, asked = _plan(sizes, seeds), {"queries": sizes, "seeds": seeds, "seed": seed}
     if rows == "layers":
@@ -151,21 +159,41 @@ def faithfulness(
         raise ValueError(f"found must hold every head once, got {' '.join(labels)}")
     sources = [as_source(head) for head in found]
     members, layers = _members(found, rows)
+    plans = {row: [one for one in plan if row == ALL or one[1] in (0, sizes[-1])] for row in members}
     with unchanged(unwrap(model)), torch_threads(torch.get_num_threads()), substitution(model) as running:
         held_out = HeldOut(running, model, batches, forward, metric)
         kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out.sample())
         tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
-            lost: list[LostDirection] | None = [] if directions else None
-            runs = _runs(sources, members, plan, sizes[-1], results, held_out, kept, seed, lost)
-            total = sum(len(_of_row(row, plan, sizes[-1])) for row in members)
+            lost: list[LostDirection] = []
+
+            def runs() -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
+                """Yields (row, column, number of choices) and the damage on each input.
+
+                A row is run as soon as the substitutes of its last head are made.
+                """
+                values: list[dict[tuple[str, int, int], Replacement]] = []
+                for k, (source, label) in enumerate(zip(sources, labels, strict=True)):
+                    weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
+                    del kept.found[label]
+                    values.append({one: standing(source, one[0], pair) for one, pair in weights.items()})
+                    if directions:
+                        svm = weights["SVM", sizes[-1], 0]
+                        names = functools.partial(without_directions, source, held_out.damage, seed, svm)
+                        lost.extend(_once(kept, f"directions of {label}", "directions", names))
+                    for row in (row for row, those in members.items() if those[-1] == k):
+                        for one in plans[row]:
+                            there = {sources[j].head: values[j][one] for j in members[row]}
+                            run = functools.partial(held_out.damage, there)
+                            yield (row, *one[:2]), _once(kept, _name(row, one), "damage", run)
+
             damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
-            for key, damage in counted(runs, total, "faithfulness", "run", progress):
+            for key, damage in counted(runs(), sum(map(len, plans.values())), "faithfulness", "run", progress):
                 damages.setdefault(key, []).append(damage)
     arrays = {key: np.array(some) for key, some in damages.items()}
     return Faithfulness(
         labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
-        {s.head.label: len(s.rows) for s in sources}, arrays, lost or [],
+        {s.head.label: len(s.rows) for s in sources}, arrays, lost,
     )  # fmt: skip
 
 
@@ -175,12 +203,8 @@ def _plan(sizes: list[int], seeds: int) -> Plan:
     return fixed + [(column, n, draw) for n, column in drawn for draw in range(seeds)]
 
 
-def _of_row(row: str, plan: Plan, largest: int) -> Plan:
-    return plan if row == ALL else [one for one in plan if one[1] in (0, largest)]
-
-
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Of each row the heads that are replaced, by their number; and of rows that are layers the last of these."""
+    """For each row the indices of the heads that it replaces; for rows of layers also the last layer."""
     every = list(range(len(found)))
     if rows == "heads":
         return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}
@@ -190,30 +214,8 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[s
     return dict(zip(names, members, strict=True)), dict(zip(names, layers, strict=True))
 
 
-def _runs(
-    sources: list[Source], members: dict[str, list[int]], plan: Plan, largest: int, results: Iterator[list[Weights]],
-    held_out: HeldOut, kept: Kept, seed: int, lost: list[LostDirection] | None,
-) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:  # fmt: skip
-    """Row, column and number of choices, with the damage of each input: a row when the last of its heads is made."""
-    values: list[dict[tuple[str, int, int], Replacement]] = []
-    for k, source in enumerate(sources):
-        label = source.head.label
-        weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
-        del kept.found[label]
-        values.append({one: standing(source, one[0], pair) for one, pair in weights.items()})
-        if lost is not None:
-            made_by_svm = weights["SVM", largest, 0]
-            names = functools.partial(without_directions, source, held_out.damage, seed, made_by_svm)
-            lost += _once(kept, f"directions of {label}", "directions", names)
-        for row in (row for row, those in members.items() if those[-1] == k):
-            for one in _of_row(row, plan, largest):
-                there = {sources[j].head: values[j][one] for j in members[row]}
-                run = functools.partial(held_out.damage, there)
-                yield (row, *one[:2]), _once(kept, _name(row, one), "damage", run)
-
-
 def _once(kept: Kept, name: str, key: str, make: Callable[[], Any]) -> Any:
-    """What is kept of this name, or made now."""
+    """The kept result of this name; if there is none, it is computed and kept."""
     if name not in kept.found:
         kept.add(name, {key: make()})
     return kept.found[name][key]
@@ -226,7 +228,7 @@ def _name(row: str, one: tuple[str, int, int]) -> str:
 def _kept(
     file: Any, found: list[Head], members: dict[str, list[int]], plan: Plan, asked: dict[str, Any], sample: np.ndarray
 ) -> Kept:
-    """The file, whose first record is a sample of the original outputs."""
+    """The results in the file, whose first record is a sample of the original outputs."""
     own = [digest(head, asked) for head in found]
     wanted = {"outputs": ""}
     for head, one in zip(found, own, strict=True):
@@ -244,9 +246,10 @@ def _kept(
 def without_directions(
     source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int, svm: Weights
 ) -> list[LostDirection]:
-    """Of the leading directions; ``svm``: the W of the SVM, whose directions are named beside them.
+    """The damage without each leading direction of a head, and without random directions.
 
-    A random one ``s a b^T`` lies in the spans of W's own singular vectors.
+    ``svm`` has the factors of the SVM's W, whose directions are named too.  A random direction ``s a b^T`` lies in the
+    spans of W's own singular vectors.
     """
     head, found = source.head, []
     left, values, right = singular_directions(head)

@@ -1,4 +1,4 @@
-"""Watch a model's heads while it trains."""
+"""A monitor that measures a model's heads during training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.check import as_count
+from ..common.check import as_count, as_flag
 from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
 from .batch import Batch
@@ -23,41 +23,42 @@ TAG = "attsvm"
 
 
 class Monitor:
-    """Measure every head of a model on fixed batches, every so often while it trains.
+    """Measures all heads of a model on fixed batches, at regular steps of its training.
 
     Parameters
     ----------
     model : torch.nn.Module
-        The model that is trained; compiled or in (Distributed)DataParallel, it is unwrapped.
+        The model that is trained.  A compiled model, or one in (Distributed)DataParallel, is unwrapped.
     probe : iterable
-        Batches as for :func:`read`, the same at every check: text that is not trained on.
+        Batches as for :func:`read`, the same at every check; they should not be training data.
     every : int
-        Steps between two checks.
+        Number of steps between two checks.
     file : path-like, optional
-        CSV to append to, one row a head and check.  Steps that it holds already are not measured again: a run that is
-        resumed goes on.
+        CSV file to which each check appends one row per head.  Steps that it already holds are not measured again, so
+        that a resumed run can go on.
     writer : optional
         A TensorBoard ``SummaryWriter``, or anything with ``add_scalar(tag, value, step)``.
     forward, layers, heads, space, threshold, tokens, seed
         As for :func:`read`.
     queries : int
-        That train an SVM at most.
+        Largest number of queries that train an SVM.
     null : bool
         Whether to solve the controls too.
     loss : callable, optional
-        ``loss(model, batch)``, one number with a gradient, of each batch of the probe: what its gradient in the
-        attention proves of each head's margin goes into the rows.  It takes a second pass with gradients; those of the
-        parameters are not touched.
+        ``loss(model, batch)``, called with each batch of the probe, returns one number with a gradient.  Its gradient
+        in the attention proves bounds of each head's margin, which become columns of the rows.  This takes a second
+        pass with gradients; the gradients of the parameters stay as they are.
 
     Attributes
     ----------
     rows : list of dict
-        All rows so far, those of the file among them; :func:`attsvm.heads.measure` says what they hold.
+        All rows so far, including those of the file; :func:`attsvm.heads.measure` explains them.
 
     Notes
     -----
-    A check runs in evaluation mode, without gradients and without autocast, and leaves flags, hooks and random states
-    as they were: losses are the same to the bit with a monitor and without.  Sharded parameters (FSDP) are refused.
+    A check runs in evaluation mode, without gradients and without autocast.  It leaves flags, hooks and random states
+    as they were, so that the losses of the training are the same to the bit with a monitor and without.  Sharded
+    parameters (FSDP) are an error.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class Monitor:
         loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
-        unwrap(model)  # raises unless it is a module
+        unwrap(model)  # raises unless the model is a module
         if not isinstance(probe, Iterable):
             raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
         self.model, self.probe = model, list(probe)
@@ -101,7 +102,7 @@ class Monitor:
             raise TypeError(f"writer must have add_scalar(tag, value, step), got {type(writer).__name__}")
         if loss is not None and not callable(loss):
             raise TypeError(f"loss must be a function of the model and a batch, got {type(loss).__name__}")
-        self.writer, self.null, self.loss, self.seed = writer, null, loss, seed
+        self.writer, self.null, self.loss, self.seed = writer, as_flag("null", null), loss, seed
         self.file = None if file is None else Path(file)
         self.options: dict[str, Any] = {
             "forward": forward, "layers": layers, "heads": heads, "space": space, "threshold": threshold,
@@ -118,18 +119,19 @@ class Monitor:
         return f"<attsvm Monitor: every {self.every} steps, {checks} checks of {heads} heads so far>"
 
     def __call__(self, step: int) -> list[Row] | None:
-        """Measure, where it is time.
+        """Measures the heads if ``step`` is a multiple of ``every``.
 
         Returns
         -------
-        list of dict, or None between checks and for a step that was measured already
+        list of dict, or None
+            The new rows; None if the step is no multiple of ``every`` or was already measured.
         """
         if step % self.every or step in self._steps or not _is_first():
             return None
         return self.check(step)
 
     def check(self, step: int) -> list[Row]:
-        """Measure now."""
+        """Measures the heads now, and returns the new rows."""
         _refuse_shards(self.model)
         found = read(self.model, self.probe, queries=self.queries, progress=False, **self.options)
         gradients: list[Any] = [None] * len(found)
@@ -199,7 +201,7 @@ class Monitor:
 
 
 def _is_first() -> bool:
-    """Whether this process is the one that writes."""
+    """Whether this process is the first of a distributed run, the one that writes."""
     distributed = torch.distributed
     return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
 
@@ -211,7 +213,7 @@ def _refuse_shards(model: torch.nn.Module) -> None:
 
 
 def _cut_last_line(path: Path) -> None:
-    """Without an end it was being written when the run stopped."""
+    """Removes a last line without an end, which an interruption left incomplete."""
     with open(path, "rb+") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
 
@@ -219,9 +221,10 @@ def _cut_last_line(path: Path) -> None:
 def in_probabilities(
     model: torch.nn.Module, batches: Iterable[Any], loss: Callable[[torch.nn.Module, Any], torch.Tensor]
 ) -> dict[int, list[np.ndarray]]:
-    """Of each attention call and each sequence, in the order in which :func:`read` counts them: (H, S, T).
+    """The gradient of the loss in the attention probabilities.
 
-    The loss is asked batch by batch, in evaluation mode; no ``.grad`` of the model is touched.
+    For each attention call there is an array (H, S, T) for each sequence, in the order of :func:`read`.  The loss is
+    computed batch by batch, in evaluation mode.  No ``.grad`` of the model changes.
     """
     model = unwrap(model)
     found: defaultdict[int, list[np.ndarray]] = defaultdict(list)
@@ -240,7 +243,7 @@ def in_probabilities(
             standard = standardize(call, batch.size)
             gradient = next(gradients) if call.result.requires_grad else torch.zeros_like(call.result)
             part = gradient.reshape(*standard.q.shape[:3], -1)
-            if call.logits is not None:  # the result is the probabilities, those of sinks behind
+            if call.logits is not None:  # the result is the probabilities, with those of sinks last
                 part = part[..., : standard.k.shape[2]]
             else:
                 assert standard.v is not None
@@ -250,7 +253,7 @@ def in_probabilities(
 
 
 def of_head(head: Head, gradients: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
-    """Those of a head that :func:`read` returned: of each sequence kept (S, T), its padding cut off."""
+    """The gradients of a head that :func:`read` returned: (S, T) without padding for each kept sequence."""
     text = head.text
     places = zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
     return [

@@ -1,4 +1,4 @@
-"""Models that the transformers library loads from a folder or its local cache, and the text or images they read."""
+"""Models that the transformers library loads from a folder or its local cache, and their text or images."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from ..heads.head import Head
 from ..heads.sequences import EXAMPLE, read_sentences
 from .read import read
 
-BATCH = 32  # sentences of one length
-IMAGES = 8  # of 197 patches: about as many tokens as a batch of sentences
-MADE = 200  # digits: as many as 50,000 tokens hold in the usual 197 patches
+BATCH = 32  # most sentences of a batch, all of one length
+IMAGES = 8  # most images of a batch; with 197 patches each they have about as many tokens as a batch of sentences
+MADE = 200  # number of digits that are read without image files; with 197 patches each they fit into 50,000 tokens
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-SAMPLE = 3  # batches on which the damage without a head is measured: a forward pass of them for each head
-LONGEST = 10_000  # characters of a sentence: more are not cut into tokens, only to see that there are too many
+SAMPLE = 3  # number of batches on which the damage is measured, with a forward pass of them for each head
+LONGEST = 10_000  # a sentence of more characters is left out before it is cut into tokens
 
 
 def load(model: Any) -> tuple[torch.nn.Module, Any]:
-    """A model and its tokenizer (its image processor where it takes images), from a folder or by a name in the local
-    cache; nothing is downloaded.
+    """A model and its tokenizer, or its image processor if it takes images.
+
+    They come from a folder, or from the local cache by a name; nothing is downloaded.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def load(model: Any) -> tuple[torch.nn.Module, Any]:
     Raises
     ------
     ValueError
-        Naming what cannot be loaded, and why; a model that takes neither text nor images.
+        If the model cannot be loaded (the message says why), or takes neither text nor images.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
@@ -52,22 +53,23 @@ def load(model: Any) -> tuple[torch.nn.Module, Any]:
         if taken != "input_ids":
             raise ValueError(f"it takes {taken}, not text or images: use attsvm.torch.read")
         return loaded, AutoTokenizer.from_pretrained(name, local_files_only=True)
-    except Exception as error:  # a damaged folder raises whatever the part that met it first raises
+    except Exception as error:  # a damaged folder can raise any exception
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"transformers cannot load {name}: {reason[0]}") from None
 
 
 def takes_images(model: torch.nn.Module) -> bool:
-    """Whether the model looks at images."""
+    """Whether the model takes images."""
     return getattr(model, "main_input_name", "") == "pixel_values"
 
 
 def text_batches(
     tokenizer: Any, sentences: Sequence[str], lengths: tuple[int, int], both: bool = False
 ) -> tuple[list[dict[str, torch.Tensor]], int]:
-    """Sentences of these lengths as batches of one length each, so that nothing is padded, and how many there are.
+    """Batches of the sentences of these lengths, and the number of sentences.
 
-    ``both``: the model has a decoder beside its encoder, which is given the same tokens.
+    All sentences of a batch have the same length, so that there is no padding.  ``both``: the model has an encoder and
+    a decoder, which get the same tokens.
     """
     groups: dict[int, list[list[int]]] = {}
     for sentence in sentences:
@@ -90,17 +92,18 @@ def read_pretrained(
     progress: bool | None = None,
     **options: Any,
 ) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
-    """The heads of a model folder (or a name in the local cache), what it was given, in words, the model, and a few of
-    the batches, from first to last.
+    """The heads of a model from a folder or the local cache.
 
-    ``files``: a text file of sentences, by default the example sentences; for a model that takes images a folder or
-    image files, by default scikit-learn's digits.  Sentences of fewer or more tokens than ``lengths`` are left out.
-    The options are those of :func:`read`.
+    ``files`` is a text file of sentences, by default the example sentences.  For a model that takes images it is a
+    folder or image files, by default scikit-learn's digits.  Sentences with fewer or more tokens than ``lengths`` are
+    left out.  The options are those of :func:`read`.
+
+    Returns the heads, a sentence on the inputs, the model, and ``SAMPLE`` of the batches, evenly spaced.
 
     Raises
     ------
     ValueError
-        As :func:`read`; where the model cannot be loaded, or too few sentences or images are left.
+        As :func:`read`; if the model cannot be loaded, or too few sentences or images are left.
     """
     loaded, processor = load(model)
     if takes_images(loaded):
@@ -127,13 +130,16 @@ def read_pretrained(
 
 
 def checkpoints(folder: Any) -> list[tuple[int, Path]]:
-    """The ``checkpoint-STEP`` folders that a Trainer wrote, in the order of their steps."""
+    """The steps and folders ``checkpoint-STEP`` that a Trainer wrote, in the order of steps."""
     found = [(path.name.rpartition("-")[2], path) for path in Path(folder).glob("checkpoint-*")]
     return sorted((int(step), path) for step, path in found if step.isdecimal())
 
 
 def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
-    """Paths of image files (those of a folder, in order), or arrays of digits where none are given; and in words."""
+    """Images as paths of files, or as arrays of digits if no file is given; and a description of them.
+
+    A folder stands for its image files, in the order of their names.
+    """
     if not files:
         return _digits(), f"{MADE} images (handwritten digits of scikit-learn, resized by the model's processor)"
     found: list[Path] = []
@@ -155,11 +161,11 @@ def _digits() -> list[np.ndarray]:
             "the model takes images: give a folder of them, or image files (without scikit-learn there are no example "
             "images)"
         ) from None
-    return [(15 * image).astype(np.uint8) for image in load_digits().images[:MADE]]  # 0 .. 16 there
+    return [(15 * image).astype(np.uint8) for image in load_digits().images[:MADE]]  # the images have values 0 .. 16
 
 
 def image_batches(processor: Any, images: Sequence[Any], channels: int) -> Iterator[dict[str, Any]]:
-    """What the model takes, some images at a time."""
+    """Batches of the model's inputs, with ``IMAGES`` images each."""
     for at in range(0, len(images), IMAGES):
         opened = [_opened(image, "L" if channels == 1 else "RGB") for image in images[at : at + IMAGES]]
         yield {"pixel_values": processor(images=opened, return_tensors="pt")["pixel_values"]}
@@ -175,5 +181,5 @@ def _opened(image: Any, mode: str) -> Any:
             return file.convert(mode)
     except FileNotFoundError:
         raise
-    except Exception as error:  # a damaged file raises whatever the format's reader raises
+    except Exception as error:  # a damaged file can raise any exception
         raise ValueError(f"{image} is not an image: {error}") from None

@@ -1,4 +1,4 @@
-"""Logits on their way: a product of queries and keys, and what is done to it before it enters a softmax."""
+"""A product of queries and keys, followed through the functions that are applied to it until the softmax."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
 SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
 DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
 ADD_NAMES = {"add", "__add__", "__radd__", "add_", "__iadd__", "sub", "__sub__", "sub_", "__isub__", "subtract"}
 MASK_NAMES = {"masked_fill", "masked_fill_", "where"}
-# What leaves the logits, or the probabilities, what they are.
+# Functions whose result is the same logits, or the same probabilities, for the tokens that are seen.
 SAME_NAMES = {
     "float", "to", "type", "type_as", "half", "bfloat16", "double", "contiguous", "clone", "detach", "dropout",
     "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "clamp", "clip", "max", "maximum",
@@ -22,15 +23,15 @@ SAME_NAMES = {
 
 @dataclass(eq=False)
 class Product:
-    """Logits on their way: ``before`` is multiplied to q.k, then ``cap`` taken, then ``after`` multiplied.
+    """Logits before the softmax: q.k times ``before``, a tanh if ``capped``, times ``after``.
 
-    ``q`` (.., S, m) and ``k`` (.., T, m); ``tensor`` is what has become of their product; ``plain``: nothing was added
-    that differs between tokens that are seen; ``sinks``: how many logits stand behind those of the tokens.
+    ``q`` is (.., S, m) and ``k`` (.., T, m).  ``tensor`` is the present value of the logits.  ``plain``: nothing was
+    added that differs between tokens that are seen.  ``sinks``: number of extra logits after those of the tokens.
     """
 
-    q: torch.Tensor
-    k: torch.Tensor
-    tensor: torch.Tensor
+    q: Tensor
+    k: Tensor
+    tensor: Tensor
     before: float = 1.0
     after: float = 1.0
     capped: bool = False
@@ -38,30 +39,30 @@ class Product:
     sinks: int = 0
 
 
-def tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """What a function is given, by position and by name."""
-    return [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+def tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors among the arguments of a function, by position and by name."""
+    return [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
 
 
-def product_of(name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
-    """A product of two activations; None for one with a matrix."""
+def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
+    """The product of two activations that ``out`` is; None if a factor is a matrix of weights."""
     if name == "einsum":
         return _einsum(args, out)
     *added, first, second = (None, None, *tensors(args, kwargs)[:3])
     if first is None or min(first.ndim, second.ndim) < 2:
         return None
     if second.ndim == 2 and (first.ndim > 2 or isinstance(second, torch.nn.Parameter)):
-        return None  # a matrix of weights
+        return None  # the second factor is a matrix of weights
     plain = name != "baddbmm" or kwargs.get("beta", 1) == 0 or _is_mask(added[-1])
     return Product(first, second.mT, out, before=float(kwargs.get("alpha", 1)), plain=plain)
 
 
-def changed(own: Product, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
-    """What this function, whose result is ``out``, makes of logits; None where they are followed no further."""
+def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
+    """The logits after this function, whose result is ``out``; None if they cannot be followed further."""
     new = replace(own, tensor=out)
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):
-        new.plain = False  # hides tokens, with what is added afterwards
+        new.plain = False  # a factor 0 hides tokens, together with a mask that is added later
     elif name in SCALE_NAMES or name in DIVIDE_NAMES:
         if not _scaled(new, other, name in DIVIDE_NAMES):
             return None
@@ -86,7 +87,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: torch.Tensor) 
     return new
 
 
-def _einsum(args: Any, out: torch.Tensor) -> Product | None:
+def _einsum(args: Any, out: Tensor) -> Product | None:
     operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
     if not isinstance(args[0], str) or len(operands) != 2 or "." in args[0] or "->" not in args[0]:
         return None
@@ -115,11 +116,14 @@ def _einsum(args: Any, out: torch.Tensor) -> Product | None:
 
 
 def _scaled(product: Product, factor: Any, divide: bool) -> bool:
-    """Multiply the logits by a number, or the queries or keys by what differs between heads, queries or tokens."""
-    if not isinstance(factor, (int, float, torch.Tensor)):
+    """Applies a factor to the logits: a number, or a tensor that differs between heads, queries or tokens.
+
+    A tensor is multiplied to the queries or to the keys.  Returns False if this is impossible.
+    """
+    if not isinstance(factor, (int, float, Tensor)):
         return False
     factor = 1 / factor if divide else factor
-    if not isinstance(factor, torch.Tensor) or factor.numel() == 1:
+    if not isinstance(factor, Tensor) or factor.numel() == 1:
         if product.capped:
             product.after *= float(factor)
         else:
@@ -138,14 +142,14 @@ def _scaled(product: Product, factor: Any, divide: bool) -> bool:
 
 
 def _is_zero_or_one(factor: Any) -> bool:
-    """Whether this multiplies the logits of some tokens by 0 and leaves the others."""
-    whole = isinstance(factor, torch.Tensor) and factor.ndim >= 2 and min(factor.shape[-2:]) > 1
+    """Whether the factor is 0 for some tokens and 1 for the others, and so hides tokens."""
+    whole = isinstance(factor, Tensor) and factor.ndim >= 2 and min(factor.shape[-2:]) > 1
     return whole and bool(((factor == 0) | (factor == 1)).all())
 
 
 def _is_mask(added: Any) -> bool:
-    """Whether what is added to logits only hides tokens, or is the same for all that a query sees."""
-    if not isinstance(added, torch.Tensor):
+    """Whether adding this to logits only hides tokens, or adds one number to all tokens that a query sees."""
+    if not isinstance(added, Tensor):
         return True
     if added.numel() == 0 or not added.is_floating_point():
         return added.numel() <= 1 or added.shape[-1] == 1

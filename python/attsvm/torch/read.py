@@ -1,4 +1,4 @@
-"""Read the attention heads of any PyTorch model from its forward pass."""
+"""Attention heads of any PyTorch model, read from its forward pass."""
 
 from __future__ import annotations
 
@@ -51,73 +51,77 @@ def read(
     Parameters
     ----------
     model : torch.nn.Module
-        Of any library, with eager or sdpa attention.  It is run in evaluation mode without gradients, and nothing in it
-        is changed.
+        A model of any library, with eager or sdpa attention.  It runs in evaluation mode without gradients, and is not
+        changed.
     batches : iterable
-        What the model takes: a dict is given by keywords, a tuple or list by positions, anything else as it is.  Each
-        batch is one forward pass.
+        Inputs of the model, one forward pass each.  A dict becomes keyword arguments, a tuple or list positional
+        arguments; anything else is the only argument.
     tokenizer : optional
-        Names the tokens for tables and pictures: ``convert_ids_to_tokens``, ``id_to_token`` or ``decode``.
+        Gives the tokens their text in tables and pictures, by its ``convert_ids_to_tokens``, ``id_to_token`` or
+        ``decode``.
     forward : callable, optional
-        Called in place of the model, with a batch given as the model is; one of one argument gets a tuple whole.
+        Called with each batch in place of the model, in the same way.  A function of one argument gets a tuple as a
+        whole.
     layers : list of int, optional
-        Attention calls within one forward pass, counted from 0; all by default.
+        Numbers of attention calls within one forward pass, counted from 0; by default all.
     heads : list of int or str, optional
-        Head numbers of every layer, or names such as ``"5.3"`` or ``"L5H3"``; all by default.
+        Head numbers, taken from every layer, or names such as ``"5.3"`` or ``"L5H3"``; by default all.
     space : {"auto", "residual", "head"}
-        "residual": tokens are what the layer is given, and W is the head's own ``K Q^T``; there is such a W only where
-        queries and keys are linear in them (no rotary positions, no norms).  "head": tokens are the keys and queries
-        that attention compares.  "auto": the residual space where it exists.
+        "residual": tokens are the inputs of the layer, and W is the head's own ``K Q^T``.  This W exists only if
+        queries and keys are linear in the inputs (no rotary positions, no norms).  "head": tokens are the keys and
+        queries that attention compares.  "auto": the residual space if it exists, otherwise the head space.
     threshold : float
-        Least attention on one token for a query to count.
+        A query counts if its attention on one token exceeds this.
     queries : int
-        That train an SVM at most.
+        Largest number of queries that train an SVM.
     tokens : int
-        Whole sequences are drawn at random from all batches until they hold this many; their queries and keys are kept.
+        Whole sequences are drawn at random from all batches until they have this many tokens.  Their queries and keys
+        are kept.
     store : path-like, optional
-        Folder for the arrays, which are memory-mapped from there; by default they stay in memory.
+        Folder for the arrays, which are then memory-mapped; by default they stay in memory.
     seed : int
-        Of the draw.
+        Seed of the random draw of sequences.
     progress : bool, optional
         Whether to show a bar; by default at a terminal or in a notebook.
 
     Returns
     -------
     list of Head
-        In the order of attention calls, then of heads: every head, also one that attends to no token much; also by
-        name, ``found["L5H3"]`` or ``found[5, 3]``.  It goes into :func:`attsvm.heads.analyze_model`.
+        All heads, also those without hard queries, in the order of attention calls and then of head numbers.  A head
+        is also found by name, ``found["L5H3"]`` or ``found[5, 3]``.  :func:`attsvm.heads.analyze_model` takes the list.
 
     Raises
     ------
     ValueError
-        When no attention is seen; when what was read does not give the probabilities (eager) or the attended values
-        over the largest value (sdpa) that the model computed, to ``5e-6 + 2 eps (1 + L)``, with the rounding eps of the
-        model's type (1.2e-7 in float32) and L the largest ``scaling |q| |k|`` of a sequence; with ``space="residual"``
-        where there is none; or with parameters on the meta device.
+        If no attention is seen; if parameters are on the meta device; with ``space="residual"`` if there is no residual
+        space; if the attention that was read differs from the one that the model computed.  The comparison is of the
+        probabilities (eager), or of the attended values divided by the largest value (sdpa).  It allows ``5e-6 + 2 eps
+        (1 + L)``, with the rounding unit eps of the model's type (1.2e-7 in float32) and the largest ``L = scaling |q|
+        |k|`` of a sequence.
     LookupError
-        From a head's ``attention(b)``, for a sequence that was not kept.
+        From a head's ``attention(b)``, if the sequence was not kept.
 
     Warns
     -----
     UserWarning
-        Naming the modules whose attention is not read (see Notes), when heads of others are.
+        If the attention of some modules is not read (see Notes); the warning names them.
 
     Notes
     -----
-    Seen are ``scaled_dot_product_attention`` and every softmax over a product of activations, in eager mode (compiled
-    modules are run uncompiled).  Heads whose logits have a bias (ALiBi, relative positions) get a coordinate for it.
+    The function sees calls of ``scaled_dot_product_attention``, and every softmax over a product of activations, in
+    eager mode (compiled modules run uncompiled).  If the logits have a bias (ALiBi, relative positions), the heads get
+    a coordinate for it.
 
-    Not read are attention in chunks or windows cut out of the sequence (Longformer, LED, LongT5), attention from
-    factors (Nystromformer, unless it has a landmark for every token), flash and flex kernels, and a softmax written
-    out by hand.  A module is named for it when its class is called an attention, when it calls a kernel called so, or
-    when a softmax over the last of three or more dimensions multiplies values there.  A softmax written out by hand in
-    a class of another name is not noticed.
+    The function does not read attention in chunks or windows of the sequence (Longformer, LED, LongT5), attention from
+    factors (Nystromformer, unless it has a landmark for every token), flash and flex kernels, and a softmax written out
+    by hand.  The warning names a module if its class is called an attention, if it calls a kernel that is called so, or
+    if a softmax over the last of three or more dimensions multiplies values there.  A softmax written out by hand in a
+    class of another name is not noticed.
 
-    What is returned is what ran, on this machine and in this precision.  A logit of size L is rounded by about
-    ``eps L``, and its probability by as much relatively; the next layer starts from there.  At logits above 100 in
-    float32, eager and sdpa attention of one model, and each of them and float64, differ by 1e-5 to 2e-4: compare such
-    models in double precision.  For a model in half precision, probabilities are computed in float32 from its own
-    queries and keys.
+    The heads are those that ran, on this machine and in this precision.  A logit of size L has a rounding error of
+    about ``eps L``, its probability the same relative error, and the next layer starts from there.  With logits above
+    100 in float32, eager attention, sdpa attention and float64 differ by 1e-5 to 2e-4: compare such models in double
+    precision.  For a model in half precision, probabilities are computed in float32 from its own queries and keys.
 
     Examples
     --------
@@ -181,7 +185,7 @@ def read(
 
 
 def device_of(model: torch.nn.Module) -> torch.device | None:
-    """Of the parameters."""
+    """The device of the model's parameters; None if it has none."""
     parameters = dict(model.named_parameters())
     empty = next((name for name, parameter in parameters.items() if parameter.is_meta), None)
     if empty is not None:
@@ -192,7 +196,7 @@ def device_of(model: torch.nn.Module) -> torch.device | None:
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
-    """Without torch.compile and (Distributed)DataParallel around it."""
+    """The model without torch.compile and (Distributed)DataParallel around it."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     while True:
@@ -206,7 +210,10 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 
 @contextlib.contextmanager
 def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
-    """Tell the watch which module runs.  The hooks also keep torch.nn's fused layers from hiding their attention."""
+    """Tells the watch which module runs.
+
+    Modules with hooks do not use torch.nn's fused kernels, which would hide their attention.
+    """
 
     def enter(name: str, module: Any, args: Any, kwargs: Any) -> None:
         watch.enter(name, module, tensors(args, kwargs))
@@ -224,7 +231,7 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unchanged(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode, uncompiled; flags and random states are as they were afterwards, come what may."""
+    """Runs the model in evaluation mode, uncompiled; restores flags and random states, also after an exception."""
     on_cuda = torch.cuda.is_initialized()
     with contextlib.ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
@@ -240,15 +247,17 @@ def unchanged(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _wanted_heads(heads: Any) -> set[tuple[int | None, int]]:
-    """Pairs of layer (None: every layer) and number."""
+    """The heads asked for, as pairs of layer (None: every layer) and number."""
     if isinstance(heads, (str, int)):
         heads = [heads]
     if not isinstance(heads, Iterable):
         raise TypeError(f"heads must be a list of numbers or names, got {type(heads).__name__}")
     wanted: set[tuple[int | None, int]] = set()
     for head in heads:
-        place = place_of(head) if isinstance(head, str) else None
-        if place is None and isinstance(head, str) and not head.strip().isdecimal():
+        if not isinstance(head, str) or head.strip().isdecimal():
+            wanted.add((None, as_count("heads", int(head) if isinstance(head, str) else head)))
+        elif place := place_of(head):
+            wanted.add(place)
+        else:
             raise ValueError(f"heads must be numbers, or names such as '5.3' or 'L5H3', got {head!r}")
-        wanted.add(place or (None, as_count("heads", int(head) if isinstance(head, str) else head)))
     return wanted

@@ -1,4 +1,4 @@
-"""What attention calls leave behind: a layer's kept sequences, and the heads made of them."""
+"""Recording of attention calls: the kept sequences of each layer, and the heads made from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .watch import Attention
 
 @dataclass(eq=False)
 class KeptSequence:
-    """One sequence of a layer, its padding cut off.  ``entry``: its number among all entries of all batches."""
+    """One kept sequence of a layer, without padding.  ``entry``: its number among all entries of all batches."""
 
     entry: int
     number: int
@@ -39,14 +39,16 @@ class KeptSequence:
 
 
 class Layer:
-    """The sequences of one attention call of the forward pass; the first batch says the names, which heads share keys,
-    and the space."""
+    """The sequences of one attention call of the forward pass.
+
+    The first batch decides the name of the module, which heads share keys, and the space.
+    """
 
     def __init__(self, number: int, space: str, store: Path | None, standard: Standard):
         call, (_, self.heads, _, m) = standard.call, standard.q.shape
         self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
         self.kept: list[KeptSequence] = []
-        self.passed = 0  # sequences so far
+        self.passed = 0  # number of sequences so far, kept or not
         self.shared = shared_heads(standard.k) if standard.k.shape[1] == self.heads else 1
         found = "" if space == "head" else find_residual(standard)
         self.residual = found if isinstance(found, Residual) else None
@@ -59,16 +61,16 @@ class Layer:
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
     def _weights(self, residual: Residual, standard: Standard) -> tuple[np.ndarray, np.ndarray]:
-        """Of queries, with the scale of the logits, and of keys."""
+        """The weights of queries, times the scale of the logits, and the weights of keys."""
         Q = residual.queries.weights(standard, self.heads) * self.scale
         K = residual.keys.weights(standard, standard.k.shape[1])[:: self.shared]
         return Q.cpu().numpy(), K.cpu().numpy()
 
     def _same(self, standard: Standard) -> bool:
-        """Whether queries and keys are of the same tokens."""
+        """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
             return self.residual.same(standard)
-        tokens = standard.k.shape[2]  # relative positions have other numbers of rows
+        tokens = standard.k.shape[2]  # inputs with other numbers of rows are relative positions
         given = [x for x in standard.call.inputs if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
         different = {(x.data_ptr(), x.shape) for x in given if x.shape[-1] == width}
@@ -106,7 +108,7 @@ class Layer:
         )  # fmt: skip
 
     def _extent(self, seen: Any, live: np.ndarray) -> tuple[slice, slice]:
-        """The queries and tokens that are not padding."""
+        """Slices of the queries and of the tokens that are not padding."""
         rows = seen[0].any(axis=1) & live
         columns = seen.any(axis=0)[rows].any(axis=0)
         if self.kind == "self" and len(rows) == len(columns):
@@ -114,7 +116,7 @@ class Layer:
         return _range(rows), _range(columns)
 
     def check(self, standard: Standard) -> None:
-        """In later batches: the weights are still those."""
+        """Raises if a later batch has other heads, another scale or other weights than the first."""
         if standard.q.shape[1] != self.heads or standard.call.scale != self.scale:
             raise ValueError(
                 f"layer {self.number} ({self.module}) has {standard.q.shape[1]} heads and scaling "
@@ -131,7 +133,7 @@ class Layer:
         return same and disagreement(residual, standard) <= most
 
     def make(self, **options: Any) -> list[Head]:
-        """The heads of the layer."""
+        """The heads of the layer, made from its kept sequences."""
         if not self.kept:
             return []
         parts = self._of("arrays")
@@ -160,7 +162,7 @@ class Layer:
         return [getattr(one, name) for one in self.kept]
 
     def _own(self, parts: Any, h: int) -> Any:
-        """Of a head, where neighbouring heads share what there is less of."""
+        """The part of head h; if there are fewer parts than heads, neighbouring heads share a part."""
         return parts[h * len(parts) // self.heads]
 
     def _own_parts(self, name: str, h: int) -> list[np.ndarray] | None:
@@ -183,12 +185,12 @@ class Layer:
 
 
 class Recorder:
-    """Gathers the attention calls of forward passes, batch after batch."""
+    """Collects the attention calls of forward passes, batch by batch."""
 
     def __init__(self, sample: Sample, space: str, layers: Any = None, store: Path | None = None):
         self.sample, self.space, self.wanted, self.store = sample, space, layers, store
         self.layers: dict[int, Layer] = {}
-        self.entries = 0  # of all batches before
+        self.entries = 0  # number of entries of all earlier batches
         self.calls: int | None = None
         self.count = 0
 
@@ -216,7 +218,7 @@ class Recorder:
         layer.passed += n
 
     def _decide(self, n: int, T: int) -> None:
-        """Which entries of the batch to keep."""
+        """Decides which entries of the batch are kept, and drops earlier entries in their favour."""
         size = self.batch.size
         self.size = size if size and n % size == 0 else n
         self.keep = []
@@ -239,7 +241,7 @@ class Recorder:
         self.entries += 0 if self.keep is None else self.size
 
     def make(self, **options: Any) -> list[Head]:
-        """In the order of calls, then of heads."""
+        """All heads, in the order of attention calls and then of head numbers."""
         return [head for number in sorted(self.layers) for head in self.layers[number].make(**options)]
 
     def close(self) -> None:
@@ -254,10 +256,10 @@ def _range(flags: np.ndarray) -> slice:
 
 
 def _windows(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """First and last token that each query sees, and who sees what where there are gaps."""
+    """Start and stop of the tokens that each query sees, and ``seen`` itself if these tokens have gaps."""
     before, after = ((~np.logical_or.accumulate(x, axis=1)).sum(axis=1) for x in (seen, seen[:, ::-1]))
     stop = seen.shape[1] - after
-    start = np.minimum(before, stop)  # 0, like stop, where it sees none
+    start = np.minimum(before, stop)  # both are 0 if the query sees no token
     return start, stop, seen if (stop - start != seen.sum(axis=1)).any() else None
 
 
@@ -269,12 +271,12 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
-    """Of each head, in at least single precision."""
+    """The part of each head's array at these places, in at least single precision."""
     return None if x is None else single(x[:, *places]).cpu().numpy()
 
 
 def _with_one(factor: np.ndarray) -> np.ndarray:
-    """With the coordinate of a bias, which goes into the logits as it is."""
+    """The factor with one more row and column, for a bias that enters the logits unchanged."""
     whole = np.zeros((factor.shape[0] + 1, factor.shape[1] + 1))
     whole[:-1, :-1], whole[-1, -1] = factor, 1.0
     return whole

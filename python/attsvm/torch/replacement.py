@@ -1,4 +1,4 @@
-"""What stands in a head's place: another W, or a rule that says which token each query attends to."""
+"""Substitutes for a head's attention: another W, or a rule that gives the token of each query."""
 
 from __future__ import annotations
 
@@ -10,62 +10,71 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
+from ..heads.directions import directions
 from ..heads.head import Head
 from .standard_form import attend, capped
 
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")
 KNOWN = "an array, 'uniform', 'none', 'offset +1' (any number), 'the query itself', 'first token' or 'nearest query'"
-LOGITS = 200_000  # on which a scale is found: tops of 8,000 queries with 25 tokens, their mean known to .003
-STEPS = 40  # of its bisection, over WIDEST natural logarithms to either side
-WIDEST = 12.0
+# A scale is found from this many logits: 8,000 queries with 25 tokens; the mean of their tops has an error of .003.
+LOGITS = 200_000
+STEPS = 40  # steps of the bisection of the scale
+WIDEST = 12.0  # the bisection searches this far, in natural logarithms, to both sides
 
 
 @dataclass(eq=False)
 class Call:
-    """One head's part of an attention call: tokens (B, T, dk), queries (B, S, dz), who sees what (B, S, T), the logits'
-    bias (B, S, T), sink (B, S) and cap, or None; ``first``: each sequence's first token that is not padding (B,)."""
+    """One head's part of an attention call.
 
-    x: torch.Tensor
-    z: torch.Tensor
-    seen: torch.Tensor
-    bias: torch.Tensor | None
-    sink: torch.Tensor | None
+    ``x`` are tokens (B, T, dk), ``z`` queries (B, S, dz).  ``seen`` (B, S, T) says whether a query sees a token.
+    ``bias`` (B, S, T), ``sink`` (B, S) and ``cap`` act on the logits, or are None.  ``first`` (B,) is the first token
+    of each sequence that is not padding.
+    """
+
+    x: Tensor
+    z: Tensor
+    seen: Tensor
+    bias: Tensor | None
+    sink: Tensor | None
     cap: float | None
 
     @property
-    def first(self) -> torch.Tensor:
+    def first(self) -> Tensor:
         return self.seen.any(1).int().argmax(1)
 
 
-Replacement = Callable[[Call], torch.Tensor]  # its attention (B, S, T)
+Replacement = Callable[[Call], Tensor]  # returns the attention probabilities (B, S, T)
 
 
 @dataclass(eq=False)
 class Form:
-    """Attention of ``W = K Q^T``."""
+    """Attention whose logits are those of ``W = K Q^T``."""
 
     K: np.ndarray
     Q: np.ndarray
 
-    def __call__(self, call: Call) -> torch.Tensor:
+    def __call__(self, call: Call) -> Tensor:
         product, bias = _parts(call, self.K, self.Q)
         return attend(capped(product, call.cap), call.seen, bias, call.sink)
 
 
-def nothing(call: Call) -> torch.Tensor:
-    """The head's output is zero."""
+def nothing(call: Call) -> Tensor:
+    """No attention: the head's output is zero."""
     return torch.zeros_like(call.seen, dtype=call.x.dtype)
 
 
 def offset(places: int | None, cross: bool) -> Replacement:
-    """All attention on the token so many places after the query; None: on the first one.  Equal attention where the
-    query does not see it."""
+    """All attention on the token ``places`` after the query, or on the first token if ``places`` is None.
 
-    def attention(call: Call) -> torch.Tensor:
+    A query that does not see this token attends to all tokens equally.
+    """
+
+    def attention(call: Call) -> Tensor:
         at = torch.arange(call.z.shape[1], device=call.x.device)[None]
         begin = call.first[:, None]
         return _one_hot(call, begin.expand(-1, at.shape[1]) if places is None else at + places + begin * cross)
@@ -74,9 +83,9 @@ def offset(places: int | None, cross: bool) -> Replacement:
 
 
 def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
-    """All attention on the token nearest to the one that the most similar of recorded queries selected."""
+    """All attention on the token that is nearest to ``copied`` of the most similar query among ``queries``."""
 
-    def attention(call: Call) -> torch.Tensor:
+    def attention(call: Call) -> Tensor:
         known, tokens = (torch.from_numpy(x).to(call.x) for x in (queries, copied))
         wanted = tokens[torch.cdist(call.z, known[None]).argmin(-1)]
         distances = torch.where(call.seen, torch.cdist(wanted, call.x), torch.inf)
@@ -86,7 +95,7 @@ def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
 
 
 def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
-    """What stands in the head's place by this name, or this W."""
+    """The substitute for a head with this name, or with this W."""
     name = f"values[{head.label}]"
     if not isinstance(value, str):
         return as_form(head, as_floats(name, value, "dk, dz", (len(head.K), len(head.Q))), scale)
@@ -107,19 +116,18 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
 
 
 def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
-    """W cut to the head's rank."""
-    left, sizes, right = np.linalg.svd(W, full_matrices=False)
-    roots = np.sqrt(sizes[: head.rank])
-    K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots
+    """The factors of W cut to the head's rank; ``scale="top"``: scaled by :func:`matching_scale`."""
+    left, sizes, right = (part[..., : head.rank] for part in directions(head, W))
+    K, Q = left * np.sqrt(sizes), right * np.sqrt(sizes)
     return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
 
 
 def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
-    """The factor on ``K Q^T`` at which its mean largest attention on the head's recorded text is the head's own.
+    """The factor on ``K Q^T`` that makes its mean largest attention on the recorded text equal to the head's own.
 
-    Of the first sequences that hold ``LOGITS`` logits, and of queries that see several tokens.
+    The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """
-    rows: list[tuple[torch.Tensor, ...]] = []
+    rows: list[tuple[Tensor, ...]] = []
     sinks, own = [], []
     for call, tops in _recorded(head):
         product, bias = _parts(call, K, Q)
@@ -145,7 +153,7 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
-    """Recorded sequences as calls, with the largest attention of their queries that see several tokens."""
+    """Recorded sequences as calls, with the largest attention of each query; only queries that see several tokens."""
     text, given = head.text, head.given
     biases, sinks, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
     held = np.cumsum(text.counts * text.lengths)
@@ -165,9 +173,11 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
         yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
 
 
-def _parts(call: Call, *factors: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Products of tokens and queries, and what a bias adds: through the last row of K and Q where there is one for it,
-    and else as it is."""
+def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
+    """Products of tokens and queries, and the part of the logits that comes from a bias.
+
+    If K and Q have a last row for the bias, it is multiplied through that row; otherwise it is added unchanged.
+    """
     K, Q = (torch.from_numpy(factor).to(call.x) for factor in factors)
     dk, dz = call.x.shape[-1], call.z.shape[-1]
     queries = call.z @ Q[:dz] + Q[dz:].sum(0)
@@ -176,12 +186,12 @@ def _parts(call: Call, *factors: np.ndarray) -> tuple[torch.Tensor, torch.Tensor
     return product, call.bias * (queries @ K[dk])[..., None] if through else call.bias
 
 
-def uniform(call: Call) -> torch.Tensor:
+def uniform(call: Call) -> Tensor:
     seen = call.seen.to(call.x.dtype)
     return seen / seen.sum(-1, keepdim=True)
 
 
-def _one_hot(call: Call, wanted: torch.Tensor) -> torch.Tensor:
+def _one_hot(call: Call, wanted: Tensor) -> Tensor:
     tokens = torch.arange(call.seen.shape[-1], device=wanted.device)
     there = (wanted[..., None] == tokens) & call.seen
     return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), uniform(call))

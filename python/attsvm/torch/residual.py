@@ -1,8 +1,8 @@
-"""The residual space, where there is one: queries and keys found among the columns of linear maps' outputs.
+"""The residual space: queries and keys that are columns of the output of a linear map.
 
-Where the queries (tokens x heads m) of an attention call are columns of ``x A^T + b``, times a number each, they are
-``[x 1] W`` with a known W, and likewise the keys: then the logits are a bilinear form of what the layer is given.
-Rotations and norms between map and attention leave no such columns.
+Suppose that the queries (tokens x heads m) of an attention call are columns of an output ``x A^T + b``, each times a
+number.  Then they are ``[x 1] W`` with a known W.  If the same holds for the keys, the logits are a bilinear form of
+the layer's inputs.  If there are rotations or norms between the map and attention, there are no such columns.
 """
 
 from __future__ import annotations
@@ -11,34 +11,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from .standard_form import Standard, single
 from .watch import LinearMap
 
-SAMPLE = 256  # tokens that columns are compared on
-PARALLEL = 1e-9  # 1 - cosine of columns that are the same
-CLOSE = 1e-5  # largest difference then, over the largest entry
+SAMPLE = 256  # number of tokens on which columns are compared
+PARALLEL = 1e-9  # columns are parallel if 1 - cosine is at most this
+CLOSE = 1e-5  # largest difference of equal columns, over the largest entry
 
 
 @dataclass(eq=False)
 class Columns:
-    """Where queries or keys come from: ``place`` of the map among the last ones called, ``columns`` (H m) of what it
-    gave, ``factors`` (H m) on them; ``swapped``: its tokens come before its batch."""
+    """The origin of queries or keys in the output of a linear map.
+
+    ``place``: index of the map among the last maps that ran.  ``columns`` (H m) of its output, times ``factors`` (H m),
+    are the queries or keys.  ``swapped``: in the map's input the axis of tokens comes before that of the batch.
+    """
 
     place: int
-    columns: torch.Tensor
-    factors: torch.Tensor
+    columns: Tensor
+    factors: Tensor
     swapped: bool
 
     def map(self, standard: Standard) -> LinearMap:
         return standard.call.maps[self.place]
 
-    def inputs(self, standard: Standard) -> torch.Tensor:
-        """What the map is given, (B, S, d)."""
+    def inputs(self, standard: Standard) -> Tensor:
+        """The input of the map, (B, S, d)."""
         return _tokens(self.map(standard).input.detach(), len(standard.q), self.swapped)
 
-    def weights(self, standard: Standard, heads: int) -> torch.Tensor:
-        """(H, d + 1, m), the bias in the last row."""
+    def weights(self, standard: Standard, heads: int) -> Tensor:
+        """The weights of each head, (H, d + 1, m), with the bias in the last row."""
         linear = self.map(standard)
         bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
         whole = torch.cat([linear.weight, bias[:, None]], 1).detach().double()[self.columns]
@@ -47,7 +51,7 @@ class Columns:
 
 @dataclass(eq=False)
 class Residual:
-    """Both sides of a call, and whether they are given the same tokens."""
+    """The origins of the queries and of the keys of a call."""
 
     queries: Columns
     keys: Columns
@@ -57,7 +61,7 @@ class Residual:
 
 
 def find_residual(standard: Standard) -> Residual | str:
-    """Where queries and keys come from, or why that is not to be found."""
+    """The origins of queries and keys, or the reason why there are none."""
     queries, keys = (_find(x, standard) for x in (standard.q, standard.k))
     if queries is None or keys is None:
         name = "queries" if queries is None else "keys"
@@ -74,9 +78,9 @@ def tolerance(standard: Standard) -> float:
 
 
 def disagreement(residual: Residual, standard: Standard) -> float:
-    """Largest difference of q.k, over the largest, on the first sequence."""
+    """Largest difference between q.k from the weights and q.k of the call, over the largest, on the first sequence."""
 
-    def product(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    def product(q: Tensor, k: Tensor) -> Tensor:
         return q @ k.repeat_interleave(len(q) // len(k), 0).mT
 
     expected = product(standard.q[0].double(), standard.k[0].double())
@@ -89,8 +93,8 @@ def disagreement(residual: Residual, standard: Standard) -> float:
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
-def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
-    """What these weights (d + 1, m) make the queries or keys ``given`` (B, S, m) of, with a 1 appended; or None."""
+def find_input(standard: Standard, given: Tensor, weights: Tensor) -> Tensor | None:
+    """The input of a map, with a 1 appended, from which these weights (d + 1, m) make ``given`` (B, S, m); or None."""
     for _, _, x in _last_first(standard, "input", *given.shape[:2]):
         if x.shape[-1] + 1 == len(weights):
             tokens = with_one(x).to(weights.dtype)
@@ -100,13 +104,13 @@ def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -
     return None
 
 
-def with_one(x: torch.Tensor) -> torch.Tensor:
-    """Of at least single precision, a 1 appended."""
+def with_one(x: Tensor) -> Tensor:
+    """The array with a 1 appended to each row, in at least single precision."""
     return torch.nn.functional.pad(single(x), (0, 1), value=1.0)
 
 
-def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, torch.Tensor]]:
-    """Inputs or outputs of the maps that have as many rows, (B, S, columns): place and layout."""
+def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
+    """Inputs or outputs of maps with B S rows, the last map first: (place, swapped, array (B, S, columns))."""
     for place in reversed(range(len(standard.call.maps))):
         x = getattr(standard.call.maps[place], side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():
@@ -114,13 +118,13 @@ def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple
                 yield place, swapped, _tokens(x, B, swapped)
 
 
-def _tokens(x: torch.Tensor, sequences: int, swapped: bool) -> torch.Tensor:
-    """(B, S, columns) of a map's input or output."""
+def _tokens(x: Tensor, sequences: int, swapped: bool) -> Tensor:
+    """A map's input or output as (B, S, columns)."""
     x = x.reshape(-1, x.shape[-1])
     return x.unflatten(0, (-1, sequences)).transpose(0, 1) if swapped else x.unflatten(0, (sequences, -1))
 
 
-def _find(x: torch.Tensor, standard: Standard) -> Columns | None:
+def _find(x: Tensor, standard: Standard) -> Columns | None:
     B, H, S, m = x.shape
     rows = torch.linspace(0, B * S - 1, min(B * S, SAMPLE), device=x.device).round().long()
     wanted = x.transpose(1, 2).reshape(B * S, H * m)[rows].double()
@@ -132,8 +136,8 @@ def _find(x: torch.Tensor, standard: Standard) -> Columns | None:
     return None
 
 
-def _match(wanted: torch.Tensor, given: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """The column of ``given`` parallel to each of ``wanted``, and the factor."""
+def _match(wanted: Tensor, given: Tensor, eps: float) -> tuple[Tensor, Tensor] | None:
+    """The column of ``given`` that is parallel to each column of ``wanted``, and its factor; None if one has none."""
     if not bool(given.isfinite().all() & wanted.isfinite().all()):
         return None
     lengths, sizes = wanted.norm(dim=0), given.norm(dim=0)

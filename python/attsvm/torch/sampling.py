@@ -1,4 +1,4 @@
-"""Which sequences are kept, and where their arrays lie."""
+"""The random choice of sequences that are kept, and the storage of their arrays."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..common.storage import replacing
 
 
 class Sample:
-    """Whole sequences drawn at random while they pass, until they hold ``tokens`` tokens.
+    """A random sample of whole sequences with about ``tokens`` tokens, drawn while the sequences arrive.
 
-    Every sequence draws a number; those with the smallest numbers are kept, the last of them reaching ``tokens``.
+    Each sequence draws a number.  Those with the smallest numbers are kept, the fewest that have ``tokens`` tokens.
     """
 
     def __init__(self, tokens: int, seed: int):
         self.tokens, self.random = tokens, random.Random(seed)
-        self.heap: list[tuple[float, int, int]] = []  # -number, sequence, tokens
+        self.heap: list[tuple[float, int, int]] = []  # (-random number, sequence, number of tokens)
         self.held = 0
 
     def take(self, sequence: int, tokens: int) -> list[int]:
-        """Which sequences not to keep now that this one is there, itself or earlier ones."""
+        """Adds a sequence; returns the sequences that leave the sample, which may include the new one."""
         heapq.heappush(self.heap, (-self.random.random(), sequence, tokens))
         self.held += tokens
         dropped = []
@@ -37,7 +37,7 @@ class Sample:
 
 
 class Column:
-    """Arrays (rows, groups, width) of sequences, one after the other: in memory, or appended to a file."""
+    """Arrays (rows, groups, width) of sequences, kept in memory or appended to a file."""
 
     def __init__(self, name: str, store: Path | None):
         self.name, self.store = name, store
@@ -45,7 +45,7 @@ class Column:
         self.at = 0
 
     def add(self, array: np.ndarray) -> Any:
-        """A handle for :meth:`collect`."""
+        """Keeps an array; returns its handle for :meth:`collect`."""
         array = np.ascontiguousarray(array)
         if self.store is None:
             return array
@@ -57,7 +57,7 @@ class Column:
         return handle
 
     def collect(self, handles: list[Any]) -> list[np.ndarray]:
-        """Of each group the array (rows of all sequences, width); the file that held them is gone afterwards."""
+        """The array (rows of all sequences, width) of each group; the file of single arrays is removed."""
         parts = handles
         if self.store is not None:
             self.file.flush()
@@ -71,7 +71,7 @@ class Column:
             return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
         path, dtype = self.store / f"{self.name}.npy", parts[0].dtype
         layout = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        with replacing(path) as file:  # not through a map, which has no error for a disk that is full
+        with replacing(path) as file:  # writes, since a memory map has no error for a full disk
             np.lib.format.write_array_header_2_0(file, layout | {"shape": (groups, sum(map(len, parts)), width)})
             for group in range(groups):
                 for part in parts:

@@ -1,4 +1,4 @@
-"""The attention SVM as a layer of a PyTorch model: its answer, differentiable in tokens and queries."""
+"""The attention SVM as a layer of a PyTorch model: its solution, differentiable in tokens and queries."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..attention.kinds import cross_attention
 from ..svm.derivative import tangent_of
 from ..svm.solve import solve_svm as solve
 
 
-def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1``, differentiable in the tokens and the queries.
+def solve_svm(X: Tensor, Z: Tensor, selected: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    """The W of ``min ||W||  s.t.  (x_a - x_t)^T W z >= 1``, differentiable in the tokens and the queries.
 
     Parameters
     ----------
@@ -22,7 +23,7 @@ def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -
     Z : (..., n, dz) or (..., n, S, dz) tensor
         Queries.
     selected : integer (..., n) or (..., n, S), or bool (..., n, T) or (..., n, S, T)
-        As in :func:`attsvm.solve_svm`; one without the leading axes holds for all.
+        As in :func:`attsvm.solve_svm`.  Without the leading axes it is the same for all problems.
     **options
         ``norm``, ``C``, ``margins``, ``tol`` and ``method`` of :func:`attsvm.solve_svm`.
 
@@ -30,17 +31,17 @@ def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -
     -------
     W : (..., dk, dz) tensor
     margin : (...) tensor
-        The largest margin of a unit-norm W; NaN of a soft margin.
+        The largest margin of a unit-norm W; NaN for a soft margin.
 
     Raises
     ------
     ValueError
-        Where a problem has no weights, with its place in the batch.  In the backward pass: where its answer has no
-        derivative (:meth:`attsvm.Separation.derivative`), with the reason.
+        If a problem has no solution; the message has its index in the batch.  In the backward pass, if the solution has
+        no derivative (:meth:`attsvm.Separation.derivative`); the message has the reason.
 
     Notes
     -----
-    Problems are solved in double precision, one after the other; the answer comes in the type of X, on its device.
+    Problems are solved in double precision, one after the other.  The results have the type and the device of X.
 
     Examples
     --------
@@ -52,12 +53,12 @@ def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -
     [[1.0, 0.0], [-1.0, 0.0]]
     """
     batch = X.shape[:-3]
-    axes = Z.ndim - len(batch)  # of queries
+    axes = Z.ndim - len(batch)  # axes of Z after the batch
     if X.ndim < 3 or Z.shape[: len(batch)] != batch or axes not in (2, 3):
         raise ValueError(
             f"Z must have shape (..., n, dz) or (..., n, S, dz) with X (..., n, T, dk), got {tuple(Z.shape)}"
         )
-    chosen = np.asarray(selected.detach().cpu() if isinstance(selected, torch.Tensor) else selected)
+    chosen = np.asarray(selected.detach().cpu() if isinstance(selected, Tensor) else selected)
     own = axes - 1 + (chosen.dtype.kind == "b")
     chosen = np.broadcast_to(chosen, (*batch, *chosen.shape[chosen.ndim - own :]))
     return _Solve.apply(X, Z, chosen, options)

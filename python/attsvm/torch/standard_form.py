@@ -1,4 +1,4 @@
-"""One attention call in standard form, sequence by sequence, checked against what the model computed."""
+"""An attention call in standard form, sequence by sequence, compared with the attention that the model computed."""
 
 from __future__ import annotations
 
@@ -6,35 +6,39 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from .watch import Attention
 
 AGREES = 5e-6  # largest difference of probabilities, or of attended values over the largest value, in float32
-BEYOND = 1000.0  # logits that a mask or a bias puts so far below the best of their row have probability 0
-NOISE = 16  # roundings of the largest logit: less is no bias
+BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of its row is hidden: its probability is 0
+NOISE = 16  # a bias below this many roundings of the largest logit counts as none
 
 
-Around = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]  # who sees what, the bias, the sink
+Around = tuple[Tensor, Tensor | None, Tensor | None]  # whether a query sees a token; the bias; the sink
 
 
 class Disagreement(ValueError):
-    """What was read is not what the model computed."""
+    """The attention that was read differs from the one that the model computed."""
 
 
 @dataclass(eq=False)
 class Standard:
-    """Queries (B, H, S, m), keys and values (B, G, T, m), with G dividing H; the call they come from."""
+    """Queries (B, H, S, m), keys and values (B, G, T, m) of a call, where G divides H."""
 
     call: Attention
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor | None
+    q: Tensor
+    k: Tensor
+    v: Tensor | None
 
 
 def standardize(call: Attention, batch: int | None) -> Standard:
-    """``batch``: entries of the batch, which tells heads from sequences where they are one dimension."""
+    """The call in standard form.
+
+    ``batch``: number of entries of the batch.  If heads and sequences are one dimension, it gives the number of heads.
+    """
     q, k, v = call.q, call.k, call.v
-    if q.ndim == 5 and k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # heads in groups, each with its key head
+    if q.ndim == 5 and k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # groups of heads that share a key head
         q, k = q.flatten(1, 2), k[:, :, 0]
         v = v[:, :, 0] if v is not None and v.ndim == 5 and v.shape[2] == 1 else None
     lead = max(q.shape[:-2], k.shape[:-2], key=len)
@@ -45,7 +49,7 @@ def standardize(call: Attention, batch: int | None) -> Standard:
     elif q.ndim > 4:
         lead = (lead[:-1].numel(), lead[-1])
 
-    def shaped(x: torch.Tensor, heads: int) -> torch.Tensor:
+    def shaped(x: Tensor, heads: int) -> Tensor:
         x = x.detach()
         if x.shape[:-2].numel() != lead[0] * heads:
             x = x.expand(lead[0], heads, *x.shape[-2:])
@@ -55,28 +59,28 @@ def standardize(call: Attention, batch: int | None) -> Standard:
     return Standard(call, shaped(q, lead[1]), k, v)
 
 
-def single(x: torch.Tensor) -> torch.Tensor:
-    """Of at least single precision."""
+def single(x: Tensor) -> Tensor:
+    """The tensor in at least single precision."""
     return x if x.dtype == torch.float64 else x.float()
 
 
-def shared_heads(k: torch.Tensor) -> int:
-    """How many neighbouring heads have the same keys (grouped queries that were repeated)."""
+def shared_heads(k: Tensor) -> int:
+    """Number of neighbouring heads with the same keys, which were repeated for grouped queries."""
     heads = k.shape[1]
     sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
     return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
 
 
-def sequence(
-    standard: Standard, b: int
-) -> tuple[torch.Tensor, torch.Tensor, Around, torch.Tensor, torch.Tensor | None]:
-    """Sequence ``b`` of a call: queries and keys; who sees what (1 or H, S, T), the bias (1 or H, S, T) or None and the
-    sink (H, S) or None; probabilities (H, S, T), nan for queries that see nothing; lengths of values (G, T) or None.
+def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
+    """Sequence ``b`` of a call.
+
+    Returns queries; keys; whether a query sees a token (1 or H, S, T), the bias (1 or H, S, T) or None and the sink (H,
+    S) or None; probabilities (H, S, T), nan for queries that see no token; lengths of values (G, T) or None.
 
     Raises
     ------
     Disagreement
-        Where its probabilities are not those the model computed, or do not give what it attended to.
+        If its probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(standard, b)
     prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
@@ -87,44 +91,42 @@ def sequence(
     return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
 
-def attend(
-    logits: torch.Tensor, seen: torch.Tensor, bias: torch.Tensor | None, sink: torch.Tensor | None
-) -> torch.Tensor:
-    """Probabilities of the tokens."""
+def attend(logits: Tensor, seen: Tensor, bias: Tensor | None, sink: Tensor | None) -> Tensor:
+    """Attention probabilities of the tokens; the sink takes the rest."""
     logits = torch.where(seen, logits if bias is None else logits + bias, -torch.inf)
     if sink is None:
         return torch.softmax(logits, -1)
     return torch.softmax(torch.cat([logits, sink[..., None]], -1), -1)[..., :-1]
 
 
-def capped(product: torch.Tensor, cap: float | None) -> torch.Tensor:
+def capped(product: Tensor, cap: float | None) -> Tensor:
     return product if cap is None else cap * torch.tanh(product / cap)
 
 
-def compared(standard: Standard, b: int | slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Around, float]:
-    """Of sequence ``b``, or of several at once: queries, keys, their capped products, what is put around these, and the
-    largest logit that the softmax got, where it is known.
+def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor, Around, float]:
+    """Sequence ``b`` of a call, or several sequences at once.
 
-    What is added to the products comes from what the softmax got, or from the mask.
+    Returns queries, keys, their capped products, the mask, bias and sink, and the largest logit of the softmax (0 if
+    its logits are not known).  Mask and bias are the difference between the logits of the softmax and the products, or
+    come from the mask of the call.
     """
     call = standard.call
     q, k = (single(x[b]) for x in (standard.q, standard.k))
     logits = capped(call.scale * (q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT), call.cap)
     S, T = logits.shape[-2:]
-    seen, eps = torch.ones_like(logits, dtype=torch.bool), torch.finfo(logits.dtype).eps
-    if call.causal:
-        seen = seen.tril()
+    eps = torch.finfo(logits.dtype).eps
     source, sink, largest = call.logits, None, 0.0
     if source is None:
-        source = torch.zeros(S, T, device=q.device) if call.mask is None else call.mask
+        assert call.mask is not None  # scaled_dot_product_attention gets one
+        source = call.mask
         if source.dtype == torch.bool:
             source = torch.where(source, 0.0, -torch.inf)
         source = source.expand(*call.result.shape[:-2], S, T)
     given = _part(source, standard, b)
     lowest = max(torch.finfo(x.dtype).min for x in (source, call.q)) / 2
     added = given[..., :T] if call.logits is None else given[..., :T] - logits
-    seen = seen & (given[..., :T] > lowest)
-    seen = seen & (added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND)
+    seen = given[..., :T] > lowest
+    seen &= added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND
     mean = torch.where(seen, added, 0).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
     bias = torch.where(seen, added - mean, 0)
     size = float(torch.where(seen, given[..., :T], 0).abs().max())
@@ -136,16 +138,16 @@ def compared(standard: Standard, b: int | slice) -> tuple[torch.Tensor, torch.Te
     return q, k, logits, (seen, None if no_bias else bias, sink), largest
 
 
-def _part(x: torch.Tensor, standard: Standard, b: int | slice) -> torch.Tensor:
-    """Sequence b of logits, a mask or probabilities, (H, S, T)."""
+def _part(x: Tensor, standard: Standard, b: int | slice) -> Tensor:
+    """Sequence b of logits, of a mask or of probabilities, (H, S, T)."""
     return single(x.detach().reshape(*standard.q.shape[:2], *x.shape[-2:])[b])
 
 
-def _one_head(x: torch.Tensor) -> torch.Tensor:
+def _one_head(x: Tensor) -> Tensor:
     return x[:1] if bool((x == x[:1]).all()) else x
 
 
-def _check(standard: Standard, b: int, prob: torch.Tensor, values: torch.Tensor | None, largest: float) -> None:
+def _check(standard: Standard, b: int, prob: Tensor, values: Tensor | None, largest: float) -> None:
     call, own, ran, unit = standard.call, prob.nan_to_num(), _part(standard.call.result, standard, b), 1.0
     eps = max(torch.finfo(x.dtype).eps for x in (call.q, call.result))
     read = f"attention read from {call.module or 'the model'}"

@@ -1,4 +1,4 @@
-"""Another W, or a rule, in the place of heads of a model while it runs."""
+"""Substitutes in place of a model's heads while it runs: another W, or a rule."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..common.check import as_choice, check_type
@@ -19,32 +20,32 @@ from .residual import find_input
 from .standard_form import Standard, compared, single, standardize
 from .watch import Attention, Watch
 
-SCALED = 1e-5  # relative difference of scalings that are the same
+SCALED = 1e-5  # largest relative difference of equal scalings
 
 
 @contextlib.contextmanager
 def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | None = None) -> Iterator[None]:
-    """While the context is open, the model runs with something else in the place of some of its heads.
+    """A context in which the model runs with substitutes in place of some of its heads.
 
     Parameters
     ----------
     model : torch.nn.Module
         The model that the heads were read from.
     values : dict of Head to array_like or str
-        Heads of :func:`attsvm.torch.read`: the attention call within one forward pass and the number of the head count.
-        In the head's place stands
+        Heads of :func:`attsvm.torch.read`, each with its substitute.  A head is found by the number of its attention
+        call within one forward pass and its number in the call.  The substitute is
 
-        - an array of the shape of ``head.W``, cut to the head's rank by its singular values: logits are ``x^T W z`` of
-          the head's tokens and queries, in the head's own space, and what the model does to logits (cap, mask, bias,
-          sink) stays;
+        - an array of the shape of ``head.W``, which is cut to the head's rank by its singular values.  The logits are
+          ``x^T W z`` of the head's tokens and queries, in the head's own space; the model's cap, mask, bias and sink
+          apply to them as before;
         - "uniform": equal attention on all tokens that the query sees;
-        - "none": nothing; the head's output is zero;
-        - "offset +1" (any number), "the query itself" or "first token": all attention on that token, equal attention
-          where the query does not see it;
+        - "none": no attention, so that the head's output is zero;
+        - "offset +1" (any number), "the query itself" or "first token": all attention on that token, or equal attention
+          if the query does not see it;
         - "nearest query": all attention on the token nearest to the one that the most similar hard query of the head's
           recorded text selected.
     scale : {None, "top"}
-        "top": each array is multiplied by the number at which its mean largest attention on the head's recorded text is
+        "top": each array is multiplied by a number, such that its mean largest attention on the head's recorded text is
         the head's own (queries that see one token do not count).
 
     Yields
@@ -54,16 +55,16 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
     Raises
     ------
     TypeError, ValueError
-        An array of another shape, an unknown word, a head given twice.  In the context, from the model: when the head's
-        layer does not run, or not as it was read; when its keys come from a cache; when a part of the model is called
-        in its place.
+        For an array of another shape, an unknown word, or a head that is given twice.  When the model runs: if the
+        head's layer does not run, or not as it was read; if its keys come from a cache; if a part of the model is
+        called alone.
 
     Notes
     -----
-    Weights are not written: each attention call is changed as it passes, also where layers share their weights.  The
-    model runs uncompiled and without gradients; whether dropout is on is the caller's affair (``model.eval()``).
-    ``head.W`` in a head's own place changes what the model returns by rounding alone.  What does not pass through the
-    model's ``forward`` is not changed.
+    No weights are written: the result of each attention call is replaced, also if layers share their weights.  The
+    model runs uncompiled and without gradients.  The caller decides whether dropout is on (``model.eval()``).
+    ``head.W`` in place of the head changes the model's output by rounding only.  Only calls of the model's ``forward``
+    are changed.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
 
 @contextlib.contextmanager
 def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
-    """The model ready for substitutes: none until :meth:`Substitution.put`."""
+    """A context in which :meth:`Substitution.put` sets the substitutes of a model; at first there are none."""
     model = unwrap(model)
     running = Substitution()
     own, held = model.forward, "forward" in vars(model)
@@ -104,7 +105,7 @@ def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
         return running.run(own, *args, **kwargs)
 
     with named(model, running), torch.compiler.set_stance("force_eager"):
-        model.forward = forward  # of this object, until the context closes
+        model.forward = forward  # of this model only, until the context closes
         try:
             yield running
         finally:
@@ -115,15 +116,15 @@ def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
 
 
 class Substitution(Watch):
-    """Changes attention calls of one forward pass after another."""
+    """Replaces the results of attention calls, in one forward pass after another."""
 
     def __init__(self) -> None:
-        super().__init__(change=self._change_call)
+        super().__init__()
         self.layers: dict[int, dict[Head, Replacement]] = {}
         self.inside = False
 
     def put(self, values: Mapping[Head, Replacement]) -> None:
-        """In place of what was there."""
+        """Sets the substitutes, in place of earlier ones."""
         self.layers = {}
         for head, value in values.items():
             layer = self.layers.setdefault(head.layer, {})
@@ -131,7 +132,7 @@ class Substitution(Watch):
                 raise ValueError(f"values must name every head once, got {head.label} twice")
             layer[head] = value
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         super().enter(name, module, given)
         if name and not self.inside and self.layers:
             raise ValueError(
@@ -140,8 +141,8 @@ class Substitution(Watch):
             )
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """One forward pass, which ``function`` makes."""
-        if self.inside:  # by a function that calls the model
+        """Runs one forward pass by calling ``function``."""
+        if self.inside:  # the function has called the model
             return function(*args, **kwargs)
         self.count, self.size, self.inside = 0, entries(args, kwargs), True
         try:
@@ -156,7 +157,7 @@ class Substitution(Watch):
             )
         return result
 
-    def _change_call(self, call: Attention) -> torch.Tensor:
+    def change(self, call: Attention) -> Tensor:
         number, self.count = self.count, self.count + 1
         if number not in self.layers:
             return call.result
@@ -174,10 +175,10 @@ class Substitution(Watch):
             part = Call(*_inputs(head, standard), seen, bias, sink, call.cap)
             prob = value(part)
             if call.logits is None:
-                assert standard.v is not None  # the arguments of scaled_dot_product_attention
+                assert standard.v is not None  # scaled_dot_product_attention gets values
                 values = standard.v[:, h * standard.v.shape[1] // H]
                 new = F.dropout(prob, call.dropout).to(values.dtype) @ values
-            else:  # sinks get of the rest, which is nothing where the head is removed
+            else:  # sinks share the rest of the probability; without the head it is 0
                 given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
@@ -186,8 +187,8 @@ class Substitution(Watch):
         return result.reshape(call.result.shape)
 
 
-def _inputs(head: Head, standard: Standard) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and queries of the head as it was read: those of its space, and with its weights."""
+def _inputs(head: Head, standard: Standard) -> tuple[Tensor, Tensor]:
+    """Tokens and queries of the head's space in this call; raises unless its weights are those that were read."""
     call, m = standard.call, standard.q.shape[3]
     k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])
     q = single(standard.q[:, head.number])

@@ -1,9 +1,9 @@
-"""Attention that runs without being read: which modules compute it.
+"""The modules whose attention runs without being read.
 
-A module is named when its class is called an attention and no head was read while it ran; when it calls a kernel with
-attention in its name; when a softmax that is not followed runs inside a class with attention in its name; or when the
-probabilities of such a softmax multiply values in any other module.  A softmax counts over the last of at least three
-dimensions.  So routers of experts and the probabilities of a vocabulary are not named: they multiply no values.
+A module is named in four cases: its class is called an attention, and no head was read while it ran; it calls a kernel
+with attention in its name; a softmax whose logits are not followed runs in it, and its class has attention in its name;
+the probabilities of such a softmax multiply values in it.  A softmax counts if it is over the last of at least three
+dimensions.  Routers of experts and probabilities of a vocabulary are not named, since they multiply no values.
 """
 
 from __future__ import annotations
@@ -14,33 +14,40 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
-AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)  # not its projections, norms or biases
-OPEN = 8  # probabilities that are followed at one time
-SHOWN = 6  # modules that are named
+# Names of classes that are an attention, not a part of one (projection, norm, bias).
+AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)
+OPEN = 8  # most probabilities that are followed at one time
+SHOWN = 6  # most modules that the message names
 
 
 @dataclass(eq=False)
 class Running:
-    """A module that runs, and tensors it was given; ``done``: a head was read meanwhile, or an attention inside answers
-    for itself."""
+    """A module that runs, and the tensors that it was given.
+
+    ``done``: a head was read while it ran, or it contains another attention, which is checked itself.
+    """
 
     name: str
     kind: str
-    given: list[torch.Tensor]
+    given: list[Tensor]
     done: bool = False
 
 
 class Unseen:
-    """``missed``: name and class of the modules whose attention is not read, in the order of the forward pass."""
+    """The modules that run, and those whose attention is not read.
+
+    ``missed`` has the class of each module that is not read by its name, in the order of the forward pass.
+    """
 
     def __init__(self) -> None:
         self.running: list[Running] = []
         self.missed: dict[str, str] = {}
-        self.open: deque[tuple[torch.Tensor, Running]] = deque(maxlen=OPEN)
+        self.open: deque[tuple[Tensor, Running]] = deque(maxlen=OPEN)
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         now = Running(name, type(module).__name__, given)
         if AN_ATTENTION.search(now.kind):
             self.read()
@@ -52,29 +59,29 @@ class Unseen:
             self._miss(module)
 
     def read(self) -> None:
-        """A head is read in the modules that run, or an attention begins inside them."""
+        """Marks the modules that run: a head is read in them, or an attention begins inside them."""
         for module in self.running:
             module.done = True
 
     def kernel(self) -> None:
-        """One that computes attention as a whole, but is not ``scaled_dot_product_attention``, or from factors."""
+        """A kernel ran that computes attention, but is not read: a fused kernel, or attention from factors."""
         self._miss(self._within() or self.innermost())
 
-    def softmax(self, prob: torch.Tensor) -> None:
-        """One that is not followed."""
+    def softmax(self, prob: Tensor) -> None:
+        """A softmax ran whose logits are not followed."""
         if prob.ndim < 3:
             return
         within = self._within()
         self._miss(within) if within else self.open.append((prob, self.innermost()))
 
-    def same(self, given: Any, out: torch.Tensor) -> None:
-        """What was made of a tensor is still the same probabilities, if it was any."""
+    def same(self, given: Any, out: Tensor) -> None:
+        """Follows probabilities: ``out`` are the same probabilities as ``given``, if ``given`` are any."""
         for prob, module in self.open:
             if prob is given:
                 self.open.append((out, module))
                 return
 
-    def product(self, tensors: list[torch.Tensor]) -> None:
+    def product(self, tensors: list[Tensor]) -> None:
         for module in (module for prob, module in self.open for x in tensors if x is prob):
             self._miss(module)
 
@@ -89,7 +96,7 @@ class Unseen:
         self.missed.setdefault(module.name, module.kind)
 
     def message(self) -> str:
-        """In words; empty where nothing is missed."""
+        """The warning's text; empty if all attention is read."""
         if not self.missed:
             return ""
         count = f"{len(self.missed)} module{'s' * (len(self.missed) > 1)}"

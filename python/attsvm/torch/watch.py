@@ -1,9 +1,10 @@
-"""Watch a forward pass: every attention call with the queries, keys and logits it was given.
+"""Observation of a forward pass: every attention call with its queries, keys and logits.
 
-A ``TorchFunctionMode`` sees each PyTorch function that the model calls.  ``scaled_dot_product_attention`` tells all by
-its arguments.  Elsewhere a product of activations is followed through what is done to it (scaled, capped by tanh,
-masked, added to, reshaped) until it enters a softmax over its last dimension: then the factors of that product are the
-queries and keys.  Nothing is known of architectures, and nothing of the model is touched.
+A ``TorchFunctionMode`` sees each PyTorch function that the model calls.  The arguments of
+``scaled_dot_product_attention`` are the queries, keys and values.  Otherwise a product of activations is followed
+through the functions that are applied to it (scaling, tanh, masks, sums, reshaping).  If it enters a softmax over its
+last dimension, its factors are the queries and keys.  This needs no knowledge of architectures and does not change the
+model.
 """
 
 from __future__ import annotations
@@ -16,75 +17,75 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from .products import PRODUCT_NAMES, SAME_NAMES, Product, changed, product_of, tensors
 from .unseen import ATTENTION, Unseen
 
-PRODUCTS, MAPS = 8, 12  # products of activations, and linear maps, that are kept at one time
+PRODUCTS, MAPS = 8, 12  # number of the last products of activations, and of the last linear maps, that are kept
 SOFTMAX_NAMES = {"softmax", "special_softmax", "_safe_softmax"}
 
 
 @dataclass(eq=False)
 class LinearMap:
-    """A linear map of the model, as it was called: ``output = input weight^T + bias``."""
+    """One call of a linear map of the model: ``output = input weight^T + bias``."""
 
-    input: torch.Tensor
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-    output: torch.Tensor
+    input: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    output: Tensor
 
 
 @dataclass(eq=False)
 class Attention:
     """One attention call.
 
-    ``logits``: as the softmax got them, or None; then ``mask`` and ``causal`` say who sees what.  ``result``:
-    probabilities where logits are known, else the attended values.
+    ``logits`` is the input of the softmax.  If it is None, ``mask`` says which tokens a query sees.
+    ``result`` is the probabilities if the logits are known, and otherwise the attended values.
     """
 
-    q: torch.Tensor
-    k: torch.Tensor
+    q: Tensor
+    k: Tensor
     scale: float
-    result: torch.Tensor
+    result: Tensor
     module: str
-    inputs: list[torch.Tensor]
+    inputs: list[Tensor]
     maps: list[LinearMap]
     cap: float | None = None
     plain: bool = False
     sinks: int = 0
-    logits: torch.Tensor | None = None
-    mask: torch.Tensor | None = None
-    causal: bool = False
-    v: torch.Tensor | None = None
-    dropout: float = 0.0  # on the probabilities of attended values
-    folded: int | None = None  # heads, where batch and heads are one dimension
+    logits: Tensor | None = None
+    mask: Tensor | None = None
+    v: Tensor | None = None
+    dropout: float = 0.0  # dropout rate of the probabilities, if the result is the attended values
+    folded: int | None = None  # number of heads, if batch and heads are one dimension
 
 
 class Watch(TorchFunctionMode):
-    """Calls ``found`` for every attention call, as soon as its values are known, and ``change`` at once: what that
-    returns is the call's result from then on.
+    """Observes the attention calls of a forward pass.
 
-    ``unseen``: the modules that are running, and what they attend to without any such call.
+    It calls ``found`` for each attention call as soon as its values are known.  It calls :meth:`change` immediately;
+    the result of :meth:`change` becomes the result of the attention call.  ``unseen`` has the modules that run, and
+    those whose attention is not read.
     """
 
-    def __init__(
-        self,
-        found: Callable[[Attention], None] = lambda call: None,
-        change: Callable[[Attention], torch.Tensor] = lambda call: call.result,
-    ):
+    def __init__(self, found: Callable[[Attention], None] = lambda call: None):
         super().__init__()
-        self.found, self.change = found, change
+        self.found = found
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
-        self.waiting: list[tuple[Attention, torch.Tensor]] = []
+        self.waiting: list[tuple[Attention, Tensor]] = []
         self.heads: int | None = None
-        self.of: Any = None  # the module that runs, of the last softmax
-        self.split: Any = None  # the last one whose softmaxes are factors of a matrix
+        self.of: Any = None  # the module of the last softmax
+        self.split: Any = None  # the last module whose softmaxes are factors of a matrix
         self.unseen = Unseen()
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+    def change(self, call: Attention) -> Tensor:
+        return call.result
+
+    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         self.unseen.enter(name, module, given)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -101,9 +102,9 @@ class Watch(TorchFunctionMode):
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
             self.unseen.kernel()
-        own = self._tracked(args, kwargs)  # found before the call: it may work in place
+        own = self._tracked(args, kwargs)  # before the call, which may work in place
         out = func(*args, **kwargs)
-        return self._follow(name, own, args, kwargs, out) if isinstance(out, torch.Tensor) else out
+        return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 
     # ---------------------------------------------------------------------------- following a product
 
@@ -113,8 +114,8 @@ class Watch(TorchFunctionMode):
             given = [*given[0], *given[1:]]
         return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
-    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: torch.Tensor) -> torch.Tensor:
-        """The result, or what is put in its place."""
+    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
+        """Follows the function's result; returns the result, or its replacement after a softmax."""
         if name in ("linear", "addmm"):
             self._map(name, args, kwargs, out)
         elif name in SOFTMAX_NAMES:
@@ -137,7 +138,7 @@ class Watch(TorchFunctionMode):
                 self._same_probabilities(_first(args, kwargs), out)
         return out
 
-    def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
+    def _softmax(self, own: Product, logits: Tensor, prob: Tensor) -> Tensor:
         self._landmarks(own)
         self._flush()
         self.of = self.unseen.innermost()
@@ -150,28 +151,28 @@ class Watch(TorchFunctionMode):
         self.waiting = [(call, changed)]
         return changed
 
-    def _call(self, q: torch.Tensor, k: torch.Tensor, scale: float, result: torch.Tensor, **more: Any) -> Attention:
-        """Of the module that runs, which is read."""
+    def _call(self, q: Tensor, k: Tensor, scale: float, result: Tensor, **more: Any) -> Attention:
+        """An attention call of the innermost module that runs, which thereby counts as read."""
         self.unseen.read()
         module = self.unseen.innermost()
         return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)
 
     def _landmarks(self, own: Product) -> None:
-        """Two softmaxes of other sizes in one module, no values between: factors of a matrix (Nystroem), not heads."""
+        """Notices factors of a matrix (Nystroem): softmaxes of other sizes in one module, no values between."""
         if self.waiting and self.of is self.unseen.innermost():
             call = self.waiting[0][0]
             if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
                 self.split = self.of
 
-    # ---------------------------------------------------------------------------- what comes after the softmax
+    # ---------------------------------------------------------------------------- after the softmax
 
-    def _same_probabilities(self, given: Any, out: torch.Tensor) -> None:
+    def _same_probabilities(self, given: Any, out: Tensor) -> None:
         if any(prob is given for _, prob in self.waiting):
             self.waiting.append((self.waiting[0][0], out))
         self.unseen.same(given, out)
 
     def _values(self, args: Any, kwargs: Any) -> None:
-        """The second factor of a product whose first is a call's probabilities."""
+        """Values of a call: the second factor of a product whose first factor is the call's probabilities."""
         given = tensors(args, kwargs)
         self.unseen.product(given)
         for call, prob in self.waiting:
@@ -189,33 +190,36 @@ class Watch(TorchFunctionMode):
                 self.found(call)
 
     def finish(self) -> None:
-        """After the forward pass."""
+        """Ends the forward pass: reports the last call, and drops what was followed."""
         self._flush()
         self.products.clear()
         self.maps.clear()
         self.unseen.open.clear()
 
-    # ---------------------------------------------------------------------------- the calls that say it all
+    # ---------------------------------------------------------------------------- calls that need no following
 
     def _sdpa(
         self,
-        out: torch.Tensor,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
+        out: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         self._flush()
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-        call = self._call(query, key, scale, out, mask=attn_mask, causal=is_causal, v=value, dropout=dropout_p)
+        if attn_mask is None:
+            attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+        mask = attn_mask.tril() if is_causal else attn_mask
+        call = self._call(query, key, scale, out, mask=mask, v=value, dropout=dropout_p)
         self.found(call)
         return self.change(call)
 
-    def _map(self, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> None:
+    def _map(self, name: str, args: Any, kwargs: Any, out: Tensor) -> None:
         if name == "linear":
             given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
             self.maps.append(LinearMap(given["input"], given["weight"], given.get("bias"), out))
@@ -224,7 +228,8 @@ class Watch(TorchFunctionMode):
             self.maps.append(LinearMap(x, weight.mT, bias, out))
 
 
-# F.multi_head_attention_forward hands itself over to the mode; this copy of it does not, and is watched inside.
+# F.multi_head_attention_forward passes itself to the mode as one call.  This copy does not, so that the mode sees the
+# functions inside.
 _inside = types.FunctionType(
     F.multi_head_attention_forward.__code__,
     {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},

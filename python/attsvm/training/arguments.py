@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_number, as_numeric
+from ..common.check import as_choice, as_count, as_flag, as_number, as_numeric
 from ..common.norms import Metric, as_metric
 from ..rules import UpdateRule, as_portion
 from .output_head import LinearHead, MLPHead
@@ -43,8 +43,7 @@ def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) ->
 
 
 def check_flags(train_head: Any, callback: Any) -> None:
-    if not isinstance(train_head, (bool, np.bool_)):
-        raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
+    as_flag("train_head", train_head)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, got {type(callback).__name__}")
 
