@@ -18,8 +18,6 @@ from ..common.storage import storable
 from .layout import Layout, NoSequences
 from .windows import Windows, powers_of
 
-__all__ = ["Data", "check_data", "fits"]
-
 
 @storable
 class Data(Windows):

@@ -12,8 +12,6 @@ from ..common.types import Norm
 from .data import Data
 from .selection import Selection
 
-__all__ = ["intervals"]
-
 SMALL = 2.0**-300
 
 

@@ -12,8 +12,6 @@ from .data import Data, read_only
 from .layout import Layout, NoSequences
 from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
 
-__all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
-
 
 def _with_values(data: Data, values: Any, copy: bool) -> Data:
     """Data that are being made, with the values that were given."""

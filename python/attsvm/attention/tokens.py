@@ -10,8 +10,6 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric, check_shape
 
-__all__ = ["empty", "own", "read_queries", "read_tokens", "read_values", "with_sink"]
-
 CACHE_LINE = 64  # bytes
 SMALL = 1024  # numbers of windows that a step reads from a copy of its own; to find a cache line takes 2 us
 

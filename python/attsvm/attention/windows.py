@@ -11,8 +11,6 @@ import numpy as np
 from .. import _core
 from ..common.check import as_doubles
 
-__all__ = ["LEAST", "Windows", "largest", "powers_of"]
-
 # Tokens or queries further from 1 than this could overflow or underflow when their products are squared.
 SAFE, LEAST = 2.0**200, 2.0**-200
 

@@ -12,8 +12,6 @@ from .check import as_floats
 from .storage import storable
 from .types import Norm
 
-__all__ = ["Metric", "as_metric", "largest_of_unit", "norm_name", "of_values", "roundings", "size"]
-
 NAMED = {"frobenius": (False, 2.0), **_core.NORM}
 EPSILON = 2.0**-52
 SMALL = 1e-100  # squares of these are in range

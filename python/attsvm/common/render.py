@@ -11,8 +11,6 @@ from typing import Any
 
 from .storage import replacing
 
-__all__ = ["axes", "draw", "drawing", "new_figure", "picture", "picture_bytes", "write_picture"]
-
 WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
 DPI = 160  # of pictures in files
 COMPRESSION = 3  # of PNG: 7 % larger files than by 6, in half the time

@@ -13,8 +13,6 @@ from .check import as_choice
 from .render import axes, drawing
 from .result import Result
 
-__all__ = ["Cell", "Replicated", "cells_of"]
-
 Cell = tuple[str, ...]  # the text of each parameter's value
 
 

@@ -16,8 +16,6 @@ from .progress import counted
 from .replicated import Cell, Replicated, cells_of, seed_of
 from .threads import as_jobs, on_workers
 
-__all__ = ["replicate"]
-
 TASKS, LONGEST_TASK = 64, 32  # a task is a few runs: enough tasks for all workers, few enough to cost nothing
 BEGIN = b'{"seed": '  # of every file
 Numbers = dict[str, np.ndarray]

@@ -14,8 +14,6 @@ import numpy as np
 
 from . import render, storage
 
-__all__ = ["Result", "Solved", "Table", "html_table", "plain", "table"]
-
 LONGEST = 120  # of a printed line
 
 

@@ -24,8 +24,6 @@ import numpy as np
 
 from .threads import __version__
 
-__all__ = ["load", "replacing", "same", "save", "storable"]
-
 FORMAT = 1
 MEMBER = "attsvm"  # the archive's member with the text
 ELSEWHERE = {

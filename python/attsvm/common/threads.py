@@ -16,8 +16,6 @@ import numpy as np
 from .. import _core
 from .check import as_count
 
-__all__ = ["__version__", "get_num_threads", "set_num_threads", "show_config"]
-
 __version__ = "0.1.0"
 
 # NumPy's OpenBLAS ends the process when it cannot map its work buffer, and keeps the one that it has: while there is

@@ -8,8 +8,6 @@ if TYPE_CHECKING:  # NumPy loads numpy.random when it is first asked for: import
     import numpy as np
     from numpy.typing import ArrayLike
 
-__all__ = ["Ball", "Loss", "Method", "MetricLike", "Norm", "Random", "Selecting"]
-
 Norm: TypeAlias = Literal["frobenius", "nuclear", "max", "spectral"] | float
 Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored"]
 Loss: TypeAlias = Literal["logistic", "exponential", "linear", "log"]

@@ -22,8 +22,6 @@ from ..common.norms import conjugate
 from .separation import Separation
 from .support import products
 
-__all__ = ["Tangent", "derivative_of", "tangent_of"]
-
 # A row holds the answer if its multiplier, as a part of the largest, is above HOLDS; it does not if it is slack by more
 # than that part of what is asked.  A row that does neither may enter or leave the support.
 HOLDS = 1e-6

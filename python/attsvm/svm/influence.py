@@ -18,8 +18,6 @@ from .support import holding
 
 TOL = 1e-9  # the default of a solve
 
-__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "turn_between", "without"]
-
 
 @dataclass(repr=False, eq=False)
 class Influence(Solved):

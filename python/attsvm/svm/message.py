@@ -8,8 +8,6 @@ import numpy as np
 
 from .support import log_pulls
 
-__all__ = ["message_of"]
-
 ROWS_SHOWN = 4  # of a certificate, listed one by one
 
 

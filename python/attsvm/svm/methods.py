@@ -16,8 +16,6 @@ from .separation import Separation
 from .transform import OUT_OF_RANGE, in_units, scaled_number
 from .vocabulary import Vocabulary, solve_levels
 
-__all__ = ["METHODS", "methods_of", "solve_request"]
-
 # The methods of a problem and a norm by their names, as the extension exports them.
 METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped": {}}
 for name, (word, problems) in _core.METHOD.items():

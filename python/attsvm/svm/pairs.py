@@ -12,8 +12,6 @@ from ..attention.kinds import cross_attention
 from .separation import Separation
 from .solve import solve_svm
 
-__all__ = ["WINDOW", "separation_of"]
-
 WINDOW = 1000  # points: one window of 100,000 is taken for one query's dense problem (76 s for 2)
 ORIGIN = -1  # stands for a point where one class alone has rows
 

@@ -10,8 +10,6 @@ import numpy as np
 from ..attention.selection import Selection
 from ..common.progress import Report
 
-__all__ = ["Answer", "Request"]
-
 
 @dataclass(slots=True)
 class Request:

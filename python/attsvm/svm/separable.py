@@ -25,8 +25,6 @@ from .separation import Separation
 from .solve import solve_svm
 from .support import ROUNDED
 
-__all__ = ["Plane", "separable"]
-
 FINE = 1e-11  # gap of the rows with their bias: 1e-9 leaves 3e-9 on the points of the standardised breast cancer data
 SETTLED = 1e-12  # of a margin: a step of the bias
 INSEPARABLE = 2e-9  # of the farthest point: 1e-9 of a row with its bias, and what balancing the classes adds

@@ -19,8 +19,6 @@ from .message import message_of
 from .request import Answer, Request
 from .support import holding, is_unique
 
-__all__ = ["Separation"]
-
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
 STATE = ("data", "selection", "norm", "method", "C", "status")  # in files, with the answer

@@ -24,8 +24,6 @@ from .separation import Separation
 from .sharded import solve_sharded
 from .transform import Whitening
 
-__all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
-
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
 SMALL = 10_000  # numbers of the tokens: a solve takes less time than to find out whether anybody watches

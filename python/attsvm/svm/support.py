@@ -9,8 +9,6 @@ import numpy as np
 
 from ..common.norms import Metric, of_values
 
-__all__ = ["ROUNDED", "holding", "log_pulls", "products"]
-
 ROUNDED = 1e-12  # of the largest multiplier, each times the size of its row: what sums of thousands of rows leave
 CHUNK = 65536  # rows whose sizes are taken at a time
 

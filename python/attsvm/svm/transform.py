@@ -12,8 +12,6 @@ from ..attention.layout import Layout
 from ..common.norms import Metric, of_values
 from .request import Answer
 
-__all__ = ["Whitening"]
-
 LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
 OUT_OF_RANGE = (
     "tokens times queries must be of a scale at which rows, weights, multipliers and bounds lie within "

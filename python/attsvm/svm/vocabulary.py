@@ -14,8 +14,6 @@ from ..common.norms import of_values
 from ..common.progress import Report
 from .request import Answer, Request
 
-__all__ = ["Found", "Vocabulary", "solve_levels"]
-
 OUTWARDS = 2.0**-50  # roundings of the keys' size and of W
 
 

@@ -15,8 +15,6 @@ from ..svm.separation import Separation
 from ..training.problem import Problem
 from .limit_proofs import lengths_of_rows
 
-__all__ = ["correlation", "is_locally_optimal"]
-
 # A tight token's margin is 1; a certified gap of 1e-9 fixes margins to about its square root.
 TIGHT = 1e-4
 

@@ -23,8 +23,6 @@ from ..training.run import Run
 from . import conditions
 from .limit_proofs import BestTokens, Rows, longest_step
 
-__all__ = ["Diagnosis", "diagnose"]
-
 IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
 # Scores that differ by this part of the gap above them, and margins of 1 + EQUAL, are taken as equal: larger
 # differences can make weights of norm log(1 / difference) stationary.

@@ -14,8 +14,6 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from .stack import of_layers
 
-__all__ = ["hierarchy"]
-
 HOLDS = 1e-9  # of the largest multiplier: what interior points leave
 
 

@@ -16,8 +16,6 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
-__all__ = ["label_svm", "relaxed_margins"]
-
 
 def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Separation:
     """``min ||v||  s.t.  y v . x_a >= 1`` for the value of the selected token a of each query.

@@ -15,8 +15,6 @@ from ..svm.separation import Separation
 from ..training.run import Run
 from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
 
-__all__ = ["Judge", "Limit"]
-
 Proof: TypeAlias = tuple[np.ndarray, Separation]  # the limit's tokens, flat, and their SVM
 STEPS = ("normalized", "normalized jointly", "constant")  # rules of theorem A: on one matrix the first two are one
 LOSS_OFF = 1e-9  # relative error of the recorded loss, at most: what is above by more needs no second look

@@ -29,19 +29,6 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
-__all__ = [
-    "LOSSES",
-    "BestTokens",
-    "Excess",
-    "LocalTokens",
-    "Rows",
-    "State",
-    "curvature",
-    "descends",
-    "longest_step",
-    "stays",
-]
-
 UNIT = 2.0**-53  # of one rounding
 EVALUATED = 64 * UNIT  # of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
 CHUNK = 2**16  # numbers of token differences at once, which stay in cache

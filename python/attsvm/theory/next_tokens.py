@@ -18,16 +18,6 @@ from ..common.storage import storable
 from ..training.output_head import LinearHead, LogarithmHead
 from ..training.problem import Problem
 
-__all__ = [
-    "Identifiability",
-    "NextToken",
-    "SoftLabels",
-    "identifiable",
-    "next_token",
-    "soft_labels",
-    "strong_components",
-]
-
 SHOWN = 8  # components that a description lists
 
 

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count
 
-__all__ = ["capacity"]
-
 REACH = 12.0  # standard deviations to which integrals over a normal variable go: beyond it lie 4e-33
 POINTS = 4001  # of such an integral; half as many agree to 1e-14 up to T = 200
 

@@ -19,8 +19,6 @@ from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
 from ..training.train import train
 
-__all__ = ["Path", "regularization_path", "stationary_point"]
-
 HALVINGS = 60  # of the interval of radii in which a given ridge is looked for
 SAME_RIDGE = 1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
 STEP = 0.3  # of the radius: the first step of a round; its k-th is shorter by the root of k

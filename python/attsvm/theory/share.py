@@ -16,8 +16,6 @@ from ..common.norms import as_metric, size
 from ..common.types import MetricLike, Norm
 from ..svm.solve import solve_svm
 
-__all__ = ["margin_share"]
-
 MOST_OUTSIDE = 0.5  # of the Frobenius norm: the share is then less than half of what the projected W would have
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 CHUNK = 4096  # rows at one time

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count, as_number, as_numeric, check_shape
 
-__all__ = ["Stack", "of_layers", "train_stack"]
-
 
 class Stack(NamedTuple):
     """Trained layers, lowest first: :func:`train_stack`."""

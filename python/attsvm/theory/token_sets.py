@@ -21,8 +21,6 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from .conditions import correlation
 
-__all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
-
 LATE_SHOWN = 8  # queries listed by number
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric
 
-__all__ = ["CallableLoss", "check_log_loss"]
-
 GRID = np.linspace(-10.0, 10.0, 401)  # where the derivative is looked at first, for heads that are not linear
 AGREE = 1e-6  # of the logarithm given with that of the derivative, and of the derivative with differences
 PART = 1 / 8  # of a step of the grid: the distance of two values that a derivative is compared with

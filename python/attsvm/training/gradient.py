@@ -9,8 +9,6 @@ import numpy as np
 from ..attention.windows import largest
 from ..rules import UpdateRule, as_rule
 
-__all__ = ["Gradient", "metric_of", "next_step", "span_of", "weights_of"]
-
 RANK = 4 * 2.0**-52  # times the longer side, as csrc/training/update.c: smaller singular values are rounding
 SIDE_BY_SIDE = 1024  # numbers in the keys of a window that C reads beside seven others, by W
 IN_RANGE = 1e-50, 1e50  # of the largest number in the queries, which go into Z Z^T squared

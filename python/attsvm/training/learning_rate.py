@@ -11,8 +11,6 @@ from ..attention.data import Data
 from ..common.check import as_floats, as_number, as_numeric
 from ..rules import UpdateRule
 
-__all__ = ["default_rate", "rates", "squares"]
-
 FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length one, as the papers' experiments have it
 QUERIES, TOKENS = 64, 256  # looked at, evenly spread: the scale is only wanted to a factor of two
 

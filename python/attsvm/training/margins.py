@@ -20,8 +20,6 @@ from ..common.check import as_norm
 from ..common.norms import Metric, as_metric
 from ..common.types import MetricLike, Norm
 
-__all__ = ["ProvesMargins", "proved_by"]
-
 AT_ONCE = 1 << 15  # numbers of several records, which stay in cache
 
 

@@ -13,8 +13,6 @@ from ..attention.data import Data
 from ..common.check import as_doubles, as_floats, as_number, as_numeric, check_finite, check_shape, depth
 from ..common.storage import storable
 
-__all__ = ["CallableHead", "LinearHead", "MLPHead", "QuadraticHead"]
-
 
 class _Parametric:
     """A head that C evaluates: ``kind``, and parameters v or V, a and lam."""

@@ -12,8 +12,6 @@ from ..attention.selection import number_undecided
 from ..common.norms import norm_name
 from .margins import proved_by
 
-__all__ = ["lines_of", "message_of", "title_of"]
-
 MESSAGES = {
     "completed": "made all its steps, to {}",
     "stationary": "ended at {}: the gradient is exactly zero",

@@ -22,8 +22,6 @@ from .learning_rate import squares
 from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
-__all__ = ["Problem"]
-
 LEAST_PRODUCT = -305  # power of ten: sums of smaller products lose digits, then become zero
 
 

@@ -22,8 +22,6 @@ from .margins import proved_by
 from .printed import lines_of, message_of, title_of
 from .problem import Problem
 
-__all__ = ["Run"]
-
 
 @dataclass(repr=False, eq=False)
 class Run(Result):

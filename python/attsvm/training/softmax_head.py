@@ -11,8 +11,6 @@ from ..attention.data import Data
 from ..common.check import as_floats, as_numbers_of, as_parts, check_shape
 from .output_head import CallableHead
 
-__all__ = ["SoftmaxHead"]
-
 
 class SoftmaxHead(CallableHead):
     """The log-probability ``log softmax(V^T o)_c`` of each query's class c; with ``loss="linear"`` its cross-entropy.

@@ -31,9 +31,6 @@ from .problem import Problem
 from .run import Run
 from .session import Descent, Training, memory_of, records_of
 
-__all__ = ["train"]
-
-
 BAR_PARTS = 200  # a progress bar moves this often
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
 
