@@ -32,10 +32,9 @@ from .theory import limit as _limit  # noqa: F401  (enters what Run.limit asks)
 from .theory.conditions import correlation
 from .theory.diagnosis import diagnose
 from .theory.regularization_path import regularization_path
-from .training.output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
+from .training.output_head import CallableHead, LinearHead, MLPHead, QuadraticHead, SoftmaxHead
 from .training.problem import Problem
 from .training.run import Run
-from .training.softmax_head import SoftmaxHead
 from .training.train import train
 
 if _TYPE_CHECKING:

@@ -7,20 +7,23 @@ and, for each query, the contiguous tokens ``start .. stop - 1`` it sees.  ``kin
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_count, as_floats, as_numeric, as_parts
+from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts
 from ..common.storage import storable
 from .layout import Layout, NoSequences
-from .windows import Windows, powers_of
+
+# Tokens or queries further from 1 than this could overflow or underflow when their products are squared.
+SAFE, LEAST = 2.0**200, 2.0**-200
 
 
 @storable
-class Data(Windows):
+class Data:
     """Tokens, queries and who sees what: logits ``keys[t] . (W query)`` over each query's window.
 
     Made by :func:`cross_attention`, :func:`self_attention`, :func:`causal_attention` and :func:`prompt_attention`.
@@ -45,6 +48,8 @@ class Data(Windows):
     arrays hold one zero token that one zero query sees, which counts nowhere.
     """
 
+    _handle: Any  # the windows as C has them
+    _identity = False  # of the tokens of a vocabulary
     _none = False  # no sequences
     _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
     _causal: bool
@@ -111,6 +116,128 @@ class Data(Windows):
             values = as_floats("values", values, "N, dv", (N, None), keep_single=True)
         layout.check(N, len(queries))
         return cls(state["name"], keys, queries, values, layout)
+
+    @property
+    def dk(self) -> int:
+        """Length of a key."""
+        return self.keys.shape[1]
+
+    @property
+    def dz(self) -> int:
+        """Length of a query."""
+        return self.queries.shape[1]
+
+    @functools.cached_property
+    def _stored(self) -> Any:
+        """The windows with every key in memory, as solvers and fixed scores need them."""
+        if not self._identity:
+            return self._handle
+        return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
+
+    @functools.cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _core.index(self._handle)
+
+    @property
+    def start(self) -> np.ndarray:
+        return self._index[0]
+
+    @property
+    def stop(self) -> np.ndarray:
+        return self._index[1]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many tokens each query sees."""
+        return self.stop - self.start
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where the entries of query q lie in flat arrays: ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
+        return self._index[2]
+
+    @property
+    def _begin(self) -> np.ndarray:
+        """Where the entries of each query begin in flat arrays."""
+        return self.indptr[:-1]
+
+    @property
+    def _entries(self) -> int:
+        """The number of entries."""
+        return int(self.indptr[-1])
+
+    @functools.cached_property
+    def _longest(self) -> int:
+        """Tokens of the longest window."""
+        return int(self.lengths.max())
+
+    def _query_of(self) -> np.ndarray:
+        """The query of every entry."""
+        return np.repeat(np.arange(len(self.queries)), self.lengths)
+
+    def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of entries, all unless given: the query, and the selected and the own token, as rows of ``keys``."""
+        entries = np.arange(self._entries) if entries is None else entries
+        query = self._query_at(entries)
+        return query, (self.start + reference)[query], entries - self.indptr[query] + self.start[query]
+
+    def _differences(self, chosen: np.ndarray, token: np.ndarray) -> np.ndarray:
+        """``x_chosen - x_token`` of these rows of ``keys``, in double precision."""
+        return self.keys[chosen].astype(np.float64) - self.keys[token]
+
+    def _token_of(self) -> np.ndarray:
+        """Of every entry the token, as a row of ``keys``."""
+        return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
+
+    def _query_at(self, entries: Any) -> Any:
+        """The query of these entries."""
+        return np.searchsorted(self.indptr, entries, side="right") - 1
+
+    @functools.cached_property
+    def _rows(self) -> int:
+        """One for every token that is not selected."""
+        return self._entries - len(self.queries)
+
+    @functools.cached_property
+    def _powers(self) -> tuple[int, int] | None:
+        """Powers of two by which keys and queries are divided for the SVM, so that squares of their products are in
+        range; None: they are as they come."""
+        sizes = self._largest_key, largest(self.queries)
+        if not all(map(math.isfinite, sizes)):
+            self._check_finite()
+        return powers_of(*sizes)
+
+    @functools.cached_property
+    def _largest_key(self) -> float:
+        """Of the absolute values; that of all keys, whichever the queries see."""
+        return 1.0 if self._identity else largest(self.keys)
+
+    @functools.cached_property
+    def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which queries see several tokens, and their entries; None: all do, or none does."""
+        lengths = self.lengths
+        several = lengths > 1
+        return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
+
+    def _in_range(self, choosing: bool = True) -> Any:
+        """The windows of keys and queries over their powers of two, of the ``choosing`` queries alone."""
+        keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
+        if self._powers is not None:
+            keys = np.ldexp(keys.astype(np.float64), -self._powers[0])
+            queries = np.ldexp(queries, -self._powers[1])
+        if choosing and self._choosing is not None:
+            queries, start, stop = (array[self._choosing[0]] for array in (queries, start, stop))
+        return _core.windows(keys, queries, start, stop)
+
+    def _check_finite(self) -> None:
+        """Raises ValueError where X or Z, finite when the data were made, have been changed since."""
+        for name, array in (("X", self.keys), ("Z", self.queries)):
+            if not (self._identity and name == "X") and not math.isfinite(largest(array)):
+                row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                raise ValueError(
+                    f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
+                    "it was changed after the data were made"
+                )
 
     @property
     def values(self) -> np.ndarray:
@@ -282,7 +409,7 @@ class Data(Windows):
     def _flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
         """The margins of all entries, flat."""
         margins = _core.margins(self._handle, self._weights(W), reference)
-        margins[self.indptr[:-1] + reference] = np.inf
+        margins[self._begin + reference] = np.inf
         return margins
 
     def _indices(self, selected: Any) -> np.ndarray:
@@ -339,3 +466,17 @@ def read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def largest(array: np.ndarray) -> float:
+    """Of the absolute values."""
+    size = _core.largest(array)
+    assert size is not None  # the arrays of data are as C reads them
+    return size
+
+
+def powers_of(largest_key: float, largest_query: float) -> tuple[int, int] | None:
+    """See ``Data._powers``."""
+    if (largest_key == 0 or LEAST < largest_key < SAFE) and (largest_query == 0 or LEAST < largest_query < SAFE):
+        return None
+    return math.frexp(largest_key)[1], math.frexp(largest_query)[1]

@@ -12,8 +12,6 @@ from ..common.types import Norm
 from .data import Data
 from .selection import Selection
 
-SMALL = 2.0**-300
-
 
 def intervals(
     data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
@@ -35,10 +33,6 @@ def intervals(
 
 
 def _in_range(stack: np.ndarray) -> np.ndarray:
-    """Each member over a power of two where sums of its squares could leave double precision: no end has a scale."""
-    axes = tuple(range(1, stack.ndim))
-    largest = np.maximum(stack.max(axis=axes, keepdims=True), -stack.min(axis=axes, keepdims=True))
-    far = (largest != 0) & ((largest < SMALL) | (largest > 1 / SMALL))
-    if not far.any():
-        return np.ascontiguousarray(stack)
-    return stack * np.ldexp(1.0, np.where(far, np.clip(-np.frexp(largest)[1], -1000, 1000), 0))
+    """Each member over a power of two, so that sums of its squares stay in double precision: no end has a scale."""
+    largest = np.abs(stack).max(axis=tuple(range(1, stack.ndim)), keepdims=True)
+    return np.ldexp(stack, -np.frexp(largest)[1], order="C")

@@ -75,8 +75,10 @@ class Layout:
         part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
         return part, chosen, rows
 
-    def _seen(self, T: int) -> np.ndarray:
-        """(T, T): whether causal query k sees token t."""
+    def _seen(self, T: int, S: int) -> np.ndarray:
+        """(S, T): whether query k of a sequence sees token t."""
+        if not self.causal:
+            return np.ones((S, T), dtype=bool)
         seen = np.tri(T, dtype=bool)
         return seen if self.window is None else np.triu(seen, 1 - self.window)
 
@@ -90,25 +92,17 @@ class Layout:
 
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
         """(entries,) -> (n, T), (n, S, T), or a list; ``fill`` stands at what a causal query cannot see."""
-        if self.uniform:
-            n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
-            if self.causal:
-                shaped = np.full((n, T, T), fill, dtype=flat.dtype)
-                shaped[:, self._seen(T)] = flat.reshape(n, -1)
-                return shaped
+        n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
+        if self.uniform and not self.causal:
             return flat.reshape((n, T) if self.single else (n, S, T))
         parts, at = [], 0
         for T, S in zip(self.lengths, self.counts, strict=True):
-            seen = self._seen(T) if self.causal else None
-            size = int(S * T if seen is None else np.count_nonzero(seen))
-            part, at = flat[at : at + size], at + size
-            if seen is not None:
-                square = np.full((T, T), fill, dtype=flat.dtype)
-                square[seen] = part
-                parts.append(square)
-            else:
-                parts.append(part if self.single else part.reshape(S, T))
-        return parts
+            seen = self._seen(T, S)
+            part, size = np.full(seen.shape, fill, dtype=flat.dtype), int(np.count_nonzero(seen))
+            part[seen] = flat[at : at + size]
+            parts.append(part[0] if self.single else part)
+            at += size
+        return np.stack(parts) if self.uniform else parts
 
     def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
         """The inverse of shape_queries, for a checked array or a list of them."""
@@ -140,7 +134,7 @@ class Layout:
             parts = self._parts(name, array)
         for i, (part, T, S) in enumerate(zip(parts, lengths, counts, strict=True)):
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
-            seen = self._seen(T) if self.causal else np.ones(part.shape, dtype=bool)
+            seen = self._seen(T, S).reshape(part.shape)
             if not hidden and part[~seen].any():
                 outside = "after its query" if self.window is None else "outside its query's window"
                 raise ValueError(f"{name}[{i}] must not select a token {outside}")

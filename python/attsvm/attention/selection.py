@@ -48,13 +48,14 @@ class Selection:
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Selection:
         selection = cls.__new__(cls)
-        numbers = {"power": as_count("power", state["power"], -(2**12)), "tied": as_count("tied", state.get("tied", 0))}
-        vars(selection).update({name: state[name] for name in ("reference", "kept", "rhs")} | numbers)
+        vars(selection).update({"tied": 0} | state)
         return selection
 
     def check(self, data: Data) -> None:
         """Raises unless a selection that was read from a file is one of these data."""
-        queries, entries = len(data.queries), int(data.indptr[-1])
+        as_count("power", self.power, -(2**12))
+        as_count("tied", self.tied)
+        queries, entries = len(data.queries), data._entries
         for name, kinds, size in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
             array = getattr(self, name)
             if array is not None or name == "reference":
@@ -77,7 +78,7 @@ class Selection:
                 self._free_ties(data, run.problem._fixed_scores)
             return
         kept = np.array(layout.flatten_entries("selected", array))
-        some = np.logical_or.reduceat(kept, data.indptr[:-1])
+        some = np.logical_or.reduceat(kept, data._begin)
         if not some.all():
             raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
         self.kept = kept
@@ -85,21 +86,21 @@ class Selection:
 
     def _free_ties(self, data: Data, scores: np.ndarray | None) -> None:
         """No row for a token that scores as much as the selected one: training asks nothing between the two."""
-        if scores is None or len(scores) != data.indptr[-1]:
+        if scores is None or len(scores) != data._entries:
             return
-        chosen = data.indptr[:-1] + self.reference
+        chosen = data._begin + self.reference
         lengths = np.diff(data.indptr)
-        largest = np.maximum.reduceat(np.abs(scores), data.indptr[:-1])
+        largest = np.maximum.reduceat(np.abs(scores), data._begin)
         tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
         tied[chosen] = False
         if tied.any():
             self.rhs = np.where(tied, -np.inf, 1.0)
             self.rhs[chosen] = 0.0
-            self.tied = int(np.logical_or.reduceat(tied, data.indptr[:-1]).sum())
+            self.tied = int(np.logical_or.reduceat(tied, data._begin).sum())
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True, no_bound=True).copy()
-        rhs[data.indptr[:-1] + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
+        rhs[data._begin + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
         largest = float(np.abs(rhs[rhs > -np.inf]).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
             raise ValueError(
@@ -108,16 +109,22 @@ class Selection:
         self.power = math.frexp(largest)[1] - 1
         self.rhs = np.ldexp(rhs, -self.power)
 
+    def flags(self, data: Data) -> np.ndarray:
+        """Whether each entry is of a selected token."""
+        flags = np.zeros(data._entries, dtype=bool) if self.kept is None else self.kept.copy()
+        flags[data._begin + self.reference] = True
+        return flags
+
     def asked(self, entries: np.ndarray) -> np.ndarray:
         """What the rows of these entries must reach, in the units of ``margins``."""
-        return np.ones(len(entries)) if self.rhs is None else np.ldexp(self.rhs[entries], self.power)
+        if self.rhs is not None:
+            return np.ldexp(self.rhs[entries], self.power)
+        return np.ones(len(entries)) if self.kept is None else np.where(self.kept[entries], 0.0, 1.0)
 
     def without(self, gone: np.ndarray) -> Selection:
         """The same, with no row for the entries that are ``gone``."""
-        part, asked = copy.copy(self), self.rhs
-        if asked is None:
-            asked = np.ones(len(gone)) if self.kept is None else np.where(self.kept, 0.0, 1.0)
-        part.rhs = np.where(gone, -np.inf, asked)
+        part, asked = copy.copy(self), self.asked(np.arange(len(gone)))
+        part.rhs = np.where(gone, -np.inf, np.ldexp(asked, -self.power))
         return part
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_floats, as_numeric, check_shape
+from ..common.check import as_floats, as_numeric, check_shape, is_ragged
 
 CACHE_LINE = 64  # bytes
 SMALL = 1024  # numbers of windows that a step reads from a copy of its own; to find a cache line takes 2 us
@@ -76,13 +76,7 @@ def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
 def _is_ragged(X: Any) -> bool:
     """Whether these are sequences of several lengths (judged without converting their numbers)."""
-    if not isinstance(X, (list, tuple)):
-        return False
-    try:
-        shapes = {np.shape(x) for x in X}
-    except ValueError:  # a ragged element: not a sequence of tokens at all, which the array conversion reports
-        return False
-    return len(shapes) > 1 and all(len(shape) == 2 for shape in shapes)
+    return is_ragged(X) and all(np.ndim(x) == 2 for x in X)
 
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:

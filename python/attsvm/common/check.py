@@ -50,6 +50,14 @@ def depth(value: Any) -> int:
         return -1
 
 
+def is_ragged(value: Any) -> bool:
+    """Whether these are parts of several shapes, in a list."""
+    try:
+        return isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1
+    except ValueError:  # a part is ragged itself, which the conversion that follows reports
+        return False
+
+
 def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.ndarray]) -> Any:
     """What ``read(name, array)`` makes of an array, or where lengths differ of each part of a list of them."""
     if ragged and isinstance(value, (list, tuple)) and any(depth(part) != 0 for part in value):
@@ -123,6 +131,13 @@ def as_floats(
     single = keep_single and array.dtype == np.float32
     array = as_doubles(array) if not single else np.require(array, requirements=["C", "A"])
     check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if no_bound else array)
+    return array
+
+
+def as_finite(name: str, value: Any) -> np.ndarray:
+    """A finite float64 array of whatever shape came."""
+    array = np.asarray(as_numeric(name, value), dtype=np.float64)
+    check_finite(name, array)
     return array
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import _core
-from .check import as_floats
+from .check import as_floats, as_norm
 from .storage import storable
 from .types import Norm
 
@@ -76,6 +77,7 @@ WORST_CONDITION = 1e12  # of P and R: beyond it rounding decides
 
 
 @storable
+@dataclass(repr=False, eq=False)
 class Metric:
     """``sqrt(sum D W^2)`` of a positive D (dk, dz), or ``||P^(1/2) W R^(1/2)||_F`` of symmetric positive definite P
     (dk, dk) and R (dz, dz).
@@ -83,15 +85,17 @@ class Metric:
     The dual norm is ``sqrt(sum M^2 / D)``, or ``||P^(-1/2) M R^(-1/2)||_F``.
     """
 
-    def __init__(self, D: np.ndarray | None, P: np.ndarray | None = None, R: np.ndarray | None = None):
-        self.D, self.P, self.R = D, P, R
-        if D is not None:
-            self.roundings, self.largest_dual = 0.0, 1 / math.sqrt(D.min())
+    D: np.ndarray | None
+    P: Any = None
+    R: Any = None
+
+    def __post_init__(self) -> None:
+        if self.D is not None:
+            self.roundings, self.largest_dual = 0.0, 1 / math.sqrt(self.D.min())
             return
-        assert P is not None and R is not None
-        self._roots = [np.linalg.cholesky(one) for one in (P, R)]  # P = L L^T: ||P^(1/2) W|| = ||L^T W||
+        self._roots = np.linalg.cholesky(self.P), np.linalg.cholesky(self.R)  # P = L L^T: ||P^(1/2) W|| = ||L^T W||
         self.inverses = [np.linalg.inv(root) for root in self._roots]
-        spectra = [np.linalg.eigvalsh(one) for one in (P, R)]
+        spectra = np.linalg.eigvalsh(self.P), np.linalg.eigvalsh(self.R)
         self.roundings = sum(8 * len(s) * s[-1] / s[0] for s in spectra)
         self.largest_dual = 1 / math.sqrt(spectra[0][0] * spectra[1][0])
 
@@ -117,8 +121,15 @@ class Metric:
             W = self._roots[0].T @ W @ self._roots[1]
         return np.sqrt(np.square(W).sum(axis=(-2, -1)))
 
-    def _state(self) -> dict[str, Any]:
-        return {"D": self.D, "P": self.P, "R": self.R}
+
+def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
+    """The norm of W that two arguments mean."""
+    norm = as_norm("norm", norm)
+    if metric is None:
+        return norm
+    if norm != "frobenius":
+        raise ValueError(f"metric goes with norm='frobenius', got norm={norm!r}")
+    return as_metric("metric", metric, dk, dz)
 
 
 def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .check import as_choice
 from .render import axes, drawing
-from .result import Result
+from .result import Lines, Result
 
 Cell = tuple[str, ...]  # the text of each parameter's value
 
@@ -53,7 +53,7 @@ class Replicated(Result, dict[str, np.ndarray]):
     def _title(self) -> str:
         return f"{self._runs} runs" + "".join(f", {name} in {values}" for name, values in self.grid.items())
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         return [(key, f"{array.shape}, {_summary(array.reshape(-1))}") for key, array in self.items()]
 
     def columns(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import render, storage
 
+Lines = list[tuple[str, str]]  # names with texts
 LONGEST = 120  # of a printed line
 
 
@@ -35,7 +36,7 @@ class Result:
     def _title(self) -> str:
         raise NotImplementedError
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         return []
 
     def _tables(self) -> list[Table]:
@@ -192,12 +193,9 @@ def plain(value: Any) -> Any:
 def _wrapped(name: str, text: str, width: int) -> str:
     """A printed line, a long one on several below each other."""
     before = f"  {name:<{width}}" if name else "  "
-    parts = [part for line in text.split("\n") for part in _parts(line, LONGEST - len(before))]
+    fit = textwrap.TextWrapper(LONGEST - len(before), break_long_words=False, break_on_hyphens=False)
+    parts = [part for line in text.split("\n") for part in fit.wrap(line) or [""]]
     return before + ("\n" + " " * len(before)).join(parts)
-
-
-def _parts(line: str, width: int) -> list[str]:
-    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def interval_bar(low: float, high: float) -> str:

@@ -146,8 +146,8 @@ class Workers:
             return
         import traceback  # which an answer never needs
 
-        text = "" if error is None else f"{_name()} failed, so all stop: "
-        text += "" if error is None else "".join(traceback.format_exception_only(error)).strip()
+        said = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
+        text = said and f"{_name()} failed, so all stop: {said}"
         told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
         self._over = True
         if error is None:

@@ -11,46 +11,31 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.selection import Selection
 
-ALONE = -1
-
 
 def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     """Multipliers (entries): 1 on the rows of a preference cycle, which add up to zero.  None when there is no cycle,
     and for selections of several tokens per query or with margins of their own."""
-    if selection.kept is not None or selection.rhs is not None:
+    if selection.kept is not None or selection.rhs is not None or selection.outside(data):  # C reports the last
         return None
-    first = np.sort(data.queries[:, 0])
-    if not (first[1:] == first[:-1]).any():  # rows of one query have the same tail: a cycle takes two
+    same = _kinds(data.queries)
+    if same.max() == len(same) - 1:  # a cycle takes two rows of one query
         return None
-    if ((selection.reference < 0) | (selection.reference >= data.lengths)).any():
-        return None  # C reports it
-    same = _classes(data.queries, np.arange(len(data)))
-    entry = np.flatnonzero(np.repeat(same != ALONE, data.lengths))
-    query, chosen, token = data._rows_of(selection.reference, entry)
-    kinds = np.full(len(data.keys), ALONE)
-    met = np.flatnonzero(np.bincount(token))
-    kinds[met] = _classes(data.keys, met)
-    tail, head = kinds[chosen], kinds[token]
-    edges = np.flatnonzero((tail != ALONE) & (head != ALONE) & (tail != head))
-    nodes = np.array([tail, head])[:, edges] + same[query[edges]] * (kinds.max() + 1)
-    found = _edges_of_a_cycle(*np.unique(nodes, return_inverse=True)[1].reshape(2, -1))
+    query, chosen, token = data._rows_of(selection.reference)
+    kinds = _kinds(data.keys)
+    tail, head = (kinds[at] + len(kinds) * same[query] for at in (chosen, token))
+    edges = np.flatnonzero(tail != head)
+    found = _edges_of_a_cycle(tail[edges], head[edges])
     if found is None:
         return None
-    dual = np.zeros(data.indptr[-1])
-    dual[entry[edges[found]]] = 1.0
+    dual = np.zeros(data._entries)
+    dual[edges[found]] = 1.0
     return dual
 
 
-def _classes(rows: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """A number for each of the rows `among`, the same for equal ones, and ALONE where no other is equal."""
-    numbers = np.full(len(among), ALONE)
-    _, kind, count = np.unique(rows[among, 0], return_inverse=True, return_counts=True)
-    seen: dict[bytes, int] = {}
-    for i in np.flatnonzero(count[kind] > 1):  # few, as a rule: others differ in the first coordinate already
-        numbers[i] = seen.setdefault(rows[among[i]].tobytes(), len(seen))
-    several = np.bincount(numbers[numbers != ALONE], minlength=1) > 1
-    numbers[~several[numbers]] = ALONE
-    return numbers
+def _kinds(rows: np.ndarray) -> np.ndarray:
+    """A number for each row, the same for equal ones."""
+    words = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel()
+    return np.unique(words, return_inverse=True)[1]
 
 
 def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:

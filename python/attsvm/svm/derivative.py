@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..common.check import as_floats
+from ..common.check import as_floats, is_ragged
 from ..common.norms import conjugate
 from .separation import Separation
 from .support import products
@@ -118,11 +118,9 @@ def _holding_rows(sol: Separation) -> Rows:
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
-    equal = np.zeros(len(query), dtype=bool) if selection.kept is None else selection.kept & (token != chosen)
-    if selection.rhs is None:
-        asked[equal] = 0.0
+    equal = selection.flags(data) & (token != chosen)
     margins = data._flat_margins(sol.W, selection.reference)
-    size = np.linalg.norm(data.keys[chosen].astype(np.float64) - data.keys[token], axis=1)
+    size = np.linalg.norm(data._differences(chosen, token), axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
     pull = np.abs(sol.flat_dual) * size
     holds = equal | (pull > HOLDS * pull.max())
@@ -137,7 +135,7 @@ def _holding_rows(sol: Separation) -> Rows:
             "margin with no multiplier, so that the support may change either way"
         )
     at = np.flatnonzero(row & holds)
-    delta = data.keys[chosen[at]].astype(np.float64) - data.keys[token[at]]
+    delta = data._differences(chosen[at], token[at])
     z, y = data.queries[query[at]], sol.flat_dual[at]
     if sol.C is None:
         y = y * (1 / sol.margin**2) / (asked[at] @ y)  # so that b.y = ||W||^2
@@ -251,17 +249,11 @@ def _max(sol: Separation, rows: Rows) -> Any:
 _SYSTEMS = {"frobenius": _frobenius, "entrywise": _entrywise, "nuclear": _nuclear, "max": _max}
 
 
-def derivative_of(sol: Separation, dX: Any, dZ: Any) -> tuple[np.ndarray, float]:
-    data = sol.data
-    moves = (_as_moves("dX", dX, data.keys.shape), _as_moves("dZ", dZ, data.queries.shape))
-    return tangent_of(sol).forward(*moves)
-
-
-def _as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Changes of all tokens or queries, one after the other."""
     if value is None:
         return np.zeros(shape)
-    if isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1:
+    if is_ragged(value):
         value = np.concatenate([np.reshape(part, (-1, shape[1])) for part in value])
     array = np.asarray(value)
     if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != shape[0] * shape[1]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..common.norms import Metric
-from ..common.result import Solved
+from ..common.result import Lines, Solved
 from .methods import solve_request
-from .request import Request
 from .separation import SHARDED, Separation
 from .solve import solve_in_metric
 from .support import holding
+from .transform import Request
 
 TOL = 1e-9  # the default of a solve
 
@@ -63,7 +63,7 @@ class Influence(Solved):
     def _title(self) -> str:
         return f"Influence of {len(self.turn)} {self.unit}s on a {self.solution.norm_name} SVM"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
         lines = [("support", f"{count} {self.unit}s hold the answer in place; without any other it is the same")]
         if most is not None and count:
@@ -90,10 +90,6 @@ def influence_of(sol: Separation) -> Influence:
         if rest.status not in ("optimal", "no constraint"):
             unfinished.append(i)
         margin[i], objective[i], turn[i] = rest.margin, rest.objective, turn_between(sol.W, rest.W)
-        if rest.status == "no constraint":
-            margin[i], objective[i] = np.inf, 0.0
-    if sol.C is not None:
-        margin[:] = np.nan
     return Influence(sol, np.bincount(owner, sol.flat_dual, n), turn, margin, objective, solved, unfinished)
 
 
@@ -109,9 +105,8 @@ def check_removable(sol: Separation) -> None:
 
 def moving(sol: Separation) -> np.ndarray:
     """The entries whose rows hold the answer."""
-    if sol.selection.kept is None:
-        return holding(sol)
-    return holding(sol) | sol.selection.kept & (sol.flat_dual != 0)  # that of an equality row has either sign
+    equal = sol.selection.flags(sol.data)
+    return holding(sol) | equal & (sol.flat_dual != 0)  # the multiplier of an equality row has either sign
 
 
 def owners(data: Any) -> np.ndarray:

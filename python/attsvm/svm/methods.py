@@ -11,9 +11,8 @@ import numpy as np
 from .. import _core
 from ..attention.data import Data
 from .cycle import cycle
-from .request import Answer, Request
 from .separation import Separation
-from .transform import OUT_OF_RANGE, in_units, scaled_number
+from .transform import OUT_OF_RANGE, Answer, Request, in_units, scaled_number
 from .vocabulary import Vocabulary, solve_levels
 
 # The methods of a problem and a norm by their names, as the extension exports them.
@@ -57,7 +56,7 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
         return sol
     except KeyboardInterrupt as interrupt:  # wherever it came
         if not hasattr(interrupt, "partial"):
-            nothing = Answer(CODE["undecided"], np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1]), 0.0, math.inf)
+            nothing = Answer(CODE["undecided"], np.zeros((data.dk, data.dz)), np.zeros(data._entries), 0.0, math.inf)
             interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
         raise
 
@@ -119,11 +118,8 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
             return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
     answer = in_units(Answer._make(found), power, selection.power, C is not None, norm)
-    return answer if choosing is None else _over_all_entries(answer, choosing[1])
-
-
-def _over_all_entries(answer: Answer, entries: np.ndarray) -> Answer:
-    """The answer of some entries, in a place for each."""
+    if choosing is None:
+        return answer
     dual = np.zeros(len(entries))
     dual[entries] = answer.dual
     where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1

@@ -96,7 +96,7 @@ class _Rows:
         self.stop, self.selected = self.start + data.lengths[queries], selection.reference[queries]
         self.token = self.key - self.start[self.query]
         reference = self.key == self.chosen
-        self.kept = reference if selection.kept is None else selection.kept[self.entries]
+        self.kept = selection.flags(data)[self.entries]
         self.equation = self.kept & ~reference
         self.rhs = None if selection.rhs is None else selection.asked(self.entries)
         gone = np.zeros_like(reference) if left_out is None else left_out[self.entries]

@@ -14,14 +14,14 @@ from .. import _core
 from ..attention.data import Data, fits
 from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, check_shape
 from ..common.norms import Metric, as_metric, norm_name
-from ..common.result import Result, interval_bar
-from .message import message_of
-from .request import Answer, Request
-from .support import holding, is_unique
+from ..common.result import Lines, Result, interval_bar
+from .support import holding, is_unique, log_pulls
+from .transform import Answer, Request
 
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
 STATE = ("data", "selection", "norm", "method", "C", "status")  # in files, with the answer
+ROWS_SHOWN = 4  # of a certificate, listed one by one
 SHARDED = "working set"  # the method of an answer whose rows are sharded
 
 
@@ -160,9 +160,7 @@ class Separation(Result):
     def slack(self) -> Any:
         if self.C is None:
             return None
-        slack = self.flat_dual / (2 * self.C)
-        if self.selection.kept is not None:
-            slack = np.where(self.selection.kept, 0.0, slack)  # equality rows are hard
+        slack = np.where(self.selection.flags(self.data), 0.0, self.flat_dual / (2 * self.C))  # equality rows are hard
         return self.data._layout.shape_entries(slack, 0.0)
 
     @functools.cached_property
@@ -192,7 +190,29 @@ class Separation(Result):
     @property
     def message(self) -> str:
         """One sentence on what the status means here."""
-        return message_of(self)
+        soft, asked = self.C is not None, self.selection.rhs is not None
+        if self.status == "optimal" and soft:
+            return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
+        if self.status == "optimal":
+            return (
+                f"every margin is at least {'what was asked' if asked else 1} and no smaller {self.norm_name} norm "
+                f"does it, to a relative {self.gap:.1e}"
+            )
+        if self.status == "feasible":
+            return "every margin is at least 1; the least norm was not asked for"
+        if self.status == "no constraint" and asked:
+            return "zero weights reach every margin asked"
+        if self.status == "no constraint":
+            return "every query selects all the tokens it can tell apart, so zero weights do"
+        if self.status == "infeasible":
+            what = "reach these margins" if asked else "rank the selected tokens first"
+            impossible = _impossible_pair(self) or f"no weights {what}{_at_least(self)}: {_proof(self)}"
+            return impossible if soft else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
+        if self.status == "stationary":
+            return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
+        if self.status == "undecided":
+            return "no separating weights were found, and no proof that there are none"
+        return f"stopped before the tolerance; its two bounds are a relative {self.gap:.1e} apart"
 
     @property
     def norm_name(self) -> str:
@@ -367,14 +387,15 @@ class Separation(Result):
         >>> dW.ravel().tolist(), dmargin
         ([-1.0, 0.0], 1.0)
         """
-        from .derivative import derivative_of
+        from .derivative import as_moves, tangent_of
 
-        return derivative_of(self, dX, dZ)
+        moves = as_moves("dX", dX, self.data.keys.shape), as_moves("dZ", dZ, self.data.queries.shape)
+        return tangent_of(self).forward(*moves)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         lines = [("", self.message)]
         if self.W is not None:
             if self.C is None:
@@ -395,16 +416,11 @@ class Separation(Result):
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
-        q = data._query_of()
-        reference = data.indptr[:-1] + chosen.reference
-        selected = chosen.kept
-        if selected is None:
-            selected = np.zeros(len(q), dtype=bool)
-            selected[reference] = True
+        q, selected = data._query_of(), chosen.flags(data)
         columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
         if self.W is not None:
             columns["margin"] = data._flat_margins(self.W, chosen.reference)
-            columns["margin"][reference] = 0.0
+            columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding & ~selected}
 
@@ -431,7 +447,7 @@ class Separation(Result):
         else:
             as_norm("norm", found.norm)
         check_shape("W", as_numeric("W", answer.W), "dk, dz", (data.dk, data.dz))
-        check_shape("dual", as_numeric("dual", answer.dual), "entries", (int(data.indptr[-1]),))
+        check_shape("dual", as_numeric("dual", answer.dual), "entries", (data._entries,))
         for name in ("status", "iterations", "entry"):
             as_count(name, getattr(answer, name), least=-1)
         if not all(isinstance(bound, float) and bound >= 0 for bound in (answer.lower, answer.upper)):
@@ -439,3 +455,49 @@ class Separation(Result):
         if found.C is not None:
             as_number("C", found.C, above=0)
         return found
+
+
+def _at_least(sol: Separation) -> str:
+    """Up to which norm the multipliers y exclude W, rounding included: <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y."""
+    data, entries = sol.data, np.flatnonzero(sol.flat_dual)
+    entries = entries[log_pulls(sol, entries) > -np.inf]  # a row that is zero excludes every W by itself
+    if data._identity or not len(entries):  # over a vocabulary
+        return ""
+    (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
+    pull = log_pulls(sol, entries)
+    D, Z = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2, data.queries[q]
+    D, Z = (A / np.abs(A).max(axis=1, keepdims=True) for A in (D, Z))  # the numbers may leave double precision
+    weights = np.sign(y) * np.exp(pull - pull.max())
+    most = np.linalg.norm((weights[:, None] * D).T @ Z)
+    most += (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (np.linalg.norm(D, axis=1) * np.linalg.norm(Z, axis=1))
+    asked = sol.selection.asked(entries) @ y
+    with np.errstate(over="ignore"):
+        bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
+    return f", at least none of Frobenius norm below {bound:.1e}"
+
+
+def _proof(sol: Separation) -> str:
+    entries = np.flatnonzero(sol.flat_dual)
+    if len(entries) > ROWS_SHOWN:
+        return "the certificate combines the rows to zero"
+    q = sol.data._query_at(entries)
+    chosen, token = sol.selection.reference[q], entries - sol.data.indptr[q]
+    rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
+    return f"these rows combine to zero: {'; '.join(rows)}"
+
+
+def _impossible_pair(sol: Separation) -> str | None:
+    """The token that is a copy of the selected one, or the query that is zero."""
+    if sol.answer.entry < 0:
+        return None
+    q = int(sol.data._query_at(sol.answer.entry))
+    token, chosen = int(sol.answer.entry - sol.data.indptr[q]), int(sol.selection.reference[q])
+    if not sol.data.queries[q].any():
+        return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
+    equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
+    if sol.selection.kept is not None and sol.selection.kept[sol.answer.entry]:
+        return f"{equals}, so no weights make their logits differ, as margins asks"
+    return (
+        f"{equals}, so no weights can prefer "
+        "one: select both by a bool selection, which asks for equal logits among the selected tokens"
+    )

@@ -18,8 +18,9 @@ from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
-from .request import Answer, Request
+from .methods import solve_request
 from .separation import SHARDED, Separation
+from .transform import Answer, Request
 
 CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
@@ -27,21 +28,21 @@ GOES_ON = (CODES["optimal"], CODES["no constraint"])
 PROPOSED = 1e-6
 
 
-def solve_sharded(
-    data: Data, request: Request, workers: Workers, solve: Callable[[Data, Request], Separation]
-) -> Separation:
-    """The answer of all rows, with the multipliers of the own ones; ``solve`` is for the rows of one process."""
+def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> Separation:
+    """The answer of all rows, with the multipliers of the own ones; ``ask`` checks the arguments."""
+    request = workers.together(ask)
     selection, tol = request.selection, request.tol
-    held = np.zeros(data.indptr[-1], dtype=bool) if selection.kept is None else selection.kept.copy()
-    held[data.indptr[:-1] + selection.reference] = True  # these have no margin row
-    own = workers.together(lambda: solve(data, request))
+    norm, shape = str(request.norm), {"dk": data.dk, "dz": data.dz}
+    workers.agree(norm=norm, **shape, tol=tol, max_iter=request.max_iter, method=request.method)
+    held = selection.flags(data)  # these have no margin row
+    own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
         entries, first, working, selected = _propose(data, chosen, held, workers)
         if working is None:  # nobody has a row
             return own
         asked = replace(request, selection=Selection(working, selected), tol=tol / 2)
-        sol = workers.together(lambda: solve(working, asked) if workers.rank == 0 else None)  # noqa: B023
+        sol = workers.together(lambda: solve_request(working, asked) if workers.rank == 0 else None)  # noqa: B023
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
@@ -62,7 +63,7 @@ def solve_sharded(
 
 def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
     """The own entries in the working set, and from where on they stand in it; the working set as data and selection."""
-    counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
+    counts = np.add.reduceat(chosen | held, data._begin, dtype=np.intp)
     has_rows = counts > 1
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))
     tokens = data.keys[data._rows_of(data.start, entries)[2]]
@@ -72,19 +73,15 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     if not len(lengths):
         return entries, first, None, None
     ends = np.cumsum(lengths, dtype=np.intp)[:-1]
-    flags = np.split(kept > 0, ends)
     working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
-    single = all(f.sum() == 1 for f in flags)
-    return entries, first, working, [int(f.argmax()) for f in flags] if single else flags
+    return entries, first, working, np.split(kept > 0, ends)
 
 
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
     """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
-    size = working.dk * working.dz
-    told = np.zeros(5 + size + working.indptr[-1])
+    numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working._entries)
     if sol is not None:
-        told[:5] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
-        told[5 : 5 + size] = 0.0 if sol.W is None else sol.W.ravel()
-        told[5 + size :] = sol.flat_dual
-    (code, lower, upper, iterations, entry), W, dual = np.split(workers.first(told), [5, 5 + size])
-    return int(code), float(lower), float(upper), int(iterations), int(entry), W.reshape(working.dk, -1), dual
+        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
+        W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
+    code, lower, upper, iterations, entry = workers.first(numbers).tolist()
+    return int(code), lower, upper, int(iterations), int(entry), workers.first(W), workers.first(dual)

@@ -14,15 +14,14 @@ from ..attention.data import Data, check_data
 from ..attention.intervals import intervals
 from ..attention.selection import Selection, as_entries, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
-from ..common.norms import Metric, as_metric, size
+from ..common.norms import read_norm, size
 from ..common.progress import closing_gap, watched
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
 from .methods import CODE, methods_of, solve_request
-from .request import Request
 from .separation import Separation
 from .sharded import solve_sharded
-from .transform import Whitening
+from .transform import Request, Whitening
 
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
@@ -195,11 +194,11 @@ def solve_svm(
         return Request(selection, kind, way, gap, most, soft, cap, *start)
 
     if reduce is not None:
-        sol = _solve_shard(Workers(reduce), data, ask)
+        sol = solve_sharded(data, ask, Workers(reduce))
     else:
         request = ask()
         if metric is not None:
-            sol = solve_in_metric(data, request, as_metric("metric", metric, data.dk, data.dz))
+            sol = solve_in_metric(data, request, read_norm(request.norm, metric, data.dk, data.dz))
         elif (progress or data.keys.size > SMALL) and watched(progress):
             with closing_gap(tol, progress) as report:
                 sol = solve_request(data, replace(request, report=report))
@@ -213,10 +212,8 @@ def solve_svm(
     return sol
 
 
-def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
+def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
     """The plain problem on whitened tokens; both bounds are computed again from the tokens as they are."""
-    if request.norm != "frobenius":
-        raise ValueError(f"metric goes with norm='frobenius', got norm={request.norm!r}")
     whitening = Whitening(data, metric, request.selection.reference)
     plain = solve_request(whitening.plain, request)
     answer, W = plain.answer, whitening.back(plain.answer.W)
@@ -231,13 +228,6 @@ def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
             answer = answer._replace(status=CODE["iteration limit"])
     found = answer._replace(W=W, lower=low, upper=high)
     return Separation(data, replace(request, norm=metric), found)
-
-
-def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:
-    request = workers.together(ask)
-    asked = {name: getattr(request, name) for name in ("tol", "max_iter", "method")}
-    workers.agree(norm=str(request.norm), dk=data.dk, dz=data.dz, **asked)
-    return solve_sharded(data, request, workers, solve_request)
 
 
 def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobenius") -> Separation:
@@ -280,7 +270,7 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
 
 def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Multipliers per entry, and weights where they can serve: those of a nuclear answer, for another."""
-    entries = int(data.indptr[-1])
+    entries = data._entries
     if isinstance(warm_start, Separation):
         dual: np.ndarray = warm_start.flat_dual
         W: Any = warm_start.W
@@ -289,12 +279,8 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
                 f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"
             )
         serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
-        return _finite(dual), W if serves and np.isfinite(W).all() else None
+        dual = np.where(np.isfinite(dual), dual, 0.0)  # those of extreme data may overflow, and say nothing
+        return dual, W if serves and np.isfinite(W).all() else None
     if hasattr(warm_start, "multipliers"):  # a run: its gradient at the end has their form
         warm_start = warm_start.multipliers
     return as_entries(data, "warm_start", warm_start), None
-
-
-def _finite(dual: np.ndarray) -> np.ndarray:
-    """Multipliers of extreme data may overflow: those say nothing."""
-    return np.where(np.isfinite(dual), dual, 0.0)

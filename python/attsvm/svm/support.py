@@ -15,9 +15,8 @@ CHUNK = 65536  # rows whose sizes are taken at a time
 
 def holding(sol: Any) -> np.ndarray:
     """The entries of an answer's support, flat."""
-    selection, found = sol.selection, sol.flat_dual > 0
-    if selection.kept is not None:
-        found &= ~selection.kept
+    selection = sol.selection
+    found = (sol.flat_dual > 0) & ~selection.flags(sol.data)
     entries = np.flatnonzero(found)
     pull = log_pulls(sol, entries)
     largest = pull.max(initial=-np.inf)
@@ -89,11 +88,10 @@ def _rows(sol: Any) -> tuple[Any, ...]:
     """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
-    delta = data.keys[chosen].astype(np.float64) - data.keys[token]
+    delta = data._differences(chosen, token)
     asked = selection.asked(np.arange(len(token)))
     slack = (np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T) - asked) / selection.largest
-    if selection.kept is not None:
-        slack[selection.kept] = np.inf
+    slack[selection.flags(data)] = np.inf
     row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     return query[row], delta[row], sol.flat_dual[row], slack[row]
 

@@ -1,16 +1,50 @@
-"""Between the problem as it is given and as C solves it: powers of two, and metrics."""
+"""What a solver is asked and what it answers, in the units of the data and in those of C: powers of two, metrics."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
 from ..attention.data import Data
 from ..attention.layout import Layout
+from ..attention.selection import Selection
 from ..common.norms import Metric, of_values
-from .request import Answer
+from ..common.progress import Report
+
+
+@dataclass(slots=True)
+class Request:
+    """The checked arguments of a solve, but for the data.  Slots, which are read four times as fast as named tuples."""
+
+    selection: Selection
+    norm: Any  # as as_norm gives it, or a Metric
+    method: str
+    tol: float
+    max_iter: int = 0  # 0: the method's own limit
+    C: float | None = None
+    rank: int | None = None
+    dual: np.ndarray | None = None  # multipliers of all entries to begin with
+    W: np.ndarray | None = None  # weights to begin with
+    report: Report | None = None
+
+
+class Answer(NamedTuple):
+    """What a method in C returns."""
+
+    status: int
+    W: np.ndarray
+    dual: np.ndarray
+    lower: float
+    upper: float
+    iterations: int = 0
+    entry: int = -1  # the entry that cannot be; -1: none
+    method: str | None = None
+    exception: BaseException | None = None
+
 
 LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
 OUT_OF_RANGE = (
@@ -96,17 +130,16 @@ class Whitening:
             if not layout.single or layout.begin is not None:  # queries may share tokens
                 chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
             keys = np.zeros(data.keys.shape)
-            keys[token] = data.keys[token].astype(np.float64) - data.keys[chosen]
+            keys[token] = data._differences(token, chosen)
             self.plain = Data("metric", keys @ left.T, np.ascontiguousarray(data.queries @ right.T), None, layout)
             return
-        entries = int(data.indptr[-1])
+        entries = data._entries
         if entries * metric.D.size > MOST:
             raise ValueError(
                 f"metric must be a tuple (P, R) where entries times dk dz are above {MOST:g}, "
                 f"got an array D and {entries} entries"
             )
-        keys = data.keys[token].astype(np.float64) - data.keys[chosen]
-        rows = keys[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
+        rows = data._differences(token, chosen)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
         lengths = np.diff(data.indptr)
         layout = Layout(lengths, np.ones_like(lengths), True)
         self.plain = Data("metric", rows.reshape(entries, -1), np.ones((len(data), 1)), None, layout)

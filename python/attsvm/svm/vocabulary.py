@@ -12,7 +12,7 @@ from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.norms import of_values
 from ..common.progress import Report
-from .request import Answer, Request
+from .transform import Answer, Request
 
 OUTWARDS = 2.0**-50  # roundings of the keys' size and of W
 
@@ -27,9 +27,7 @@ class Vocabulary:
 
     def __init__(self, data: Data, request: Request):
         selection = request.selection.within(data)
-        self.reference, one = selection.reference, selection.kept is None
-        kept: Any = np.arange(data.dk) == self.reference[:, None] if one else selection.kept
-        chosen = kept.reshape(len(data), data.dk)
+        self.reference, chosen = selection.reference, selection.flags(data).reshape(len(data), data.dk)
         queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)  # a row of bits for each token
         rows = queries.view(f"V{queries.shape[1]}").ravel()
         _, self.first, self.kind, self.count = np.unique(
@@ -40,7 +38,7 @@ class Vocabulary:
         layout: Any = replace(data._layout, lengths=np.full(len(data), len(self.first)))
         self.data = Data(data._name, np.diag(self.scale), data.queries, None, layout)
         self.chosen = chosen[:, self.first]  # the kinds that each query selects
-        selected = self.kind[self.reference] if one else self.chosen
+        selected = self.kind[self.reference] if selection.kept is None else self.chosen
         self.request = replace(request, selection=Selection(self.data, selected), dual=None, W=None)
 
     def back(self, answer: Any) -> Answer:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_numeric, check_finite, check_type
+from ..common.check import as_finite, check_type
 from ..svm.separation import Separation
 from ..training.problem import Problem
 from .limit_proofs import lengths_of_rows
@@ -31,12 +31,9 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
     >>> attsvm.correlation([[1.0, 0.0]], [[1.0, 1.0]])
     0.7071067811865475
     """
-    A = np.asarray(as_numeric("A", A), dtype=np.float64)
-    B = np.asarray(as_numeric("B", B), dtype=np.float64)
+    A, B = as_finite("A", A), as_finite("B", B)
     if A.shape != B.shape:
         raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}")
-    check_finite("A", A)
-    check_finite("B", B)
     largest_a, largest_b = np.abs(A).max(initial=0.0), np.abs(B).max(initial=0.0)
     if largest_a == 0 or largest_b == 0:
         return float("nan")
@@ -80,9 +77,7 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     data = problem.data
     if not _same(data, solution.data):
         raise ValueError("solution must be of the data of the problem")
-    reference = solution.selection.reference
-    rivals = tight_entries(data, solution.W, reference) & (problem._flat_scores >= at_reference(problem, reference))
-    return not rivals.any()
+    return not rivals_of(problem, solution).any()
 
 
 def _same(data: Any, other: Any) -> bool:
@@ -90,9 +85,16 @@ def _same(data: Any, other: Any) -> bool:
     return data is other or all(np.array_equal(getattr(data, name), getattr(other, name)) for name in names)
 
 
+def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
+    """The tight tokens that score at least as much as the selected one."""
+    reference = solution.selection.reference
+    tight = tight_entries(problem.data, solution.W, reference)
+    return tight & (problem._flat_scores >= at_reference(problem, reference))
+
+
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     """The score of the selected token of each entry's query."""
-    return (problem._flat_scores[problem.data.indptr[:-1] + reference])[problem.data._query_of()]
+    return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
 
 
 def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -169,7 +171,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
-    begin, several = data.indptr[:-1], data.lengths > 1
+    begin, several = data._begin, data.lengths > 1
     gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]  # infinite without a support token
     if not (0 < gap.min() and gap.max() < np.inf):
         return None

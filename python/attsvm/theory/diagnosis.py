@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
+from ..attention.data import largest
 from ..attention.selection import Selection
-from ..attention.windows import largest
 from ..common.check import as_norm, check_type
 from ..common.norms import norm_name
-from ..common.result import Solved
+from ..common.result import Lines, Solved
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -128,7 +128,7 @@ class Diagnosis(Solved):
 
     def _scores_of(self, name: str) -> Any:
         """Of the token that each query selects, that is optimal, or that beats them."""
-        return self._entries("scores")[self.data.indptr[:-1] + self._queries(name)]
+        return self._entries("scores")[self.data._begin + self._queries(name)]
 
     def _entries(self, name: str) -> np.ndarray:
         return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
@@ -138,7 +138,7 @@ class Diagnosis(Solved):
         for name, score in (("selected", "score"), ("optimal", "optimal_score")):
             columns |= {name: self._queries(name), score: self._scores_of(name)}
         if self.tight is not None:
-            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data.indptr[:-1], dtype=np.intp)
+            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data._begin, dtype=np.intp)
             columns["beaten_by"] = self._queries("beaten_by")
         return columns
 
@@ -147,14 +147,14 @@ class Diagnosis(Solved):
         tokens = str(lengths.max()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         return f"Diagnosis of {len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         data, lines = self.data, [("selected", self._selected())]
         if self.undecided is not None and (count := int(self._queries("undecided").sum())):
             left = f"{count} of {len(data)} queries of the run: their attention has not chosen yet"
             lines.append(("undecided", left))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
-            share = f"{int(self._entries('tight').sum())} of the {int(data.indptr[-1]) - len(data)} tokens not selected"
+            share = f"{int(self._entries('tight').sum())} of the {data._entries - len(data)} tokens not selected"
             lines.append(("tight", f"{share}: their margin is 1, to 1e-4"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:
@@ -216,7 +216,7 @@ class Diagnosis(Solved):
             return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
             return f"none, the other tokens of a query score the same: {DIVERGES}"
-        least = np.minimum.reduceat(self._entries("scores"), self.data.indptr[:-1])
+        least = np.minimum.reduceat(self._entries("scores"), self.data._begin)
         if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
         if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
@@ -362,11 +362,10 @@ def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None or solution.status not in ("optimal", "no constraint"):
         return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
-    data, chosen = problem.data, solution.selection.reference
-    tight = conditions.tight_entries(data, solution.W, chosen)
-    rivals = tight & (problem._flat_scores >= conditions.at_reference(problem, chosen))
+    data, rivals = problem.data, conditions.rivals_of(problem, solution)
+    tight = conditions.tight_entries(data, solution.W, solution.selection.reference)
     strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
-    beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
+    beaten = np.logical_or.reduceat(rivals, data._begin)
     return {
         "tight": data._layout.shape_entries(tight, False),
         "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),

@@ -1,18 +1,221 @@
-"""The SVMs that a stack of attention layers goes to, from what its layers select."""
+"""Several layers of attention: trained together, and the SVMs that they go to.
+
+    h_0 = X,    h_l,s = h_(l-1),s + (sum_t p_l,st h_(l-1),t) V_l,    p_l,s = softmax_t(h_(l-1),t . W_l h_(l-1),s)
+
+for the inner layers l = 1 .. L - 1, then ``o = sum_s softmax_s(h_s . W_L z) h_s`` and the logistic loss of ``y v.o``.
+Every derivative is kept as numbers of order one and a logarithm, so that directions go on converging when the loss has
+left double precision: the derivative in h_l,s as one vector and one logarithm for each s.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.kinds import cross_attention
-from ..common.check import as_floats, as_number
+from ..common.check import as_count, as_floats, as_number, as_numeric, check_shape
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
-from .stack import of_layers
+
+
+class Stack(NamedTuple):
+    """Trained layers, lowest first: :func:`train_stack`."""
+
+    W: list[np.ndarray]  # (..., d, d) of each layer; K Q^T where factors were trained
+    factors: list[Any]  # (K, Q) of each layer, or None
+    attention: list[np.ndarray]  # (..., n, T, T) of each inner layer, (..., n, T) of the last
+    tokens: list[np.ndarray]  # (..., n, T, d) what each layer reads
+    gradient: list[np.ndarray]  # (..., d, d) negative gradient in the weights of each layer, of unit norm
+    loss: np.ndarray  # (...) mean logistic loss
+    records: list[list[np.ndarray]]  # W at every recorded step
+
+
+def train_stack(
+    X: ArrayLike,
+    z: ArrayLike,
+    y: ArrayLike,
+    v: ArrayLike,
+    V: ArrayLike,
+    W: list[Any],
+    *,
+    lr: float = 0.1,
+    steps: int = 4000,
+    record: int = 0,
+) -> Stack:
+    """Normalised gradient descent on all layers together: ``W_l <- W_l - lr dL/dW_l / ||(dL/dW_1, ..., dL/dW_L)||``.
+
+    Parameters
+    ----------
+    X : (..., n, T, d) array_like
+        Tokens; leading axes are independent runs, side by side.
+    z, y, v : (..., n, d), (..., n) and (..., d) array_like
+        Query of the last layer, labels, output head.
+    V : (..., d, d) array_like, or a list of one per inner layer
+        Values of the inner layers: what a layer adds is ``attended V``.
+    W : list of (..., d, d) array_like, or of pairs (K, Q)
+        Weights of every layer to begin with, lowest first; of a pair the factors of ``W = K Q^T`` are trained.
+    lr : float
+    steps : int
+    record : int
+        Keep the weights every so many steps; 0: never.
+
+    Returns
+    -------
+    Stack
+
+    Raises
+    ------
+    ValueError, TypeError
+        A shape that does not fit.
+
+    Notes
+    -----
+    The attention of "Transformers as Support Vector Machines" in several layers, with residual connections.  Runs in
+    NumPy; a step of 100 runs of 4 sequences of 5 tokens takes milliseconds.
+
+    Examples
+    --------
+    >>> import attsvm, numpy as np
+    >>> X, z, y, v = attsvm.sample.unit_sphere(3, 4, 6)
+    >>> stack = attsvm.theory.train_stack(X, z, y, v, np.eye(6), [np.zeros((6, 6))] * 2, steps=500)
+    >>> bool((stack.attention[-1].max(axis=-1) > 0.8).all())
+    True
+    """
+    X = np.asarray(as_numeric("X", X), dtype=np.float64)
+    if X.ndim < 3:
+        raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
+    batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
+    z, y, v = (_of_runs(batch, *given) for given in (("z", z, (n, d)), ("y", y, (n,)), ("v", v, (d,))))
+    lr, steps, record = as_number("lr", lr, above=0.0), as_count("steps", steps), as_count("record", record)
+    if not isinstance(W, list) or not W:
+        raise TypeError(f"W must be a list of the weights of each layer, lowest first, got {type(W).__name__}")
+    parts = [w if isinstance(w, tuple) else (w,) for w in W]
+    weights = [tuple(np.broadcast_to(a, (*batch, *np.shape(a)[-2:])).astype(float) for a in part) for part in parts]
+    for part in weights:
+        check_shape("W", _product(part)[(0,) * len(batch)], "d, d", (d, d))
+    inner = len(weights) - 1
+    values = [np.asarray(a, dtype=np.float64) for a in of_layers(V, inner)]
+    records = []
+    for step in range(steps + 1):
+        matrices = [_product(part) for part in weights]
+        hidden, logs, u = _forward(X, z, y, v, values, matrices)
+        gradients = _backward(hidden, logs, u, z, y, v, values, matrices)
+        if record and step % record == 0:
+            records.append(matrices)
+        if step < steps:
+            weights = _moved(weights, gradients, lr)
+    unit = [-G / np.maximum(_norm(G), np.finfo(np.float64).tiny) for G, _ in gradients]
+    attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
+    factors = [part if len(part) == 2 else None for part in weights]
+    return Stack(matrices, factors, attention, hidden, unit, _loss(u), records)
+
+
+def of_layers(V: Any, inner: int) -> Any:
+    """The values of each inner layer."""
+    values = V if isinstance(V, (list, tuple)) else [V] * inner
+    if len(values) != inner:
+        raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
+    return values
+
+
+def _of_runs(batch: tuple[int, ...], name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(as_numeric(name, value), dtype=np.float64)
+    check_shape(name, array[(0,) * (array.ndim - len(shape))], "n, d"[: 3 * len(shape) - 2], shape)
+    return np.broadcast_to(array, (*batch, *shape))
+
+
+def _product(part: tuple[np.ndarray, ...]) -> np.ndarray:
+    return part[0] if len(part) == 1 else part[0] @ part[1].mT
+
+
+def _norm(G: np.ndarray) -> Any:
+    return np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+
+
+def _loss(u: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0.0, -u).mean(axis=-1)
+
+
+def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
+    """One normalised step of all weights together; the gradients have logarithms of their scales (..., 1, 1)."""
+    top, moves = np.max([scale for _, scale in gradients], axis=0), []
+    for part, (G, scale) in zip(weights, gradients, strict=True):
+        D = G * np.exp(scale - top)
+        moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
+    length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
+    length = np.where(length > 0, length, 1.0)  # a gradient of zero: the run stays
+    return [
+        tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
+        for part, move in zip(weights, moves, strict=True)
+    ]
+
+
+def _each(W: np.ndarray) -> np.ndarray:
+    """(..., 1, d, d): the same for all sequences of a run."""
+    return W[..., None, :, :]
+
+
+def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tuple[list[np.ndarray], list[Any], Any]:
+    """What each layer reads, the logarithm of its attention (..., n, S, T), and the signed outputs (..., n)."""
+    hidden, logs = [X], []
+    for W, V in zip(matrices, [*values, None], strict=True):
+        h = hidden[-1]
+        logits = (z[..., None, :] if V is None else h) @ _each(W).mT @ h.mT
+        logits = logits - logits.max(axis=-1, keepdims=True)
+        logs.append(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
+        attended = np.exp(logs[-1]) @ h
+        if V is not None:
+            hidden.append(h + attended @ _each(V))
+    return hidden, logs, y * (attended @ v[..., None, :, None])[..., 0, 0]
+
+
+def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
+    """(dL/dW_l, logarithm of its scale (..., 1, 1)) of every layer, lowest first."""
+    slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
+    D = slope[..., None, None] * v[..., None, None, :]  # the derivative in what a query's output is, exp(scale) D
+    scale = np.zeros(D.shape[:-1])
+    gradients = []
+    for h, log, W, V in zip(hidden[::-1], logs[::-1], matrices[::-1], [None, *values[::-1]], strict=True):
+        queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V).mT)
+        # dL/dlogit_t = p_t (g_t - p.g), by differences to the token of the largest p: nothing cancels
+        top = log.argmax(axis=-1)[..., None]
+        gains = back @ h.mT
+        gains = gains - np.take_along_axis(gains, top, -1)
+        pull = gains - (np.exp(log) * gains).sum(axis=-1, keepdims=True)
+        weight = scale[..., None] + log
+        others = pull.copy()
+        np.put_along_axis(others, top, 0.0, -1)
+        with np.errstate(divide="ignore"):
+            size = weight + np.log(np.abs(others))
+        most = size.max(axis=(-3, -2, -1), keepdims=True)
+        most = np.where(np.isfinite(most), most, 0.0)
+        rows = _rows(np.sign(others) * np.exp(size - most), top, h)
+        gradients.append(((rows.mT @ queries).sum(axis=-3), most[..., 0]))
+        if len(gradients) == len(matrices):
+            break
+        # The derivative in what the layer reads: as the value and the key of every query; of an inner layer also by the
+        # residual connection, and as a query.
+        most = weight.max(axis=-2)  # for every token, the largest term
+        most = most if V is None else np.maximum(scale, most)
+        share = np.exp(weight - most[..., None, :])
+        below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)
+        if V is not None:
+            rows = _rows(np.exp(weight - most[..., None]) * others, top, h)
+            below = below + D * np.exp(scale - most)[..., None] + rows @ _each(W)
+        D, scale = below, most
+    return gradients[::-1]
+
+
+def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """``sum_t c_t (h_t - h_top)`` of every query, (..., n, S, d); c is 0 at its top token."""
+    np.put_along_axis(c, top, -c.sum(axis=-1, keepdims=True), -1)
+    return np.asarray(c @ h)
+
+
+# -------------------------------------------------------------------------------- the SVMs of the layers
 
 HOLDS = 1e-9  # of the largest multiplier: what interior points leave
 

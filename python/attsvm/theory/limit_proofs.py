@@ -120,7 +120,7 @@ class BestTokens:
 
     def __init__(self, problem: Problem):
         data, self.problem = problem.data, problem
-        self.scores, begin = problem._flat_scores, data.indptr[:-1]
+        self.scores, begin = problem._flat_scores, data._begin
         self.heads, self.begin, self.of_query = problem.heads or 1, begin, data._query_of()
         self.best = _core.top(data._handle, self.scores)
         self.several = data.lengths > 1
@@ -226,7 +226,7 @@ def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
     chunk = max(1, CHUNK // (data.dk * data._longest))
     for first in range(0, len(found), chunk):
         part = slice(first, first + chunk)
-        lengths, begin = data.lengths[part], data.indptr[:-1][part]
+        lengths, begin = data.lengths[part], data._begin[part]
         tokens = data.keys[of_entry[begin[0] :][: lengths.sum()]].astype(np.float64)
         begin = begin - begin[0]
         if best is None:
@@ -248,7 +248,7 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
     if data._rows <= EXACT_ROWS:
         q, chosen, token = data._rows_of(best)
         q, chosen, token = (part[chosen != token] for part in (q, chosen, token))
-        difference = data.keys[chosen].astype(np.float64) - data.keys[token]
+        difference = data._differences(chosen, token)
         gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
         squares = np.diag(gram)
         largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))

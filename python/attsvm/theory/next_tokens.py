@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.layout import Layout
-from ..common.check import as_count, as_floats, as_numbers_of, as_parts, check_parts
-from ..common.result import Result
+from ..common.check import as_count, as_floats, as_numbers_of, as_parts, check_parts, is_ragged
+from ..common.result import Lines, Result
 from ..common.storage import storable
 from ..training.output_head import LinearHead, LogarithmHead
 from ..training.problem import Problem
@@ -55,7 +55,7 @@ class NextToken(Result):
         edges = sum(map(len, self.graphs.values()))
         return f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
         lines = ["acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"]
         lines += [f"  after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
@@ -70,8 +70,7 @@ class NextToken(Result):
         return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
 
     def _state(self) -> dict[str, Any]:
-        names = ("data", "selected", "graphs", "components", "acyclic")
-        return {name: getattr(self, name) for name in names}  # the problem is that of the data
+        return {name: value for name, value in vars(self).items() if name != "problem"}  # which is that of the data
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> NextToken:
@@ -145,11 +144,8 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))
         kept[of] = components[k][tokens[of]] == components[k][label[of]]
-    X, values = (
-        rows.reshape(n, lengths[0], -1) if (lengths == lengths[0]).all() else np.split(rows, first[1:])
-        for rows in (embeddings[tokens], (tokens == label).astype(np.float64)[:, None])
-    )
-    data = cross_attention(X, embeddings[last], values)
+    values = (tokens == label).astype(np.float64)[:, None]
+    data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
     acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
     return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
@@ -221,7 +217,7 @@ def _several(component: np.ndarray) -> Any:
 
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
     """Token numbers of all sequences one after the other, and the length of each sequence."""
-    ragged = isinstance(sequences, (list, tuple)) and len({np.shape(part) for part in sequences}) > 1
+    ragged = is_ragged(sequences)
     letters = "n" if ragged else "n, T"
     parts = as_parts("sequences", sequences, ragged, lambda name, part: as_numbers_of(name, part, "token", K, letters))
     return np.concatenate(parts), np.array(list(map(len, parts)), dtype=np.intp)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes, check_type
 from ..common.norms import norm_name, size
-from ..common.result import Result
+from ..common.result import Lines, Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
@@ -81,7 +81,7 @@ class Path(Result):
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
         return f"{points} in the {norm_name(self.norm)} norm: {self.status}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         if len(self.radii) == 0:
             return []
         ends = {"radius": self.radii, "loss": self.loss, "log excess": self.log_excess, "log ridge": self.log_ridge}

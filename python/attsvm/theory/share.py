@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
 from ..attention.selection import Selection
-from ..common.check import as_norm, as_numeric, check_finite
-from ..common.norms import as_metric, size
+from ..common.check import as_finite
+from ..common.norms import read_norm, size
 from ..common.types import MetricLike, Norm
 from ..svm.solve import solve_svm
 
@@ -71,11 +71,10 @@ def margin_share(
     True
     """
     check_data("data", data)
-    norm = as_norm("norm", norm)
-    W = np.asarray(as_numeric("W", W), dtype=np.float64)
+    kind = read_norm(norm, metric, data.dk, data.dz)
+    W = as_finite("W", W)
     if W.ndim < 2 or W.shape[-2:] != (data.dk, data.dz):
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
-    check_finite("W", W)
     selection = Selection(data, selected)
     sol = solve_svm(data, selected, norm, metric=metric)
     if sol.status == "no constraint":
@@ -83,8 +82,8 @@ def margin_share(
     if sol.status == "infeasible":
         raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
     stack = W.reshape(-1, data.dk, data.dz)
-    sizes = size(stack, norm if metric is None else as_metric("metric", metric, data.dk, data.dz))
-    if metric is None and norm in ("frobenius", "nuclear"):
+    sizes = size(stack, kind)
+    if kind in ("frobenius", "nuclear"):
         _warn_outside(data, selection, stack)
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
     least = np.array([_least(data, selection, unit) for unit in units])
@@ -98,7 +97,7 @@ def margin_share(
 def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
     whole = np.linalg.norm(stack, axis=(1, 2))
     _, chosen, token = data._rows_of(selection.reference)
-    left = _span(data.dk, len(token), lambda at: data.keys[token[at]] - data.keys[chosen[at]].astype(np.float64))
+    left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
     right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
     share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
     if share.min(initial=1.0) < MOST_OUTSIDE:
@@ -121,13 +120,10 @@ def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray
 
 def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
     """The least margin; of an equality row, minus what its two sides differ by beyond rounding."""
-    found = data._flat_margins(W, selection.reference)
-    if selection.kept is not None:
-        equal = np.flatnonzero(selection.kept)
-        query, chosen, token = data._rows_of(selection.reference, equal)
-        equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))
-        delta = data.keys[chosen].astype(np.float64) - data.keys[token]
-        length = np.linalg.norm(delta, axis=1) * np.linalg.norm(data.queries[query], axis=1)
-        off = np.abs(found[equal])
-        found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
+    found, equal = data._flat_margins(W, selection.reference), np.flatnonzero(selection.flags(data))
+    query, chosen, token = data._rows_of(selection.reference, equal)
+    equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))
+    length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
+    off = np.abs(found[equal])
+    found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
     return float(found.min())

@@ -12,13 +12,13 @@ from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
-from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
-from ..common.result import Solved
+from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, is_ragged
+from ..common.result import Lines, Solved
 from ..common.types import Norm
 from ..svm.methods import solve_request
-from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
+from ..svm.transform import Request
 from .conditions import correlation
 
 LATE_SHOWN = 8  # queries listed by number
@@ -60,16 +60,14 @@ def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH
     low, high = as_number("low", low, least=0.0), as_number("high", high, above=0.0)
     if not low < high <= 1:
         raise ValueError(f"low and high must be 0 <= low < high <= 1, got {low:g} and {high:g}")
-    ragged = isinstance(probabilities, (list, tuple)) and len({np.shape(part) for part in probabilities}) > 1
-    parts = as_parts("probabilities", probabilities, ragged, _probabilities)
-    if ragged:
+    parts = as_parts("probabilities", probabilities, is_ragged(probabilities), _probabilities)
+    if isinstance(parts, list):
         return [part >= high for part in parts], [undecided(part, False, low, high) for part in parts]
     return parts >= high, undecided(parts, False, low, high)
 
 
 def _of_tokens(name: str, value: Any) -> np.ndarray:
-    array = np.asarray(as_numeric(name, value), dtype=np.float64)
-    check_finite(name, array)
+    array = as_finite(name, value)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have shape (..., T), got {array.shape}")
     return array
@@ -127,7 +125,7 @@ class Decomposition(Solved):
         kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
         return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.solution.norm_name} norm"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         lines = [
             ("norm of W_fin", f"{np.linalg.norm(self.W_fin):.6g}"),
             ("norm of W_svm", f"{np.linalg.norm(self.W_svm):.6g} ({self.status})"),
@@ -195,7 +193,7 @@ def decompose(
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
         selected = data._layout.shape_entries(p >= HIGH, False)
-        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data.indptr[:-1]))
+        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data._begin))
         if late.size:
             raise ValueError(
                 f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {late.size} "
@@ -232,20 +230,20 @@ def decompose(
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
     logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
-    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept))
+    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
     return inside - outside
 
 
 def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
     """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
     ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
-    lengths = np.add.reduceat(kept, data.indptr[:-1], dtype=np.intp)
+    lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
     _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
     logs = np.log(p[kept])
-    selection.rhs = np.repeat(logs[alone.indptr[:-1]], lengths) - logs
+    selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
     # The nuclear interior point wants margin rows; the factored method does not mind.
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):

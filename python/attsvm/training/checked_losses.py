@@ -96,11 +96,11 @@ class CallableLoss:
         return derivative
 
 
-def check_log_loss(scores: Any, indptr: np.ndarray) -> None:
+def check_log_loss(scores: Any, begin: np.ndarray) -> None:
     """Raises unless these are scores y v.x that go with the log loss; rounds up those that are zero."""
     if scores is None:
         raise ValueError("loss='log' goes with a LinearHead and heads=None")
-    best = np.maximum.reduceat(scores, indptr[:-1])
+    best = np.maximum.reduceat(scores, begin)
     if scores.min() < -ROUNDED * best.max() or best.min() <= 0:
         raise ValueError(
             "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..attention.windows import largest
+from ..attention.data import largest
 from ..rules import UpdateRule, as_rule
 
 RANK = 4 * 2.0**-52  # times the longer side, as csrc/training/update.c: smaller singular values are rounding
@@ -37,7 +37,7 @@ def next_step(run: Any) -> np.ndarray:
     if run.K is not None:
         gradient = problem.loss_and_grad(K=run.K, Q=run.Q, scaled=True)[1]
         K, Q = (_turned(rule, run.p, D, None) for D in (gradient.K, gradient.Q))
-        return _of_unit(-(K @ run.Q.swapaxes(-1, -2) + run.K @ Q.swapaxes(-1, -2)))
+        return _of_unit(-(K @ run.Q.mT + run.K @ Q.mT))
     D = problem.loss_and_grad(run.W, scaled=True)[1].W if run.mean is None else run.mean
     return _of_unit(-_turned(rule, run.p, D, run.metric))
 
@@ -60,8 +60,8 @@ def _of_mean_one(numbers: np.ndarray, axes: Any) -> np.ndarray:
 def _fourth_root(square: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(square)
     values = np.where(values > RANK * square.shape[-1] * values[..., -1:], values, 0.0) ** 0.25
-    found = (vectors * _of_mean_one(values, -1)[..., None, :]) @ vectors.swapaxes(-1, -2)
-    return (found + found.swapaxes(-1, -2)) / 2  # symmetric to the last bit
+    found = (vectors * _of_mean_one(values, -1)[..., None, :]) @ vectors.mT
+    return (found + found.mT) / 2  # symmetric to the last bit
 
 
 def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarray:
@@ -73,7 +73,7 @@ def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarra
     if metric is not None:
         if not isinstance(metric, tuple):
             return D / metric
-        return np.linalg.solve(metric[0], np.linalg.solve(metric[1], D.swapaxes(-1, -2)).swapaxes(-1, -2))
+        return np.linalg.solve(metric[0], np.linalg.solve(metric[1], D.mT).mT)
     if rule.turns == "signs":
         return np.sign(D)
     if rule.turns == "polar":
@@ -102,7 +102,7 @@ def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
     matrices = W.reshape(-1, dk, data.dz)
     span = np.zeros((len(matrices), 2 * M, dk))
     with np.errstate(over="ignore", invalid="ignore"):  # C says where weights leave the range
-        np.matmul(data.queries, matrices.swapaxes(1, 2), out=span[:, :M])
+        np.matmul(data.queries, matrices.mT, out=span[:, :M])
     return span
 
 
@@ -120,4 +120,4 @@ def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
     """W + C^T Z, shaped as W."""
     C = span[:, len(problem.data.queries) :]
     with np.errstate(over="ignore", invalid="ignore"):
-        return W + (C.swapaxes(1, 2) @ problem.data.queries).reshape(W.shape)
+        return W + (C.mT @ problem.data.queries).reshape(W.shape)

@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data
-from ..common.check import as_doubles, as_floats, as_number, as_numeric, check_finite, check_shape, depth
+from ..common.check import (
+    as_doubles,
+    as_floats,
+    as_number,
+    as_numbers_of,
+    as_numeric,
+    as_parts,
+    check_finite,
+    check_shape,
+    depth,
+)
 from ..common.storage import storable
 
 
@@ -44,9 +54,12 @@ class _Parametric:
         >>> float(value), gradient
         (2.0, array([0., 1.]))
         """
-        o, shape = self._vectors(o)
-        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(o)), self.a, self.lam, o)
-        return value.reshape(shape), gradient.reshape(*shape, self.dv)
+        array = as_numeric("o", o)
+        if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
+            raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
+        rows = as_floats("o", array.reshape(-1, self.dv), "M, dv")
+        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(rows)), self.a, self.lam, rows)
+        return value.reshape(array.shape[:-1]), gradient.reshape(array.shape)
 
     @property
     def _shared(self) -> bool:
@@ -66,12 +79,6 @@ class _Parametric:
         parts = np.split(row, np.cumsum([np.size(value) for value in own.values()])[:-1])
         make: Any = type(self)
         return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own.values(), strict=True)))
-
-    def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-        array = as_numeric("o", o)
-        if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
-            raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
-        return as_floats("o", array.reshape(-1, self.dv), "M, dv"), array.shape[:-1]
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head of the queries of these sequences."""
@@ -258,8 +265,69 @@ class CallableHead:
         return None, None, 0.0, self.value_and_grad
 
 
+class SoftmaxHead(CallableHead):
+    """The log-probability ``log softmax(V^T o)_c`` of each query's class c; with ``loss="linear"`` its cross-entropy.
+
+    Parameters
+    ----------
+    V : (dv, C) array_like
+        One output per class.
+    classes : (n,) or (n, S) integer array_like, or list of (S_i,)
+        The class of each query, 0 .. C - 1.
+
+    Notes
+    -----
+    The cross-entropy is concave in the attended vector o, so that a query may keep several tokens: the mixture of its
+    tokens under which its class is most probable.  Evaluated in NumPy, one call a step.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> head = attsvm.SoftmaxHead([[1.0, 0.0, -1.0]] * 10, classes=[0, 1, 2, 0, 1, 2])
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), head=head, loss="linear")
+    >>> run = attsvm.train(problem, steps=100)
+    >>> bool(run.loss[-1] < run.loss[0])
+    True
+    """
+
+    def __init__(self, V: ArrayLike, classes: Any):
+        self.V = as_floats("V", V, "dv, C")
+        C = self.V.shape[1]
+        self.classes = as_parts("classes", classes, True, lambda name, part: as_numbers_of(name, part, "class", C))
+        self._flat = np.concatenate(self.classes) if isinstance(self.classes, list) else self.classes.ravel()
+
+    def __repr__(self) -> str:
+        return f"SoftmaxHead(dv={self.V.shape[0]}, C={self.V.shape[1]})"
+
+    def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities of the classes at attended vectors o (M, dv), and their gradients."""
+        outputs, q, own = o @ self.V, np.arange(len(o)), self._flat
+        top = outputs.argmax(axis=1)
+        outputs -= outputs[q, top][:, None]
+        p = np.exp(outputs)
+        p[q, top] = 0.0
+        rest = p.sum(axis=1)
+        value = outputs[q, own] - np.log1p(rest)
+        p[q, top] = 1.0
+        p /= (1.0 + rest)[:, None]
+        # The part of the own class is that of all others: 1 - p_own would lose what is left where p_own is nearly 1.
+        p[q, own] = 0.0
+        p[q, own] = -p.sum(axis=1)
+        return value, -(p @ self.V.T)
+
+    def take(self, sequences: np.ndarray) -> SoftmaxHead:
+        own = self.classes
+        return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
+
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
+        check_shape("V", self.V, "dv, C", (dv, None))
+        data._layout.flatten_queries("classes", self.classes)  # as many as there are queries
+        return super().parameters(data, dv)
+
+
 def shared_by_all(head: Any) -> list[np.ndarray]:
     """The head's own numbers, but for those that each query has of its own."""
     numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
     own = isinstance(head, _Parametric) and not head._shared
-    return [np.asarray(number, dtype=np.float64) for number in (numbers[1:] if own else numbers)]
+    return numbers[1:] if own else numbers

@@ -11,22 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import Data, check_data
-from ..attention.windows import LEAST, largest
+from ..attention.data import LEAST, Data, check_data, largest
+from ..attention.intervals import intervals
+from ..attention.selection import Selection
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
+from ..common.norms import read_norm
 from ..common.storage import storable
-from ..common.types import Loss
+from ..common.types import Loss, MetricLike, Norm
 from .checked_losses import CallableLoss, check_log_loss
 from .gradient import Gradient
-from .learning_rate import squares
-from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
+QUERIES, TOKENS = 64, 256  # looked at for the scale of the data, evenly spread: it is only wanted to a factor of two
 LEAST_PRODUCT = -305  # power of ten: sums of smaller products lose digits, then become zero
 
 
 @storable
-class Problem(ProvesMargins):
+class Problem:
     """``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
 
     Parameters
@@ -125,7 +126,7 @@ class Problem(ProvesMargins):
             kept = None if data._identity and data._given_values is None else as_doubles(values)
             self._general = kept, (_core.HEAD[head.kind], v, a, lam)
         if loss == "log" and not data._none:
-            check_log_loss(self._fixed_scores, data.indptr)
+            check_log_loss(self._fixed_scores, data._begin)
         self._from_scores = self._general is None  # C reads nothing but fixed scores
         self._objective = self._capsule()
 
@@ -207,8 +208,27 @@ class Problem(ProvesMargins):
 
     @functools.cached_property
     def _token_squares(self) -> tuple[float, float]:
-        """What a default learning rate is made from."""
-        return squares(self.data)
+        """What a default learning rate is made from, as ``(total, share)``.
+
+        ``total`` sums, over the queries that see several tokens, the mean of ``1/2 ||x - x'||^2 ||z||^2`` over pairs of
+        these tokens, and divides by the number of all queries.  ``share`` is the part of the queries that see several.
+        The quotient is 1 for random vectors of length one.
+        """
+        data = self.data
+        chosen = _spread(0, len(data.queries), QUERIES)
+        keys, queries = data._powers or (0, 0)
+        start, lengths, total = data.start[chosen], data.lengths[chosen], 0.0
+        z = np.square(np.ldexp(data.queries[chosen], -queries)).sum(axis=1)
+        for T in set(lengths[lengths > 1].tolist()):
+            here = lengths == T
+            if data._identity:
+                total += z[here].sum()
+                continue
+            X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
+            X -= X.mean(axis=1, keepdims=True)
+            total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
+        with np.errstate(over="ignore", under="ignore"):  # what leaves double precision counts as no scale
+            return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
 
     @functools.cached_property
     def _flat_scores(self) -> np.ndarray:
@@ -218,12 +238,12 @@ class Problem(ProvesMargins):
         if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self._functions[0], self._general  # type: ignore[misc]
-        values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data.indptr[-1])
+        values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data._entries)
         for t in range(data._longest):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
-            scores[data.indptr[:-1][here] + t] = (self._labels * value)[here]
+            scores[data._begin[here] + t] = (self._labels * value)[here]
         return scores
 
     def __repr__(self) -> str:
@@ -307,10 +327,137 @@ class Problem(ProvesMargins):
             arrays, scale = [None if a is None else a[0] for a in arrays], float(scale[0])
         return (loss, Gradient._make((*arrays, scale))) if scaled else (loss, *[a for a in arrays if a is not None])
 
+    def multipliers(
+        self,
+        W: ArrayLike | None = None,
+        selected: ArrayLike | None = None,
+        *,
+        K: ArrayLike | None = None,
+        Q: ArrayLike | None = None,
+    ) -> tuple[Any, Any]:
+        """The gradient in the logits, which are the multipliers of the attention SVM: ``delta = dL/dlogits``.
+
+        With the differences of all tokens to a reference token of each query, ``x_ref - x_t``, and no remainder,
+        ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T``, because softmax makes the gradients of a query sum
+        to zero.  The SVM's least-norm weights are ``sum dual (x_ref - x_t) z^T`` with dual >= 0.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+        selected : as in :func:`attsvm.solve_svm`, optional
+            The reference is the (first) selected token of each query; by default the one with the largest logit.  With
+            ``heads=H``, a list of H selections.
+        K, Q : (dk, m) and (dz, m) array_like
+            Instead of W.  With ``heads=H``, each has a first axis of length H.
+
+        Returns
+        -------
+        delta : array or list, in the data's entry shape; with ``heads=H`` (H, ...), or a list of lists
+            Of either sign, not clipped; the largest of order one; 0 at the reference.  For a linear head positive at
+            each token whose score is below the query's mean, ``sum_t probability_t score_t``.  0 for queries that add
+            nothing to dL/dW: a zero query, tokens that are all alike.
+        log_scale : float, or (H,) array
+            Of the mean loss, without a ridge; ``-inf`` where no query adds anything.
+
+        Raises
+        ------
+        ValueError
+            Scores, tokens and queries whose product underflows.
+        FloatingPointError
+            When the logits overflow.
+
+        Notes
+        -----
+        Derived here.  For linear classifiers, gradient descent as mirror descent on the dual: Ji, Telgarsky (2019).
+
+        Examples
+        --------
+        >>> import attsvm, numpy as np
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> W = np.eye(10)
+        >>> delta, log_scale = problem.multipliers(W)
+        >>> reference = X[range(6), problem.data.select(W)]
+        >>> step = np.exp(log_scale) * np.einsum("nt,ntd,ne->de", delta, reference[:, None] - X, Z)
+        >>> bool(np.abs(step + problem.loss_and_grad(W)[1]).max() < 1e-15)
+        True
+        """
+        delta, scale, top = self._differentiate(_core.multipliers, *self._read_weights(W, K, Q))
+        for row, chosen in zip(delta, self._selections(selected, top), strict=True):
+            row[self.data._begin + chosen.reference] = 0.0
+        shaped = [self.data._layout.shape_entries(row, 0.0) for row in delta]
+        if self.heads is None:
+            return shaped[0], float(scale[0])
+        return shaped if isinstance(shaped[0], list) else np.stack(shaped), scale
+
+    def margin_interval(
+        self,
+        W: ArrayLike | None = None,
+        selected: ArrayLike | None = None,
+        norm: Norm = "frobenius",
+        metric: MetricLike | None = None,
+        *,
+        K: ArrayLike | None = None,
+        Q: ArrayLike | None = None,
+    ) -> tuple[Any, Any]:
+        """Both ends of the largest margin, as W and the gradient there prove them, without a solver.
+
+        ``min margin(W) / ||W||  <=  largest margin  <=  ||sum lambda (x_ref - x_t) z^T||_dual / sum lambda`` with
+        ``lambda = max(delta, 0)`` of :meth:`multipliers` (delta itself between several selected tokens, whose logits
+        are to be equal): every lambda >= 0 proves its bound.  Where no delta is negative, the second is
+        ``||dL/dW||_dual / sum dL/dlogits``.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+        selected : as in :func:`attsvm.solve_svm`, optional
+            What W itself selects, by default.  With ``heads=H``, a list of H selections.
+        norm : as in :func:`attsvm.solve_svm`
+            Of the weights; the dual norm goes with it.
+        metric : (dk, dz) array_like, or tuple of (dk, dk) and (dz, dz) array_like, optional
+            With ``norm="frobenius"``: ``||W|| = sqrt(sum metric W^2)``, positive; or of a tuple (P, R), symmetric and
+            positive definite, ``||P^(1/2) W R^(1/2)||_F``.
+        K, Q : (dk, m) and (dz, m) array_like
+            Instead of W.  With ``heads=H``, each has a first axis of length H.
+
+        Returns
+        -------
+        low, high : float; (H,) arrays with ``heads=H``
+            In the scale of :attr:`attsvm.Separation.margin`, and never false: each is rounded outwards.  ``low`` is 0
+            where W does not separate, or misses an equality between selected tokens by more than rounding; ``high`` is
+            infinite where no multiplier is positive.  Where no W separates, the largest margin is 0.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            As :meth:`multipliers`.
+
+        Notes
+        -----
+        Derived here: multipliers of any problem's gradient are a dual point of the SVM.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> run = attsvm.train(problem, steps=5000)
+        >>> low, high = problem.margin_interval(run.W)
+        >>> low <= attsvm.solve_svm(problem.data, run.selected).margin <= high < 1.02 * low
+        True
+        """
+        kind, weights = read_norm(norm, metric, self.data.dk, self.data.dz), self._read_weights(W, K, Q)
+        delta, _, top = self._differentiate(_core.multipliers, *weights)
+        stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].mT
+        stack = stack.reshape(len(delta), 1, self.data.dk, self.data.dz)
+        each = zip(self._selections(selected, top), stack, delta[:, None], strict=True)
+        low, high = np.array([intervals(self.data, *of, kind) for of in each])[:, :, 0].T
+        return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
+
     def infimum(self) -> float:
         """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
         self._require_linear()
-        u = np.maximum.reduceat(self._flat_scores, self.data.indptr[:-1])
+        u = np.maximum.reduceat(self._flat_scores, self.data._begin)
         if self._own_loss is not None:
             return float(self._own_loss.value(u).mean())
         return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
@@ -332,6 +479,26 @@ class Problem(ProvesMargins):
         K = as_floats("K", K, before + "dk, m", (*stack, dk, None))
         return None, K, as_floats("Q", Q, before + "dz, m", (*stack, dz, K.shape[-1]))
 
+    def _differentiate(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._check_scale()
+        try:
+            return function(self._objective, *self._functions, *arguments)
+        except ArithmeticError as error:
+            if type(error) not in (ArithmeticError, FloatingPointError):  # of the caller's own functions
+                raise
+            raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
+
+    def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
+        """That of each attention head: the one given, or its top tokens."""
+        if selected is None:
+            return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
+        if self.heads is not None and len(selected) != self.heads:
+            raise ValueError(
+                f"selected must be {self.heads} selections, one of each attention head, got {len(selected)}"
+            )
+        given = [selected] if self.heads is None else selected
+        return [Selection(self.data, part).within(self.data) for part in given]
+
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A head that is zero."""
@@ -350,3 +517,10 @@ def _labels(y: Any, data: Data) -> np.ndarray:
         advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""
         raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}{advice}")
     return flat
+
+
+def _spread(first: int, stop: int, most: int) -> np.ndarray:
+    """Indices from first to stop - 1, evenly spread where they are more."""
+    if stop - first <= most:
+        return np.arange(first, stop)
+    return np.linspace(first, stop - 1, most).astype(int)

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import _core
 from ..attention.data import Data, fits
-from ..attention.selection import undecided
+from ..attention.intervals import intervals
+from ..attention.selection import Selection, number_undecided, undecided
 from ..common.check import as_norm, check_shapes
-from ..common.norms import Metric, as_metric
-from ..common.result import Result
+from ..common.norms import Metric, as_metric, norm_name, read_norm
+from ..common.result import Lines, Result
 from ..common.types import MetricLike, Norm
 from ..rules import as_rule
 from .gradient import next_step
-from .margins import proved_by
-from .printed import lines_of, message_of, title_of
 from .problem import Problem
+
+MESSAGES = {
+    "completed": "made all its steps, to {}",
+    "stationary": "ended at {}: the gradient is exactly zero",
+    "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
+    "limit proved": "ended at {}: its limit is proved, as run.limit() says",
+    "stopped": "ended at {}: the callback returned True",
+    "running": "has come to {}",
+    "interrupted": "was interrupted after {}",
+    "overflow": "ended after {}: weights or logits left the range of double precision",
+    "gradient not finite": "ended after {}: the gradient left the range of double precision",
+}
+
+RUNS_SHOWN = 8  # of several side by side, when printed
+DIGITS = 4  # of the ends of an interval, when printed
+AT_ONCE = 1 << 15  # numbers of several records, which stay in cache
 
 
 @dataclass(repr=False, eq=False)
@@ -150,9 +168,61 @@ class Run(Result):
     _hidden = ("data", "problem", "start", "stacked")
     _derived = ("message", "balance", "selected", "undecided", "probabilities")
 
-    message = property(message_of)
-    _title = title_of
-    _lines = lines_of
+    @property
+    def message(self) -> str:
+        """What the status means, and the step at which the run ended."""
+        said = MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
+        own = self.problem._own_loss
+        if self.status != "stationary" or own is None or len(own.functions) == 3:
+            return said
+        return f"{said}, as it is where the derivative of the loss underflows: give the log of its size as loss[2]"
+
+    def _title(self) -> str:
+        trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
+        trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
+        if len(self.steps) == 0:
+            return f"Run on {trained}: {self.status} before the first record"
+        if self.stacked:
+            return f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}"
+        return f"Run of {self.steps[-1]} steps on {trained}: {self.status}"
+
+    def _lines(self) -> Lines:
+        if len(self.steps) == 0:
+            return []
+        if self.stacked:
+            ends = zip(self.loss[:RUNS_SHOWN, -1], self.norm[:RUNS_SHOWN, -1], strict=True)
+            lines = [("run", "loss      norm of W")]
+            lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
+            return lines + [("...", "")] * (len(self.W) > RUNS_SHOWN) + self._limit()
+        ended = [("", self.message)] if self.status not in ("completed", "running") else []
+        curves = {"loss": self.loss, "norm of W": self.norm, "log grad norm": self.log_grad_norm}
+        count, queries = number_undecided(self)
+        left = f"{count} of {queries} queries: their attention has not chosen yet"
+        return [
+            *ended,
+            *((name, f"{a[0]:.6g} -> {a[-1]:.6g}") for name, a in curves.items()),
+            *self._proved(),
+            *([("undecided", left)] if count else []),
+            *self._limit(),
+            ("records", f"{len(self.steps)}"),
+        ]
+
+    def _limit(self) -> Lines:
+        """Where training goes, if that was asked."""
+        found = vars(self).get("limit_found")
+        return [] if found is None else [("limit", found.summary)]
+
+    def _proved(self) -> Lines:
+        """What the last weights prove, where there is one margin."""
+        if self.problem.heads is not None or self.data._none or not np.isfinite(self.W).all():
+            return []
+        kind = self.own_norm
+        try:
+            low, high = (float(end[-1]) for end in self._intervals(kind, None, self.weights[-1:]))
+        except FloatingPointError:  # the logits overflow
+            return []
+        norm = "" if kind == "frobenius" else f", {norm_name(kind)} norm"
+        return [("margin", f"{_rounded(low, ROUND_FLOOR)} .. {_rounded(high, ROUND_CEILING)} (proved){norm}")]
 
     @property
     def head(self) -> Any:
@@ -265,8 +335,30 @@ class Run(Result):
             low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
             return np.stack(low), np.stack(high)
         own = norm is None and metric is None
-        kind = self.own_norm if own else self.problem._read_norm("frobenius" if norm is None else norm, metric)
-        return proved_by(self, kind, selected, self.weights)
+        kind = self.own_norm if own else read_norm("frobenius" if norm is None else norm, metric, *self.W.shape[-2:])
+        return self._intervals(kind, selected, self.weights)
+
+    def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(low, high) of a single run at these weights (records, [H,] dk, dz), the last of those recorded.
+
+        Both (records, H) of a problem with attention heads, each for its own selection; else (records,).
+        """
+        problem, data = self.problem, self.data
+        alone, selected = problem.heads is None, self.selected if selected is None else selected
+        selections = [Selection(data, part) for part in ([selected] if alone else selected)]
+        weights = np.ascontiguousarray(weights[:, None] if alone else weights)
+        records, H, dk, dz = weights.shape
+        ends = np.empty((2, records, H))
+        heads = None if self.head_records is None else self.head_records[-records:]  # of the output, trained too
+        chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(data._entries, dk * dz)))
+        for first in range(0, records, chunk):
+            W = weights[first : first + chunk]
+            at = problem if heads is None else problem._with_head(self.start.from_row(heads[first]))
+            delta = at._differentiate(_core.multipliers, W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
+            for h, chosen in enumerate(selections):
+                ends[:, first : first + chunk, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
+        low, high = ends[..., 0] if alone else ends
+        return low, high
 
     @property
     def own_norm(self) -> Norm | Metric:
@@ -375,3 +467,10 @@ def _each(function: Any, W: np.ndarray) -> Any:
         return function(W)
     found = [_each(function, one) for one in W]
     return found if isinstance(found[0], list) else np.stack(found)
+
+
+def _rounded(number: float, rounding: str) -> str:
+    """A few digits of a number, in one direction: what is proved of it stays true."""
+    if not math.isfinite(number) or number == 0:
+        return f"{number:g}"
+    return f"{float(Context(prec=DIGITS, rounding=rounding).create_decimal(number)):g}"

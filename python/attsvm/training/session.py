@@ -253,7 +253,7 @@ class Training:
             W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, span)
         elif W is None:
             with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
-                W = K @ Q.swapaxes(-1, -2)
+                W = K @ Q.mT
         if status == "running":  # C goes on moving the weights; the records go on into the end result
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, *rows):

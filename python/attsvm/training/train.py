@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_number, check_type
+from ..common.check import as_choice, as_count, as_floats, as_number, as_numeric, check_type
+from ..common.norms import Metric, as_metric
 from ..common.progress import bar
 from ..common.workers import Workers
-from ..rules import UpdateRule, Word, as_rule
-from .arguments import (
-    ball_of,
-    check_flags,
-    head_parameters,
-    means_of,
-    memory_to_go_on,
-    metric_for,
-    record_steps,
-    start_of,
-    target_of,
-)
+from ..rules import UpdateRule, Word, as_portion, as_rule
 from .gradient import span_of
-from .learning_rate import default_rate, rates
+from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .run import Run
 from .session import Descent, Training, memory_of, records_of
 
+FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length one, as the papers' experiments have it
 BAR_PARTS = 200  # a progress bar moves this often
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
 
@@ -216,13 +209,14 @@ def train(
         several = None if runs is None else as_count("runs", runs, 1)
         before: Any = W if isinstance(W, Run) else None
         begun = 0 if before is None else int(before.steps[-1])
-        if before is None:
-            W0, K0, Q0 = start_of(problem, W, K, Q, several)
-        else:
-            W0, K0, Q0 = start_of(problem, before.W if before.K is None else None, before.K, before.Q, several)
+        given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
+        W0, K0, Q0 = start_of(problem, several, *given)
         matrices = [K0, Q0] if W0 is None else [W0]
         wanted = begun + record_steps(record, last, sum([a.size for a in matrices]))
-        check_flags(train_head, callback)
+        if not isinstance(train_head, (bool, np.bool_)):
+            raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be a function, got {type(callback).__name__}")
         if until is not None:
             as_choice("until", until, ("limit",))
             if reduce is not None:
@@ -301,3 +295,144 @@ def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | N
 def _raise(exception: BaseException, so_far: Run) -> None:
     exception.partial = so_far  # type: ignore[attr-defined]
     raise exception
+
+
+# ------------------------------------------------------------------------------------- the arguments, checked
+
+
+def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequence[Any]:
+    """Copies of (W, None, None) or (None, K, Q)."""
+    if W is None and K is None and Q is None:
+        if problem.heads not in (None, 1) and problem.combine == "sum":
+            raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
+        return np.zeros((*problem._stack(runs), problem.data.dk, problem.data.dz)), None, None
+    return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
+
+
+def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """A copy of what the rule of `run` kept, which must have the form of this empty memory."""
+    if run.memory is None:
+        raise ValueError(
+            "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
+        )
+    if run.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in zip(run.memory, memory, strict=True)):
+        raise ValueError(
+            f"W is a run by {run.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: give its "
+            "weights, W=run.W, to begin with an empty memory"
+        )
+    mean, root, past = (None if a is None else a.copy() for a in run.memory)
+    return mean, root, past
+
+
+def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
+    """Where the parameters of a head that is trained start, of several runs a row for each."""
+    head = problem.head
+    if rule.word == "shampoo":
+        raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
+    if not isinstance(head, (LinearHead, MLPHead)):
+        raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
+    if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
+        raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
+    if problem._loss_name == "log":
+        raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
+    return head.row() if runs is None else np.tile(head.row(), (runs, 1))
+
+
+def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool) -> float:
+    """What "polyak" goes down to; NaN: C takes the loss above its infimum from the logits, where the loss itself is
+    constant."""
+    if rule.word != "polyak":
+        return 0.0
+    if rule.target_loss is not None:
+        return rule.target_loss
+    if train_head:
+        raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
+    if problem._from_scores and alone:
+        return math.nan
+    return 0.0 if problem.data._none else problem.infimum()
+
+
+def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
+    """momentum, decay and second of a Descent."""
+    first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
+    for name, value in (("momentum", first), ("weight_decay", decay)):
+        if value and rule.word in ("polyak", "mirror"):
+            raise ValueError(f"{name} does not go with rule={rule.word!r}")
+    if rule.betas is None:
+        return first, decay, 0.0
+    if first:
+        raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
+    return rule.betas[0], decay, rule.betas[1]
+
+
+def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool) -> Metric | None:
+    if rule.metric is None:
+        return None
+    if factors:
+        raise ValueError("metric must be None for K and Q: it is one of W")
+    if radius >= 0:
+        raise ValueError("ball does not go with metric, in which the nearest points are others")
+    return as_metric("metric", rule.metric, problem.data.dk, problem.data.dz)
+
+
+def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
+    """The radius, negative without a ball, and the code of its norm."""
+    if ball is None:
+        return -1.0, 0
+    norm, radius = ball if isinstance(ball, tuple) and len(ball) == 2 else ("frobenius", ball)
+    code = _core.BALL[as_choice("the norm of ball", norm, _core.BALL)]
+    if rule.word == "mirror":
+        raise ValueError("ball does not go with rule='mirror', whose nearest points are not Euclidean")
+    if factors and norm == "frobenius":
+        raise ValueError(f"ball must be ('nuclear', radius) for K and Q, ||K||^2 + ||Q||^2 <= 2 radius, got {ball!r}")
+    return as_number("ball", radius, least=0.0), code
+
+
+def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
+    """Ascending step numbers, the start and the end among them; ``size`` weights are kept for each."""
+    if not isinstance(record, int):
+        array = as_numeric("record", record)
+        if array.dtype.kind == "f" and array.size:  # an empty list has no integers to tell it from floats
+            raise TypeError("record must be an integer or integers, got floats")
+        if array.ndim > 1:
+            raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
+        if array.ndim == 1:
+            if array.size and (array.min() < 0 or array.max() > steps):
+                raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
+            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique takes a second for a million of them
+            return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
+        record = array[()]
+    every = as_count("record", record)
+    if every and steps // every * size > sys.maxsize // 8:
+        raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
+    every = every or max(steps, 1)
+    return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
+
+
+def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
+    """``0.1 / s`` for steps of unit length, (1, 1), by the square of the scale ``s``, which ``total / share`` is.
+
+    s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
+    large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
+    """
+    first = FIRST / rule.length(data.dk, data.dz)
+    if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
+        return np.array([[first]])
+    # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
+    exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
+    return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
+
+
+def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
+    """(1 or runs, 1 or begun + steps) of what is given; C stretches an axis of length one."""
+    if callable(lr):
+        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0  # nothing is asked of a run without steps
+    if isinstance(lr, float):
+        return np.array([[as_number("lr", lr, least=0.0)]])
+    if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
+        found = as_floats("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
+    else:
+        found = as_floats("lr", array if array.ndim else array[None], "steps", (steps if array.ndim else 1,))[None]
+    if found.min() < 0:
+        raise ValueError(f"lr must not be negative, got {found.min():g}")
+    return np.pad(found, ((0, 0), (begun, 0))) if begun and found.shape[1] > 1 else found
