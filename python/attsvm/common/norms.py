@@ -15,12 +15,12 @@ from .types import Norm
 
 NAMED = {"frobenius": (False, 2.0), **_core.NORM}
 EPSILON = 2.0**-52
-SMALL = 1e-100  # squares of these are in range
-SPARE = 16  # roundings more than a count of the operations
+SMALL = 1e-100  # Entries between this and its inverse can be squared without underflow or overflow.
+SPARE = 16  # roundings added to the count of operations, as a reserve
 
 
 def norm_name(norm: str | float | Metric) -> str:
-    """The norm in a sentence, before the word "norm"."""
+    """The norm's name for a sentence, to be followed by the word "norm"."""
     if isinstance(norm, str):
         return "Frobenius" if norm == "frobenius" else norm
     return "metric" if isinstance(norm, Metric) else f"l{norm:g}"
@@ -33,7 +33,7 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     """
     largest = np.maximum(W.max(axis=(-2, -1)), -W.min(axis=(-2, -1)))
     if norm == "frobenius" and np.all((largest == 0) | ((largest > SMALL) & (largest < 1 / SMALL))):
-        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # the common case, without temporaries
+        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # common case: no temporary arrays
     W = W / np.where(largest > 0, largest, 1.0)[..., None, None]  # squares and powers may leave the range of doubles
     if isinstance(norm, Metric):
         found = norm.size(W, dual)
@@ -45,42 +45,42 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
 
 
 def of_values(norm: str | float) -> tuple[bool, float]:
-    """Whether the norm is of the singular values or of the entries, and its exponent."""
+    """Whether a norm is one of the singular values (True) or of the entries (False), and its exponent."""
     return NAMED[norm] if isinstance(norm, str) else (False, norm)
 
 
 def conjugate(p: float) -> float:
-    """The exponent of the dual norm."""
+    """The exponent of the dual norm, ``p / (p - 1)``."""
     return 1.0 if p == math.inf else math.inf if p == 1 else p / (p - 1)
 
 
 def roundings(norm: Norm | Metric, dk: int, dz: int) -> float:
-    """The relative error of :func:`size`, either norm, at most."""
+    """An upper bound on the relative rounding error of :func:`size`, for the norm and for its dual."""
     count = dk * dz + SPARE
     if isinstance(norm, Metric):
         return EPSILON * (count + norm.roundings)
-    if of_values(norm)[0]:  # each singular value to max(dk, dz) roundings of the largest, or so
+    if of_values(norm)[0]:  # the SVD errs in each singular value by about max(dk, dz) roundings of the largest one
         count *= SPARE
     return EPSILON * count
 
 
 def largest_of_unit(norm: Norm | Metric, dk: int, dz: int) -> float:
-    """The largest dual norm of a matrix whose Frobenius norm is 1."""
+    """The largest dual norm among the matrices of Frobenius norm 1."""
     if isinstance(norm, Metric):
         return norm.largest_dual
     singular, p = of_values(norm)
     return (min(dk, dz) if singular else dk * dz) ** max(0.0, 1 / conjugate(p) - 0.5)
 
 
-SYMMETRIC = 1e-12  # of the largest entry: by how much rounding may make P differ from its transpose
-WORST_CONDITION = 1e12  # of P and R: beyond it rounding decides
+SYMMETRIC = 1e-12  # P may differ from its transpose by this fraction of its largest entry, for rounding.
+WORST_CONDITION = 1e12  # Largest accepted condition number of P and R; beyond it rounding would decide the result.
 
 
 @storable
 @dataclass(repr=False, eq=False)
 class Metric:
-    """``sqrt(sum D W^2)`` of a positive D (dk, dz), or ``||P^(1/2) W R^(1/2)||_F`` of symmetric positive definite P
-    (dk, dk) and R (dz, dz).
+    """The norm ``sqrt(sum D W^2)`` for a positive D (dk, dz), or ``||P^(1/2) W R^(1/2)||_F`` for symmetric positive
+    definite P (dk, dk) and R (dz, dz).
 
     The dual norm is ``sqrt(sum M^2 / D)``, or ``||P^(-1/2) M R^(-1/2)||_F``.
     """
@@ -101,18 +101,18 @@ class Metric:
 
     @property
     def value(self) -> Any:
-        """D, or (P, R)."""
+        """The metric as the user gave it: D, or the tuple (P, R)."""
         return self.D if self.D is not None else (self.P, self.R)
 
     @property
     def numbers(self) -> np.ndarray:
-        """As C reads it: D (dk dz), or P^-1 and then R^-1."""
+        """The metric as C reads it, flat: D (dk dz), or P^-1 followed by R^-1."""
         if self.D is not None:
             return self.D.flatten()
         return np.concatenate([(root.T @ root).ravel() for root in self.inverses])
 
     def size(self, W: np.ndarray, dual: bool = False) -> Any:
-        """The norm, or the dual norm, of W (..., dk, dz): (...)."""
+        """The norm of W (..., dk, dz), or its dual norm, of shape (...)."""
         if self.D is not None:
             W = W / np.sqrt(self.D) if dual else W * np.sqrt(self.D)
         elif dual:
@@ -123,7 +123,7 @@ class Metric:
 
 
 def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
-    """The norm of W that two arguments mean."""
+    """The norm of W that the arguments ``norm`` and ``metric`` stand for; raises if they do not go together."""
     norm = as_norm("norm", norm)
     if metric is None:
         return norm
@@ -133,7 +133,7 @@ def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
 
 
 def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
-    """The metric of D, or of a tuple (P, R)."""
+    """The metric made from D or from a tuple (P, R), checked."""
     if isinstance(value, Metric):
         return as_metric(name, value.value, dk, dz)
     if not isinstance(value, tuple):
