@@ -1,4 +1,4 @@
-"""Which tokens each query selects, checked."""
+"""Which tokens each query selects, read from the user's arguments and checked."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from ..common.check import as_count, as_floats, as_parts, check_finite, check_sh
 from ..common.storage import storable
 from .data import Data, outside
 
-# Of the largest margin asked: the norm of W and its square must be in range with it.
-CHOSEN = 0.9  # a query that selects one token attends to it at least so much
-LOW, HIGH = 1e-6, 1e-3  # of several: the probability of what is left out, and of what is selected
-SMALLEST, LARGEST = 1e-150, 1e150
-TIED = 1e-12  # of the largest score of a window: what rounding leaves between two equal scores
+CHOSEN = 0.9  # a query that selects one token gives it at least this probability
+LOW, HIGH = 1e-6, 1e-3  # with several selected tokens: highest probability of a token left out, least of a selected one
+SMALLEST, LARGEST = 1e-150, 1e150  # of the largest margin asked: the squared norm of W must be in range too
+TIED = 1e-12  # two scores that differ by less than this fraction of the window's largest score are equal
 
 
 @storable
 class Selection:
-    """A checked selection: the reference (first selected) token of each query, and all of them when several are.
+    """A checked selection: the reference token of each query, and all selected tokens if a query has several.
 
-    ``rhs``: what the rows of the entries must reach instead of 1 (margins) and 0 (equalities), over ``2**power``, which
-    makes the largest about 1; minus infinity where there is no row.
+    ``reference`` (M,) is the first selected token of each query, counted in its window.  ``kept`` (entries,) flags all
+    selected tokens; None if each query selects one.  ``rhs`` (entries,) is what each row must reach, divided by
+    ``2**power`` so that the largest is about 1; minus infinity where there is no row; None for the usual 1 on margin
+    rows and 0 on equality rows.
     """
 
     def __init__(self, data: Data, selected: Any, margins: Any = None):
         self.kept: np.ndarray | None = None
         self.rhs: np.ndarray | None = None
         self.power = 0
-        self.tied = 0  # queries of a run in which another token scores as much as the selected one
-        # A copy: C trusts it during the solve, and the answer describes itself by it.
-        plain = _core.reference(data._handle, selected) if data._single else None  # all that most calls need
+        self.tied = 0  # the number of queries of a run in which another token scores as much as the selected one
+        # A copy of the argument: C relies on it during the solve, and the answer keeps it.
+        # fast path: C reads an array of integers
+        plain = _core.reference(data._handle, selected) if data._single else None
         if plain is not None:
             self.reference = plain
         else:
@@ -52,7 +54,7 @@ class Selection:
         return selection
 
     def check(self, data: Data) -> None:
-        """Raises unless a selection that was read from a file is one of these data."""
+        """Raises unless a selection from a file fits these data."""
         as_count("power", self.power, -(2**12))
         as_count("tied", self.tied)
         queries, entries = len(data.queries), data._entries
@@ -85,7 +87,7 @@ class Selection:
         self.reference = _core.top(data._handle, kept.astype(np.float64))
 
     def _free_ties(self, data: Data, scores: np.ndarray | None) -> None:
-        """No row for a token that scores as much as the selected one: training asks nothing between the two."""
+        """Drops the rows of tokens that score as much as the selected one: training does not separate the two."""
         if scores is None or len(scores) != data._entries:
             return
         chosen = data._begin + self.reference
@@ -110,42 +112,43 @@ class Selection:
         self.rhs = np.ldexp(rhs, -self.power)
 
     def flags(self, data: Data) -> np.ndarray:
-        """Whether each entry is of a selected token."""
+        """A bool array (entries,): whether each entry's token is selected."""
         flags = np.zeros(data._entries, dtype=bool) if self.kept is None else self.kept.copy()
         flags[data._begin + self.reference] = True
         return flags
 
     def asked(self, entries: np.ndarray) -> np.ndarray:
-        """What the rows of these entries must reach, in the units of ``margins``."""
+        """What the rows of these entries must reach, in the units of the argument ``margins``."""
         if self.rhs is not None:
             return np.ldexp(self.rhs[entries], self.power)
         return np.ones(len(entries)) if self.kept is None else np.where(self.kept[entries], 0.0, 1.0)
 
     def without(self, gone: np.ndarray) -> Selection:
-        """The same, with no row for the entries that are ``gone``."""
+        """The same selection without the rows of the entries flagged in ``gone``."""
         part, asked = copy.copy(self), self.asked(np.arange(len(gone)))
         part.rhs = np.where(gone, -np.inf, np.ldexp(asked, -self.power))
         return part
 
     @property
     def largest(self) -> float:
-        """The largest size of what is asked."""
+        """The largest absolute value of what the rows must reach."""
         return 1.0 if self.rhs is None else math.ldexp(np.abs(self.rhs[self.rhs > -np.inf]).max(), self.power)
 
     def within(self, data: Data) -> Selection:
-        """Itself, once its references are known to lie within their windows."""
+        """The selection itself; raises ValueError if a reference lies outside its window."""
         if said := self.outside(data):
             raise ValueError(said)
         return self
 
     def outside(self, data: Data) -> str:
-        """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
+        """The error message for a reference outside its window.  C finds such a reference during the call; this names
+        it."""
         return outside(data.lengths, self.reference)
 
 
 def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
-    """Finite numbers in the data's entry shape, flat; with ``no_bound`` some may be minus infinity.  What a causal
-    query cannot see must be 0, unless ``hidden``."""
+    """Finite numbers in the data's entry shape, as a flat array.  With ``no_bound`` some may be minus infinity.  Tokens
+    that a causal query cannot see must have 0 unless ``hidden``."""
     single = data._layout.single
     if isinstance(value, (list, tuple)) and not data._layout.uniform:
         letters = "T_i" if single else "S_i, T_i"
@@ -156,10 +159,10 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
-    """Which queries have not chosen, by probabilities (..., T): (...).
+    """Which queries have not chosen yet, from probabilities (..., T): a bool array (...).
 
-    Where one token is to be selected, the largest is below CHOSEN; otherwise one is strictly between low and high, on
-    its way to one of the two.
+    With ``single``, one token is to be selected: a query is undecided if its largest probability is below CHOSEN.
+    Otherwise it is undecided if some probability lies strictly between ``low`` and ``high``.
     """
     if single:
         return np.asarray(probabilities.max(axis=-1) < CHOSEN)
@@ -167,18 +170,19 @@ def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: f
 
 
 def number_undecided(run: Any) -> tuple[int, int]:
-    """Of how many queries (those of each attention head)."""
+    """The number of undecided queries of a run and the number of its queries, each counted once per run and attention
+    head."""
     flags = _flat(run.undecided)
     return int(flags.sum()), flags.size
 
 
 def _flat(parts: Any) -> np.ndarray:
-    """The numbers of arrays, or of lists of lists of them."""
+    """All numbers of an array, or of nested lists of arrays, as a flat array."""
     return np.concatenate([_flat(part) for part in parts]) if isinstance(parts, list) else np.ravel(parts)
 
 
 def _of_run(run: Any) -> Any:
-    """What a single run with one attention head selects."""
+    """The selection of a single run with one attention head; raises ValueError for any other run."""
     if run.stacked:
         raise ValueError("selected must be one selection, got several runs: take one, run[r]")
     if run.problem.heads is not None:
