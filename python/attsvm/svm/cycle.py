@@ -1,7 +1,7 @@
-"""Preference cycles: equal queries that prefer tokens in a cycle cannot be satisfied by any weights.
+"""Preference cycles: queries with the same vector that prefer tokens in a cycle cannot be satisfied by any weights.
 
-Rows ``(x_a - x_t) z^T`` of one query vector z are the edges a -> t of a graph over the tokens; along a cycle they add
-up to zero.  Inconsistent labels, and tokens out of a vocabulary, make such cycles.
+For one query vector z, each row ``(x_a - x_t) z^T`` is an edge a -> t of a graph over the tokens, and the rows along a
+cycle add up to zero.  Inconsistent labels make such cycles, where sequences share tokens of a vocabulary.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from ..attention.selection import Selection
 
 
 def cycle(data: Data, selection: Selection) -> np.ndarray | None:
-    """Multipliers (entries): 1 on the rows of a preference cycle, which add up to zero.  None when there is no cycle,
-    and for selections of several tokens per query or with margins of their own."""
-    if selection.kept is not None or selection.rhs is not None or selection.outside(data):  # C reports the last
+    """Multipliers (entries) that are 1 on the rows of a preference cycle, which therefore add up to zero.
+
+    None if there is no cycle, or if a query selects several tokens or has margins of its own.
+    """
+    # C reports references outside their windows
+    if selection.kept is not None or selection.rhs is not None or selection.outside(data):
         return None
     same = _kinds(data.queries)
-    if same.max() == len(same) - 1:  # a cycle takes two rows of one query
+    if same.max() == len(same) - 1:  # all query vectors differ: a cycle needs two queries with one vector
         return None
     query, chosen, token = data._rows_of(selection.reference)
     kinds = _kinds(data.keys)
@@ -33,15 +36,15 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
 
 
 def _kinds(rows: np.ndarray) -> np.ndarray:
-    """A number for each row, the same for equal ones."""
+    """A number for each row; equal rows have the same number."""
     words = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     return np.unique(words, return_inverse=True)[1]
 
 
 def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
-    """The edges of one cycle of a directed graph, None when there is none."""
+    """The indices of the edges of one cycle of a directed graph; None if it has no cycle."""
     edges = np.arange(len(tail))
-    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes that no edge leaves
+    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
         edges = edges[onwards]
     if not len(edges):
         return None
