@@ -1,4 +1,5 @@
-"""Where training and SVM meet: conditions on a dataset, selections of several tokens, next tokens, soft labels."""
+"""Theory that relates training to the SVM: conditions on a dataset, several selected tokens, next tokens, stacked
+layers."""
 
 from .conditions import is_locally_optimal
 from .diagnosis import Diagnosis

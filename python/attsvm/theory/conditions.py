@@ -1,4 +1,4 @@
-"""Where the two halves meet: directions of training against solutions of the SVM."""
+"""Conditions under which training goes to the direction of an SVM solution, and the correlation of the two."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..svm.separation import Separation
 from ..training.problem import Problem
 from .limit_proofs import lengths_of_rows
 
-# A tight token's margin is 1; a certified gap of 1e-9 fixes margins to about its square root.
+# A token is tight if its margin is at most 1 + TIGHT: a certified gap of 1e-9 fixes margins only to about 3e-5.
 TIGHT = 1e-4
 
 
 def correlation(A: ArrayLike, B: ArrayLike) -> float:
-    """Cosine ``<A, B> / (||A||_F ||B||_F)`` of two weight matrices; NaN when one of them is zero.
+    """The cosine ``<A, B> / (||A||_F ||B||_F)`` of two weight matrices; NaN if one of them is zero.
 
     Parameters
     ----------
@@ -37,17 +37,18 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
     largest_a, largest_b = np.abs(A).max(initial=0.0), np.abs(B).max(initial=0.0)
     if largest_a == 0 or largest_b == 0:
         return float("nan")
-    A, B = A / largest_a, B / largest_b  # norms of weights may overflow when squared
+    A, B = A / largest_a, B / largest_b  # scaled, since squares of large weights may overflow
     return float(np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B)))  # type: ignore[arg-type]
 
 
 def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
-    """Whether every selected token scores more than each of its support tokens (margin exactly 1).
+    """Whether every selected token scores more than each tight token of its query (a token whose margin is exactly 1).
 
-    Plain gradient descent with small steps converges to the direction of such a solution from all weights that are near
-    enough to it and large enough.  Where a support token with a positive multiplier scores more, training leaves the
-    direction if the rows of the SVM are linearly independent; if they are not, other rows may outweigh it.  Nothing is
-    proved of equal scores.  Holds for one selected token per query.
+    Plain gradient descent with small steps converges to the direction of such a solution from all weights that are
+    large enough and close enough to that direction.  If instead a support token with a positive multiplier scores more
+    than the selected one, training leaves the direction, provided that the rows of the SVM are linearly independent; if
+    they are not, other rows may outweigh it.  For equal scores nothing is proved.  The condition is for one selected
+    token per query.
 
     Parameters
     ----------
@@ -86,24 +87,24 @@ def _same(data: Any, other: Any) -> bool:
 
 
 def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
-    """The tight tokens that score at least as much as the selected one."""
+    """A bool array (entries,): the tight tokens that score at least as much as the selected one."""
     reference = solution.selection.reference
     tight = tight_entries(problem.data, solution.W, reference)
     return tight & (problem._flat_scores >= at_reference(problem, reference))
 
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
-    """The score of the selected token of each entry's query."""
+    """For each entry, the score of its query's selected token."""
     return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
 
 
 def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Where the margin is 1, for the solution W of a selection."""
+    """A bool array (entries,): whether the margin is 1, up to TIGHT, for the solution W of a selection."""
     return data._flat_margins(W, reference) <= 1 + TIGHT
 
 
 def all_tight(solution: Separation, tolerance: float = TIGHT) -> bool | None:
-    """Whether every token but the selected ones has a margin of 1; None without weights."""
+    """Whether every token that is not selected has a margin of 1; None without weights."""
     if solution.W is None:
         return None
     margins = solution.data._flat_margins(solution.W, solution.selection.reference)
@@ -123,22 +124,22 @@ def smoothness(problem: Problem) -> float:
     values = keys if data.values is data.keys else _largest_singular(data, data.values)
     g = values * heads
     if problem._own_loss is not None:
-        return np.inf  # nothing is known of its second derivative
+        return np.inf  # the second derivative of the user's loss is not known
     M0, M1 = _core.loss_bounds(_core.LOSS[problem._loss_name], float(problem._flat_scores.min()))
     terms = (data.queries**2).sum(axis=1) * keys**2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())
 
 
 def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
-    """(M,) spectral norm of the keys or values of each query's window."""
+    """The spectral norm of the keys, or values, of each query's window: (M,)."""
     windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
     return np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
-    """``(iota, ||G||_F)``: the least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0, and its norm.
+    """``(iota, ||G||_F)`` for the gradient G at W = 0: iota is the least ``(x_t - x_optimal)^T G z``.
 
-    A positive iota: the first step of gradient descent from zero ranks every optimal token first.
+    If iota is positive, the first step of gradient descent from zero ranks every optimal token first.
     """
     data = problem.data
     _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
@@ -146,7 +147,8 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
-    """``(mu, R)``: W descends from all weights of norm at least R and correlation with W at least 1 - mu.
+    """``(mu, R)``: the loss falls along W at all weights of norm at least R whose correlation with W is at least 1 -
+    mu.
 
     W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
     W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
@@ -158,7 +160,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     eps))`` that of all but the selected token; gap, G and H are the least and largest score differences to support
     tokens, to better ones, and to any; B the largest margin of W.  R is where the bracket becomes positive.
 
-    None where it cannot be had: a query without support token, or a support token with a score as good.
+    None if there is no such cone: a query has no support token, or a support token scores as much as the selected one.
     """
     data = problem.data
     own = data._flat_margins(W, reference)
@@ -166,20 +168,22 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     if not others.any():
         return None
     near, far = own <= 1 + TIGHT, others & (own > 1 + TIGHT)
-    better = at_reference(problem, reference) - problem._flat_scores  # by how much the selected token scores more
+    # score of the selected token minus that of the entry's token
+    better = at_reference(problem, reference) - problem._flat_scores
     longest = lengths_of_rows(data, reference).max()
     slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
     begin, several = data._begin, data.lengths > 1
-    gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]  # infinite without a support token
+    # infinite if the query has no support token
+    gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]
     if not (0 < gap.min() and gap.max() < np.inf):
         return None
     B = np.maximum.reduceat(np.where(others, own, 0.0), begin)[several]
     G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
     H = B * np.maximum.reduceat(np.abs(better), begin)[several]
     T = data.lengths[several] - 1.0
-    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)  # the brackets are linear in 1, u, v and u v
+    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)  # each query's bracket is linear in 1, u, v and u v
 
     def least_bracket(r: float) -> float:
         u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
@@ -190,7 +194,8 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
 
 def _first_positive(increasing: Callable[[float], float]) -> float:
-    """Where an increasing function that ends positive becomes so, at most 1e-12 of it, or of 1, beyond."""
+    """The point from which an increasing function is positive, or a point at most a relative (or absolute) 1e-12 above
+    it."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
@@ -201,11 +206,12 @@ def _first_positive(increasing: Callable[[float], float]) -> float:
 
 
 def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
-    """``(mu, R)``: ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no stationary point.
+    """``(mu, R)`` such that the cone ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no
+    stationary point.
 
-    mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``; R is where every optimal token holds so much
-    softmax that ``B (1 - s_optimal) < 1`` with B the largest margin of W_svm, which makes each covariance positive.
-    None when the first gradient does not separate.
+    mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``.  From norm R on every optimal token has so much
+    probability s_optimal that ``B (1 - s_optimal) < 1``, with B the largest margin of W_svm; each covariance is then
+    positive.  None if the first gradient step does not separate.
     """
     if iota <= 0 or solution.W is None or not np.isfinite(iota):
         return None
@@ -213,6 +219,6 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     W, reference = solution.W, solution.selection.reference
     own = data._flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
-    mu = min(iota * norm / size, 1.0)  # rounding may put it above
+    mu = min(iota * norm / size, 1.0)  # at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu

@@ -1,4 +1,4 @@
-"""What the theory says of a dataset: the numbers, and the sentences that they print as."""
+"""The theory's conditions on a dataset, as numbers and as printed sentences."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from ..training.run import Run
 from . import conditions
 from .limit_proofs import BestTokens, Rows, longest_step
 
-IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
-# Scores that differ by this part of the gap above them, and margins of 1 + EQUAL, are taken as equal: larger
-# differences can make weights of norm log(1 / difference) stationary.
+IN_RANGE = 300  # The products in the conditions must lie within 1e-IN_RANGE .. 1eIN_RANGE.
+# Scores that differ by less than this fraction of the gap to the best score count as equal, and margins up to 1 + EQUAL
+# as tight.  With larger differences weights of norm log(1 / difference) can be stationary.
 EQUAL = 1e-9
-BEATEN_SHOWN = 8  # queries listed by name
+BEATEN_SHOWN = 8  # most beaten queries that are listed one by one
 DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Diagnosis(Solved):
-    """What the theory says of a problem and a selection.  Prints as sentences; :meth:`to_dict` gives plain numbers.
+    """The theory's conditions for a problem and a selection.  Prints as sentences; :meth:`to_dict` gives plain numbers.
 
     Attributes
     ----------
@@ -48,16 +48,18 @@ class Diagnosis(Solved):
     solution : Separation
         Its SVM, with margin interval or, when infeasible, the certificate.
     dimension_suffices : bool
-        The shape alone makes every selection of almost all data separable: each window has at most dk + 1 tokens, and
-        there are at most dk dz rows where no two queries share tokens, else at most dz queries.  False decides nothing.
+        Whether the shape alone makes every selection separable, for almost all data: each window has at most dk + 1
+        tokens, and there are at most dk dz rows, or, if queries share tokens, at most dz queries.  The condition is
+        sufficient, not necessary.
     tight : bool array or list, in the data's entry shape, or None
-        Tokens whose margin is 1, to 1e-4: the paper's support indices; ``solution.support`` are those of them that have
-        a multiplier.  None without an optimal solution.
+        Tokens whose margin is 1, up to 1e-4: the paper's support indices.  ``solution.support`` has only those tight
+        tokens that have a positive multiplier.  None without an optimal solution.
     beaten_by : integer array or list, in the data's query shape, or None
         The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
-        No query is beaten by a tight token: plain gradient descent on W, in steps up to ``step_size``, converges to the
-        direction of the Frobenius SVM from all weights that are near enough to it and large enough.
+        Whether no tight token scores at least as much as the selected one.  Then plain gradient descent on W, in steps
+        up to ``step_size``, converges to the direction of the Frobenius SVM from all weights that are large enough and
+        close enough to that direction.
     globally_optimal : bool
         Every query selects a token of its highest score.
     all_support : bool or None
@@ -69,24 +71,26 @@ class Diagnosis(Solved):
     equal_scores : bool
         All non-optimal tokens of a query tie, below the best.
     no_stationary_point : str or None
-        Why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support" (of the
-        optimal selection) or "equal scores"; None when neither holds.  Independent rows are another reason.
+        The reason why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support"
+        (every token but the optimal ones is tight in their SVM) or "equal scores".  None if neither holds; there may
+        still be no stationary point, as when the rows are linearly independent.
     iota : float
-        Least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0: positive when the first step separates.
+        The least ``(x_t - x_optimal)^T G z`` for the gradient G at W = 0; positive if the first step separates.
     separating_cone : (float, float) or None
-        mu and R of the cone around the first step in which no weights are stationary.
+        mu and R of a cone around the first step in which no weights are stationary; None if the step does not separate.
     local_cone : (float, float) or None
         mu and R: at weights of norm at least R whose correlation with the SVM solution is at least 1 - mu the loss
-        falls along that solution, so none is stationary.  A bound, and a pessimistic one.  Training may leave the cone.
+        falls along that solution, so no such weights are stationary.  The bound is pessimistic, and training may leave
+        the cone.
     lipschitz, step_size : float
         ``L_W``, a Lipschitz constant of the gradient, and 1 / L_W, the theory's step of plain gradient descent.
     barrier, longest_step : float or None
-        What :meth:`attsvm.Run.limit` asks of a run that goes to the optimal tokens: a loss that is less than
-        ``barrier`` above its infimum, and steps shorter than ``longest_step = 8 rho / Delta^2``, rho the margin of
-        their SVM and Delta a bound of the distance of two rows.  None where several tokens have the best score, or
-        where no margin is certified.
+        The conditions under which :meth:`attsvm.Run.limit` can prove that a run goes to the optimal tokens: a loss less
+        than ``barrier`` above its infimum, and steps shorter than ``longest_step = 8 rho / Delta^2``, where rho is the
+        margin of the optimal tokens' SVM and Delta bounds the distance between two rows.  None if several tokens have
+        the best score, or if no margin is certified.
     undecided : bool array or list, in the data's query shape, or None
-        Of the run that was diagnosed: queries whose attention has not chosen yet.
+        For a diagnosed run: the queries whose attention has not chosen a token yet.
     """
 
     scores: Any
@@ -123,11 +127,11 @@ class Diagnosis(Solved):
     _least_width = 20
 
     def _queries(self, name: str) -> Any:
-        """One for each query, flat."""
+        """The values of an attribute, one per query, flat."""
         return self.data._layout.flatten_queries(name, getattr(self, name))
 
     def _scores_of(self, name: str) -> Any:
-        """Of the token that each query selects, that is optimal, or that beats them."""
+        """The scores of the tokens that an attribute (selected, optimal or beaten_by) names, one per query."""
         return self._entries("scores")[self.data._begin + self._queries(name)]
 
     def _entries(self, name: str) -> np.ndarray:
@@ -219,7 +223,7 @@ class Diagnosis(Solved):
         least = np.minimum.reduceat(self._entries("scores"), self.data._begin)
         if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
-        if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
+        if self.dimension_suffices and self.solution.W is not None:  # rows that no W separates are linearly dependent
             return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
         return (
             "not excluded: enough would be one best token in each query, weights that rank these first, and the others "
@@ -246,7 +250,7 @@ def windows_apart(data: Any) -> bool:
 
 
 def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: Norm = "frobenius") -> Diagnosis:
-    """The conditions of the theory on this dataset: which hold, with which numbers.
+    """The theory's conditions on this dataset: which of them hold, and with which numbers.
 
     Parameters
     ----------
@@ -265,7 +269,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     Raises
     ------
     ValueError, TypeError
-        Tokens whose products with queries and scores leave double precision.
+        If products of tokens, queries and scores leave double precision.
     KeyboardInterrupt
         On Ctrl-C.
 
@@ -334,7 +338,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 
 
 def _check_scale(problem: Problem) -> None:
-    """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
+    """Raises ValueError if products that the conditions need would underflow or overflow."""
     parts = {"queries": problem.data.queries, "scores": problem._flat_scores}
     sizes = {"tokens": problem.data._largest_key} | {name: largest(part) for name, part in parts.items()}
     if min(sizes.values()) == 0:
@@ -350,7 +354,7 @@ def _check_scale(problem: Problem) -> None:
 
 
 def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
-    """What a run must meet for its limit on the optimal tokens to be proved."""
+    """The numbers ``barrier`` and ``longest_step`` of a Diagnosis, or none."""
     rows = Rows(best.problem.data, best.best)
     rows.solution = ideal
     if len(best.tied) or not rows.margin > 0:

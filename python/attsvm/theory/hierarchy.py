@@ -1,10 +1,10 @@
-"""Several layers of attention: trained together, and the SVMs that they go to.
+"""Several layers of attention: joint training, and the SVMs to which the layers go.
 
     h_0 = X,    h_l,s = h_(l-1),s + (sum_t p_l,st h_(l-1),t) V_l,    p_l,s = softmax_t(h_(l-1),t . W_l h_(l-1),s)
 
 for the inner layers l = 1 .. L - 1, then ``o = sum_s softmax_s(h_s . W_L z) h_s`` and the logistic loss of ``y v.o``.
-Every derivative is kept as numbers of order one and a logarithm, so that directions go on converging when the loss has
-left double precision: the derivative in h_l,s as one vector and one logarithm for each s.
+Derivatives are stored as numbers of order one with the logarithm of a scale, so that directions still converge when the
+loss has left double precision.  The derivative with respect to h_l,s has one vector and one logarithm for each s.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Stack(NamedTuple):
     W: list[np.ndarray]  # (..., d, d) of each layer; K Q^T where factors were trained
     factors: list[Any]  # (K, Q) of each layer, or None
     attention: list[np.ndarray]  # (..., n, T, T) of each inner layer, (..., n, T) of the last
-    tokens: list[np.ndarray]  # (..., n, T, d) what each layer reads
-    gradient: list[np.ndarray]  # (..., d, d) negative gradient in the weights of each layer, of unit norm
+    tokens: list[np.ndarray]  # (..., n, T, d) the tokens that each layer reads
+    gradient: list[np.ndarray]  # (..., d, d) negative gradient of the loss in each layer's weights, scaled to norm 1
     loss: np.ndarray  # (...) mean logistic loss
     records: list[list[np.ndarray]]  # W at every recorded step
 
@@ -54,7 +54,7 @@ def train_stack(
     z, y, v : (..., n, d), (..., n) and (..., d) array_like
         Query of the last layer, labels, output head.
     V : (..., d, d) array_like, or a list of one per inner layer
-        Values of the inner layers: what a layer adds is ``attended V``.
+        Value matrices of the inner layers: a layer adds ``attended V`` to its tokens.
     W : list of (..., d, d) array_like, or of pairs (K, Q)
         Weights of every layer to begin with, lowest first; of a pair the factors of ``W = K Q^T`` are trained.
     lr : float
@@ -114,7 +114,7 @@ def train_stack(
 
 
 def of_layers(V: Any, inner: int) -> Any:
-    """The values of each inner layer."""
+    """The value matrix of each inner layer, as a list."""
     values = V if isinstance(V, (list, tuple)) else [V] * inner
     if len(values) != inner:
         raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
@@ -140,13 +140,14 @@ def _loss(u: np.ndarray) -> np.ndarray:
 
 
 def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
-    """One normalised step of all weights together; the gradients have logarithms of their scales (..., 1, 1)."""
+    """The weights after one normalised step of all layers together.  Each gradient is a pair of a matrix and the
+    logarithm of its scale (..., 1, 1)."""
     top, moves = np.max([scale for _, scale in gradients], axis=0), []
     for part, (G, scale) in zip(weights, gradients, strict=True):
         D = G * np.exp(scale - top)
         moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
     length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-    length = np.where(length > 0, length, 1.0)  # a gradient of zero: the run stays
+    length = np.where(length > 0, length, 1.0)  # a zero gradient: the weights stay
     return [
         tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
         for part, move in zip(weights, moves, strict=True)
@@ -154,12 +155,13 @@ def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
 
 
 def _each(W: np.ndarray) -> np.ndarray:
-    """(..., 1, d, d): the same for all sequences of a run."""
+    """The weights with an axis for sequences, (..., 1, d, d)."""
     return W[..., None, :, :]
 
 
 def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tuple[list[np.ndarray], list[Any], Any]:
-    """What each layer reads, the logarithm of its attention (..., n, S, T), and the signed outputs (..., n)."""
+    """The tokens that each layer reads, the logarithm of its attention (..., n, S, T), and the outputs times labels
+    (..., n)."""
     hidden, logs = [X], []
     for W, V in zip(matrices, [*values, None], strict=True):
         h = hidden[-1]
@@ -173,14 +175,14 @@ def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tupl
 
 
 def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
-    """(dL/dW_l, logarithm of its scale (..., 1, 1)) of every layer, lowest first."""
+    """For each layer, lowest first: dL/dW_l and the logarithm of its scale (..., 1, 1)."""
     slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
-    D = slope[..., None, None] * v[..., None, None, :]  # the derivative in what a query's output is, exp(scale) D
+    D = slope[..., None, None] * v[..., None, None, :]  # derivative in each query's output: exp(scale) D
     scale = np.zeros(D.shape[:-1])
     gradients = []
     for h, log, W, V in zip(hidden[::-1], logs[::-1], matrices[::-1], [None, *values[::-1]], strict=True):
         queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V).mT)
-        # dL/dlogit_t = p_t (g_t - p.g), by differences to the token of the largest p: nothing cancels
+        # dL/dlogit_t = p_t (g_t - p.g), from differences to the token of largest probability, so that nothing cancels
         top = log.argmax(axis=-1)[..., None]
         gains = back @ h.mT
         gains = gains - np.take_along_axis(gains, top, -1)
@@ -196,9 +198,9 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
         gradients.append(((rows.mT @ queries).sum(axis=-3), most[..., 0]))
         if len(gradients) == len(matrices):
             break
-        # The derivative in what the layer reads: as the value and the key of every query; of an inner layer also by the
-        # residual connection, and as a query.
-        most = weight.max(axis=-2)  # for every token, the largest term
+        # Derivative in the tokens that the layer reads.  Each token is a value and a key of every query; in an inner
+        # layer it is also added by the residual connection, and it is a query.
+        most = weight.max(axis=-2)  # the largest scale among each token's terms
         most = most if V is None else np.maximum(scale, most)
         share = np.exp(weight - most[..., None, :])
         below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)
@@ -210,14 +212,15 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
 
 
 def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
-    """``sum_t c_t (h_t - h_top)`` of every query, (..., n, S, d); c is 0 at its top token."""
+    """``sum_t c_t (h_t - h_top)`` for every query: (..., n, S, d). c is 0 at the query's top token."""
     np.put_along_axis(c, top, -c.sum(axis=-1, keepdims=True), -1)
     return np.asarray(c @ h)
 
 
 # -------------------------------------------------------------------------------- the SVMs of the layers
 
-HOLDS = 1e-9  # of the largest multiplier: what interior points leave
+# A token holds the SVM if its multiplier is above this fraction of the largest; interior points leave smaller ones.
+HOLDS = 1e-9
 
 
 def hierarchy(
@@ -230,7 +233,7 @@ def hierarchy(
     selected: float = 0.5,
     kept: float = 0.02,
 ) -> list[Separation]:
-    """One SVM for each layer of a stack, from what the layers select.
+    """One SVM for each layer of a stack, constructed from the tokens that the layers select.
 
     The layers are ``h_s + (sum_t p_st h_t) V`` and, the last, ``sum_s p_s h_s``; of the tokens h that they leave,
 
@@ -253,20 +256,20 @@ def hierarchy(
     norm : as in :func:`attsvm.solve_svm`
         "nuclear" where K and Q were trained.
     selected : float
-        A query on the way has selected a token to which it gives more than this.
+        A query on the way to the output has selected a token if it gives the token more attention than this.
     kept : float
-        A query beside the way goes on mixing the tokens to which it gives more than this.
+        A query off the way keeps mixing the tokens to which it gives more attention than this.
 
     Returns
     -------
     list of Separation
-        Of each layer, lowest first.  Their data hold the tokens that the layers below make in the limit: attention that
-        has selected is taken as 1.
+        The SVM of each layer, lowest first.  Its data hold the tokens that the layers below produce in the limit, where
+        attention to a selected token is 1.
 
     Raises
     ------
     ValueError
-        For a query on the way that has not selected, which is named: train for more steps.
+        If a query on the way to the output has not selected a token; the message names it: train for more steps.
 
     Notes
     -----
@@ -298,7 +301,7 @@ def hierarchy(
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
-    # way, held (n, T): which tokens of a layer lie on the way to the output, and which hold the SVM above
+    # way and held are bool (n, T): the tokens on the way to the output, and the tokens that hold the SVM above
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
     way = np.arange(T) == chosen[:, None]
@@ -324,7 +327,7 @@ def hierarchy(
 
 
 def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> np.ndarray:
-    """The token that each query selects; ValueError where one of those that matter has not."""
+    """The token that each query selects; raises ValueError if one of the given ``queries`` has not selected."""
     undecided = queries & (p.max(axis=-1) <= selected)
     if undecided.any():
         place = tuple(int(i) for i in np.argwhere(undecided)[0])
@@ -337,13 +340,13 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
 
 
 def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
-    """Attention as it goes on: on one token where it has selected, else shared by the tokens that are kept."""
+    """Attention in the limit: 1 on the token that a query has selected, else shared by the tokens that are kept."""
     one = np.arange(p.shape[-1]) == p.argmax(axis=-1)[..., None]
     some = np.where(p > kept, p, 0.0)
     return np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, some / some.sum(axis=-1, keepdims=True))
 
 
 def _holds(sol: Separation, T: int) -> Any:
-    """(queries, T): which tokens hold an SVM, by their multipliers, of either sign."""
+    """A bool array (queries, T): the tokens that hold an SVM, by the size of their multipliers."""
     sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
     return sizes > HOLDS * sizes.max()
