@@ -1,4 +1,4 @@
-"""How near weights are to the largest margin, in any norm."""
+"""How close weights come to the largest margin, in any norm."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from ..common.norms import read_norm, size
 from ..common.types import MetricLike, Norm
 from ..svm.solve import solve_svm
 
-MOST_OUTSIDE = 0.5  # of the Frobenius norm: the share is then less than half of what the projected W would have
-SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
-CHUNK = 4096  # rows at one time
-ROUNDING = 1e-13  # part of (row length) (norm of W) to which the left side of a row can be computed
+# Warn if less than this share of the Frobenius norm lies in the span of rows and queries: projecting W would more than
+# double its margin share.
+MOST_OUTSIDE = 0.5
+SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest count as zero
+CHUNK = 4096  # rows processed at a time
+ROUNDING = 1e-13  # rounding error of a computed margin, relative to (row length) (norm of W)
 
 
 def margin_share(
     data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", metric: MetricLike | None = None
 ) -> tuple[Any, ...]:
-    """The margin of ``W / ||W||`` as a share of the largest margin: ``min_e A(W)_e / ||W||`` over ``gamma*``.
+    """The margin of ``W / ||W||`` as a share of the largest margin gamma*: ``min_e A(W)_e / ||W|| / gamma*``.
 
-    1 where W has the direction of an SVM solution of that norm, whichever where there are several; negative where W
-    does not rank the selected tokens first.
+    The share is 1 if W has the direction of an SVM solution of that norm (any of them, if there are several), and
+    negative if W does not rank the selected tokens first.
 
     Parameters
     ----------
     data : Data
     selected : as in :func:`solve_svm`
-        Of several selected tokens per query the logits must be equal: weights for which they differ violate a row, and
-        minus the largest difference counts as their margin when that is the least.
+        Several selected tokens of a query must have equal logits.  If their logits differ, minus the largest difference
+        counts as a margin.
     W : array_like (..., dk, dz)
         Weights, or a stack of them (those of a run: ``run.weights``).
     norm, metric : as in :func:`solve_svm`
@@ -43,8 +45,8 @@ def margin_share(
     Returns
     -------
     low, high : float, or arrays (...)
-        The share by the certified upper and by the lower bound of the largest margin, of which W itself is one: the
-        share lies in [low, high].  0 for W = 0.
+        The share lies in [low, high]: the margin of W divided by the certified upper and lower bound of the largest
+        margin.  (W itself proves a lower bound.)  0 for W = 0.
 
     Raises
     ------
@@ -54,9 +56,9 @@ def margin_share(
     Warns
     -----
     UserWarning
-        Where less than half of W, by its Frobenius norm, lies on the directions that rows and queries have, in the
-        Frobenius and nuclear norms: the rest changes no margin and lowers the share.  Weights that were trained from
-        zero have none; a head's weights have much where there are fewer queries or tokens than dimensions.
+        In the Frobenius and nuclear norms, if less than half of the Frobenius norm of W lies in the span of rows and
+        queries: the rest changes no margin and lowers the share.  Weights trained from zero lie in this span; the
+        weights of a head of a model do not if there are fewer queries or tokens than dimensions.
 
     Notes
     -----
@@ -87,7 +89,7 @@ def margin_share(
         _warn_outside(data, selection, stack)
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
     least = np.array([_least(data, selection, unit) for unit in units])
-    lower = np.maximum(sol.margin, least)  # W proves a bound, too
+    lower = np.maximum(sol.margin, least)  # the margin of W is a lower bound, too
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
     low, high = np.sort(ends, axis=0).reshape(2, *W.shape[:-2])
@@ -109,7 +111,7 @@ def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
 
 
 def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """Orthonormal columns that span these rows of d numbers."""
+    """Orthonormal columns that span the given rows of d numbers."""
     scatter = np.zeros((d, d))
     for at in range(0, count, CHUNK):
         some = rows(slice(at, at + CHUNK))
@@ -119,7 +121,7 @@ def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray
 
 
 def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
-    """The least margin; of an equality row, minus what its two sides differ by beyond rounding."""
+    """The least margin of W.  An equality row counts as minus the difference of its sides, if that exceeds rounding."""
     found, equal = data._flat_margins(W, selection.reference), np.flatnonzero(selection.flags(data))
     query, chosen, token = data._rows_of(selection.reference, equal)
     equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))

@@ -1,4 +1,4 @@
-"""Several tokens per query: the sets that attention selects, and the direction its weights go."""
+"""Several selected tokens per query: the sets that attention selects, and the direction in which the weights grow."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from ..svm.solve import solve_svm
 from ..svm.transform import Request
 from .conditions import correlation
 
-LATE_SHOWN = 8  # queries listed by number
+LATE_SHOWN = 8  # most queries that are listed by number
 
 
 def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH) -> tuple[Any, Any]:
-    """Which tokens each query selects: probability at least ``high``; those at most ``low`` are left out.
+    """The tokens that each query selects, with probability at least ``high``, and whether the query is undecided.
 
-    A probability in between is on its way to one of the two and says so: its query is not decided yet.
+    Tokens of probability at most ``low`` are not selected.  If a probability lies between ``low`` and ``high``, its
+    query is undecided: the probability is still moving to one of the two sides.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def _probabilities(name: str, value: Any) -> np.ndarray:
 
 @dataclass(repr=False, eq=False)
 class Decomposition(Solved):
-    """Weights as a finite part and a diverging direction, ``W ~ W_fin + R W_svm``.
+    """Trained weights as a finite part and a diverging direction: ``W ~ W_fin + R W_svm``.
 
     Attributes
     ----------
@@ -91,24 +92,24 @@ class Decomposition(Solved):
     selected : bool array or list, in the data's entry shape
         The tokens each query keeps.
     W_fin : (dk, dz) array
-        The least norm with ``(x_t - x_t')^T W z = log(p_t / p_t')`` for selected t, t': it sets the proportions
-        inside the sets.
+        The weights of least norm with ``(x_t - x_t')^T W z = log(p_t / p_t')`` for selected t, t': they set the
+        proportions inside the selected sets.
     solution : Separation
         The general SVM, equal logits inside the sets and margins across them.
     W_svm : (dk, dz) array
-        Its solution: what pushes all other tokens away.
+        Its solution, the direction in which the weights grow; it suppresses all other tokens.
     R : float
-        How far W has gone along it, in units of W_svm, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 when every token is
-        selected.
+        The component of W along W_svm, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 if every token is selected.
     W : (dk, dz) array
         ``W_fin + R W_svm``.
     correlation : float
-        Of ``W_fin + R W_svm`` with the weights given.
+        The correlation of ``W_fin + R W_svm`` with the given weights.
     probabilities : array or list, in the data's entry shape
         Attention of ``W_fin + R W_svm``.
     unconverged : bool array or list, in the data's query shape
-        Queries that W separates less than half as far as ``W_fin + R W_svm`` does, from the largest logit inside the
-        set to the largest outside: their W does not follow the others', as behind a dead ReLU.
+        Queries that W separates less than half as far as ``W_fin + R W_svm`` does.  The separation is the largest logit
+        inside the selected set minus the largest outside.  Such queries do not follow the others, for example because
+        of a dead ReLU in the head.
     """
 
     selected: Any
@@ -133,7 +134,7 @@ class Decomposition(Solved):
             ("correlation", f"{self.correlation:.9g}"),
         ]
         late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
-        if len(late):  # what a reader should know before trusting the correlation
+        if len(late):  # a reader must know this before trusting the correlation
             shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
             queries = "query" if len(late) == 1 else "queries"
             lines.append(("not converged", f"{queries} {shown}: less than half as far as R says"))
@@ -148,7 +149,7 @@ class Decomposition(Solved):
 def decompose(
     data: Data, probabilities: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", *, selected: ArrayLike | None = None
 ) -> Decomposition:
-    """Split trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, margins across them.
+    """Splits trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, and margins across them.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def decompose(
     W : (dk, dz) array_like
         The trained weights.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
-        Of both parts; "nuclear" goes with K and Q.
+        The norm of both parts; "nuclear" if K and Q were trained.
     selected : bool array_like in the data's entry shape, optional
         The sets; those of :func:`selected_sets` by default, which must have decided every query.
 
@@ -228,15 +229,18 @@ def decompose(
 
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
+    """For each query, the largest logit inside its set minus the largest outside; infinite if no token is outside."""
     logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
     inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
     return inside - outside
 
 
 def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
-    """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
-    ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
+    """The weights of least norm with the right log ratios inside the sets.
+
+    They solve the SVM of the selected tokens alone, in which every row is an equality ``(x_ref - x_t)^T W z = log(p_ref
+    / p_t)``.
+    """
     lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
     _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
@@ -244,15 +248,15 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
     logs = np.log(p[kept])
     selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
-    # The nuclear interior point wants margin rows; the factored method does not mind.
+    # The nuclear interior point needs margin rows; the factored method does not.
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    return np.asarray(sol.W)  # both statuses have one
+    return np.asarray(sol.W)  # answers of both statuses have a W
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:
-    """How many tokens attention keeps under the head ``v.x - lam |x|^2`` on orthonormal tokens, exactly.
+    """The exact number of tokens that attention keeps under the head ``v.x - lam |x|^2`` on orthonormal tokens.
 
     Over the simplex, ``scores . s - lam |s|^2`` is largest at the projection of ``scores / (2 lam)``.  With the scores
     ``v.x`` sorted downwards and ``gap_t = score_t - score_(t+1)``, it has k nonzero entries if and only if
