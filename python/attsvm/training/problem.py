@@ -1,4 +1,4 @@
-"""The training objective: mean loss of the head's output over all queries."""
+"""The training objective: the mean loss of the head's output over all queries."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .checked_losses import CallableLoss, check_log_loss
 from .gradient import Gradient
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
-QUERIES, TOKENS = 64, 256  # looked at for the scale of the data, evenly spread: it is only wanted to a factor of two
-LEAST_PRODUCT = -305  # power of ten: sums of smaller products lose digits, then become zero
+QUERIES, TOKENS = 64, 256  # most queries, and tokens of a window, from which the scale of the data is estimated
+LEAST_PRODUCT = -305  # power of ten below which sums of products lose digits or underflow
 
 
 @storable
 class Problem:
-    """``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
+    """The objective ``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
 
     Parameters
     ----------
     data : Data
-        Without sequences, the shard of a worker of ``reduce`` in :func:`train` alone.
+        Data without sequences are accepted too, for a worker of ``reduce`` in :func:`train`.
     y : (n,) or (n, S) array_like of -1 and +1, or a list of (S_i,), optional
         Labels; +1 by default.
     head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
@@ -100,7 +100,7 @@ class Problem:
         self.combine = as_choice("combine", combine, ("sum", "concatenate"))
         self._own_loss: CallableLoss | None = (
             loss if isinstance(loss, CallableLoss) else None
-        )  # of a part: it is checked
+        )  # set by __getitem__: the loss was checked for the whole problem
         if self._own_loss is not None:
             loss = self._own_loss.functions
         self._given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
@@ -109,29 +109,31 @@ class Problem:
         self._concatenated = combine == "concatenate" and self.heads is not None
         v: Any
         v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self._concatenated else 1))
-        self._fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
-        self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None  # of any other: values; kind, v, a, lam
+        # (entries,) scores of a linear head, which C reads instead of the values
+        self._fixed_scores: np.ndarray | None = None
+        # for any other head: the values, and (kind, v, a, lam)
+        self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None
         if head.kind == "linear" and self.heads is None:
             self._fixed_scores = _core.scores(data._handle, np.ascontiguousarray(values), self._labels, v)
             check_finite("the scores y v.x", self._fixed_scores)
         if isinstance(loss, tuple) and self._own_loss is None:
-            scores = self._fixed_scores  # of which every output is a mean
+            scores = self._fixed_scores  # every output u is a mean of scores
             grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
             self._own_loss = CallableLoss(loss, grid)
         self._loss_name = str(self._given_loss) if self._own_loss is None else self._own_loss.name
         self._functions = function, None if self._own_loss is None else self._own_loss.evaluate
-        if data._none:  # what stands there has nothing to do with the functions of the caller
+        if data._none:  # do not call the user's functions on the placeholder query
             self._functions = None if function is None else _nothing, None
         if self._fixed_scores is None or self._own_loss is not None:
             kept = None if data._identity and data._given_values is None else as_doubles(values)
             self._general = kept, (_core.HEAD[head.kind], v, a, lam)
         if loss == "log" and not data._none:
             check_log_loss(self._fixed_scores, data._begin)
-        self._from_scores = self._general is None  # C reads nothing but fixed scores
+        self._from_scores = self._general is None  # whether C reads only the fixed scores
         self._objective = self._capsule()
 
     def __getitem__(self, index: Any) -> Problem:
-        """The problem of some sequences, with their labels and their own heads; the loss is the mean over its queries.
+        """The problem of some sequences, with their labels and heads; its loss is the mean over their queries.
 
         Parameters
         ----------
@@ -157,10 +159,10 @@ class Problem:
         return Problem(**state | {"loss": self._own_loss or self._given_loss})
 
     def _capsule(self, trains_head: bool = False) -> Any:
-        """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
+        """The objective as C reads it.  If a linear head is trained, C needs the values besides the scores."""
         scores = self._fixed_scores
         loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]
-        if self.data._none:  # finite of any score
+        if self.data._none:  # finite for any score of the placeholder
             loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
@@ -182,18 +184,21 @@ class Problem:
         return make, (self.data, self.y, self.head, self._given_loss)
 
     def _require_linear(self) -> None:
-        """Raises where a theory of fixed scores does not apply: other heads, several attention heads, no queries."""
+        """Raises unless the problem has fixed scores, which the theory needs: a linear head, one attention head, and
+        queries."""
         check_data("the data of problem", self.data)
         if self._fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
     def _check_scale(self) -> None:
-        """Raises where gradients, sums of products of scores, tokens and queries, would underflow, or are of none."""
+        """Raises if there are no queries, or if gradients, which are sums of products of scores, tokens and queries,
+        would underflow."""
         check_data("the data of problem", self.data)
         data, parts = self.data, [self._fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
-            parts = [array for array in (values, v) if array is not None]  # the identity's largest is 1
+            # values of None are the identity, whose largest number is 1
+            parts = [array for array in (values, v) if array is not None]
         scores = sum(map(_log10_largest, parts))
         if data._powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
             return
@@ -204,7 +209,7 @@ class Problem:
                 f"got about 1e{round(scores)}, 1e{round(tokens)} and 1e{round(queries)}: rescale X, Z or the head"
             )
 
-    __iter__ = None  # which would take __getitem__ for that of a list
+    __iter__ = None  # else Python would iterate by __getitem__, as over a list
 
     @functools.cached_property
     def _token_squares(self) -> tuple[float, float]:
@@ -227,19 +232,19 @@ class Problem:
             X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
             X -= X.mean(axis=1, keepdims=True)
             total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
-        with np.errstate(over="ignore", under="ignore"):  # what leaves double precision counts as no scale
+        with np.errstate(over="ignore", under="ignore"):  # a result outside double precision counts as no scale
             return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
 
     @functools.cached_property
     def _flat_scores(self) -> np.ndarray:
-        """``y head(value)`` of every entry."""
+        """``y head(value)`` for every entry."""
         if self._fixed_scores is not None:
             return self._fixed_scores
         if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self._functions[0], self._general  # type: ignore[misc]
         values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data._entries)
-        for t in range(data._longest):  # the t-th token of every query at once, as the head may differ by query
+        for t in range(data._longest):  # token t of every query at once, since each query may have its own head
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
@@ -252,7 +257,7 @@ class Problem:
 
     @property
     def y(self) -> Any:
-        """Labels, +1 or -1 per query."""
+        """The labels, +1 or -1 per query."""
         return self.data._layout.shape_queries(self._labels)
 
     @property
@@ -266,7 +271,7 @@ class Problem:
         return self.data._layout.shape_queries(_core.top(self.data._handle, self._flat_scores))
 
     def loss(self, W: ArrayLike | None = None, *, K: ArrayLike | None = None, Q: ArrayLike | None = None) -> float:
-        """Mean loss at W, or at W = K Q^T.
+        """The mean loss at W, or at W = K Q^T.
 
         Parameters
         ----------
@@ -285,7 +290,7 @@ class Problem:
         Q: ArrayLike | None = None,
         scaled: bool = False,
     ) -> tuple[Any, ...]:
-        """Mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
+        """The mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
 
         ``g_t = y <d head / d o, value_t>`` is the score of a token when the head is linear.  Softmax is differentiated
         by differences to the largest logit, so nothing cancels when attention saturates.
@@ -335,7 +340,7 @@ class Problem:
         K: ArrayLike | None = None,
         Q: ArrayLike | None = None,
     ) -> tuple[Any, Any]:
-        """The gradient in the logits, which are the multipliers of the attention SVM: ``delta = dL/dlogits``.
+        """The gradient with respect to the logits, ``delta = dL/dlogits``, which has the form of SVM multipliers.
 
         With the differences of all tokens to a reference token of each query, ``x_ref - x_t``, and no remainder,
         ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T``, because softmax makes the gradients of a query sum
@@ -353,11 +358,11 @@ class Problem:
         Returns
         -------
         delta : array or list, in the data's entry shape; with ``heads=H`` (H, ...), or a list of lists
-            Of either sign, not clipped; the largest of order one; 0 at the reference.  For a linear head positive at
-            each token whose score is below the query's mean, ``sum_t probability_t score_t``.  0 for queries that add
-            nothing to dL/dW: a zero query, tokens that are all alike.
+            Of either sign, not clipped; the largest is of order one; 0 at the reference.  For a linear head delta is
+            positive at each token whose score is below the query's mean score, ``sum_t probability_t score_t``.  It is
+            0 for queries that add nothing to dL/dW: a zero query, or tokens that are all equal.
         log_scale : float, or (H,) array
-            Of the mean loss, without a ridge; ``-inf`` where no query adds anything.
+            The logarithm of the scale of delta, for the mean loss without a ridge; ``-inf`` if no query adds anything.
 
         Raises
         ------
@@ -400,7 +405,7 @@ class Problem:
         K: ArrayLike | None = None,
         Q: ArrayLike | None = None,
     ) -> tuple[Any, Any]:
-        """Both ends of the largest margin, as W and the gradient there prove them, without a solver.
+        """Lower and upper bound of the largest margin that W and the gradient at W prove, without a solver.
 
         ``min margin(W) / ||W||  <=  largest margin  <=  ||sum lambda (x_ref - x_t) z^T||_dual / sum lambda`` with
         ``lambda = max(delta, 0)`` of :meth:`multipliers` (delta itself between several selected tokens, whose logits
@@ -423,9 +428,9 @@ class Problem:
         Returns
         -------
         low, high : float; (H,) arrays with ``heads=H``
-            In the scale of :attr:`attsvm.Separation.margin`, and never false: each is rounded outwards.  ``low`` is 0
-            where W does not separate, or misses an equality between selected tokens by more than rounding; ``high`` is
-            infinite where no multiplier is positive.  Where no W separates, the largest margin is 0.
+            In the scale of :attr:`attsvm.Separation.margin`.  Both are rounded outwards, so the interval is always
+            right.  ``low`` is 0 if W does not separate, or misses an equality between selected tokens by more than
+            rounding; ``high`` is infinite if no multiplier is positive.  If no W separates, the largest margin is 0.
 
         Raises
         ------
@@ -455,7 +460,7 @@ class Problem:
         return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
 
     def infimum(self) -> float:
-        """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
+        """The mean loss if every query had its best token with probability 1: no W is below it, and none reaches it."""
         self._require_linear()
         u = np.maximum.reduceat(self._flat_scores, self.data._begin)
         if self._own_loss is not None:
@@ -463,11 +468,11 @@ class Problem:
         return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
 
     def _stack(self, runs: int | None) -> tuple[int, ...]:
-        """The axes of weights before those of a matrix: of runs, of attention heads."""
+        """The leading axes of weights: runs, and attention heads, if there are several."""
         return (() if runs is None else (runs,)) + (() if self.heads is None else (self.heads,))
 
     def _read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
-        """(W, None, None) or (None, K, Q), checked, with an axis of runs and one of attention heads where there are."""
+        """(W, None, None) or (None, K, Q), checked for their shapes, with leading axes of runs and attention heads."""
         dk, dz, stack = self.data.dk, self.data.dz, self._stack(runs)
         before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
@@ -484,12 +489,12 @@ class Problem:
         try:
             return function(self._objective, *self._functions, *arguments)
         except ArithmeticError as error:
-            if type(error) not in (ArithmeticError, FloatingPointError):  # of the caller's own functions
+            if type(error) not in (ArithmeticError, FloatingPointError):  # an error of the user's own functions
                 raise
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
 
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
-        """That of each attention head: the one given, or its top tokens."""
+        """The selection of each attention head: the given one, or the tokens of the largest logits."""
         if selected is None:
             return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
         if self.heads is not None and len(selected) != self.heads:
@@ -501,12 +506,12 @@ class Problem:
 
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A head that is zero."""
+    """A head that is zero, in the place of the user's function where there are no queries."""
     return np.zeros(len(o)), np.zeros_like(o)
 
 
 def _log10_largest(array: Any) -> float:
-    """Of the absolute values; infinite where all are zero, as the gradient then is."""
+    """log10 of the largest absolute value; infinite if all are zero, since the gradient is then exactly zero."""
     return math.log10(largest(array) or math.inf)
 
 
@@ -520,7 +525,7 @@ def _labels(y: Any, data: Data) -> np.ndarray:
 
 
 def _spread(first: int, stop: int, most: int) -> np.ndarray:
-    """Indices from first to stop - 1, evenly spread where they are more."""
+    """At most ``most`` indices from first to stop - 1, evenly spread."""
     if stop - first <= most:
         return np.arange(first, stop)
     return np.linspace(first, stop - 1, most).astype(int)

@@ -1,4 +1,4 @@
-"""What a training run gives back."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ MESSAGES = {
     "gradient not finite": "ended after {}: the gradient left the range of double precision",
 }
 
-RUNS_SHOWN = 8  # of several side by side, when printed
-DIGITS = 4  # of the ends of an interval, when printed
-AT_ONCE = 1 << 15  # numbers of several records, which stay in cache
+RUNS_SHOWN = 8  # most runs that are printed of several side by side
+DIGITS = 4  # printed digits of the ends of an interval
+AT_ONCE = 1 << 15  # most numbers of the records that are processed at once, so that they stay in cache
 
 
 @dataclass(repr=False, eq=False)
 class Run(Result):
-    """A training run, or several side by side.  Arrays over records go with ``steps``.
+    """The result of a training run, or of several side by side.  Arrays over records go with ``steps``.
 
     With ``heads=H`` all weights have an axis H before dk or dz.  With ``runs=R`` every array but ``steps`` has the runs
     as first axis: ``W (R, dk, dz)``, ``weights (R, records, dk, dz)``, ``loss (R, records)``; ``run[r]`` is one.
@@ -51,11 +51,11 @@ class Run(Result):
     Attributes
     ----------
     problem : Problem
-        What was trained, with the head as it was before; ``data`` are its data.
+        The problem that was trained, with the head as it was before; ``data`` are its data.
     rule : str
         The update rule.
     p : float
-        Its exponent, of "mirror".
+        The exponent of "mirror".
     W : (dk, dz) array
         The last weights; K Q^T when factors were trained.
     K, Q : (dk, m), (dz, m) arrays or None
@@ -69,8 +69,8 @@ class Run(Result):
     norm : (records,) array
         Frobenius norm of ``weights``.
     log_grad_norm : (records,) array
-        Natural logarithm of the norm of the gradient in W, or in K and Q, ridge included; exact where the norm itself
-        underflows.
+        Natural logarithm of the norm of the gradient in W, or in K and Q, including the ridge; accurate also where the
+        norm itself underflows.
     status : str
         "completed"; "stationary" when the gradient became exactly zero, "target reached" when the loss came down to
         that of the Polyak step (in all runs); "limit proved" where ``until="limit"`` ended it; "stopped" by the
@@ -80,31 +80,31 @@ class Run(Result):
     message : str
         What the status means, and the step at which the run ended.
     parameters, head_records : (P,), (records, P) arrays or None
-        The parameters of the head, last and at those steps, when it was trained too: v; or V and then a; or v and then
+        The parameters of a head that was trained too, at the end and at those steps: v; or V and then a; or v and then
         lam.
     head : LinearHead, MLPHead, QuadraticHead or None
         The trained head; a list of them with ``runs=R``.
     v : array or None
         Its v or V.
     start : LinearHead, MLPHead, QuadraticHead or None
-        What the head was before.
+        The head before training, if it was trained.
     half_squares : (records,) array or None
         ``(||K||_F^2 + ||Q||_F^2) / 2`` at those steps, when factors were trained; with ``heads=H`` (records, H).
     balance : array or None
         ``half_squares / ||K Q^T||_*``, likewise: at least 1, and 1 for balanced factors, ``K^T K = Q^T Q``, whose
         squares are the nuclear norm of their product.
     mean : (dk, dz) array or None
-        What the rule keeps of W's gradients, with momentum and of "adam", as a part of its largest number.
+        The mean of W's gradients that momentum or "adam" keeps, divided by its largest number.
     direction : (dk, dz) array
-        Where the run would go on, of unit Frobenius norm: the negative gradient of the mean loss in W, or of ``mean``,
-        as the rule turns it.  Of factors, what steps along their gradients do to ``K Q^T``.
+        The direction of the next step, of Frobenius norm 1: the negative gradient of the mean loss in W, or ``mean``,
+        transformed by the rule.  For factors, the change of ``K Q^T`` under steps along their gradients.
     metric : (dk, dz) array, (dk, dk) and (dz, dz) arrays, or None
-        The metric in which the step in W that would come next is gradient descent.  Of "adam" and "adagrad", whose
-        steps divide by ``sqrt(v)``, that root; of "shampoo" the tuple ``L^(1/4), R^(1/4)``; each of mean 1 (of mean
-        eigenvalue 1), and 1 where no gradient ever was.  Else the ``metric`` that was given.  It keeps to what the run
-        has seen last: ``train(problem, run.W, rule=attsvm.rules.normalized(run.metric))`` goes on in it.
+        The metric in which the next step in W is gradient descent.  For "adam" and "adagrad", whose steps are divided
+        by ``sqrt(v)``, it is this root; for "shampoo" the tuple ``L^(1/4), R^(1/4)``.  Each is scaled to mean 1 (mean
+        eigenvalue 1), and is 1 where the gradient was always zero.  For other rules it is the ``metric`` that was
+        given.  ``train(problem, run.W, rule=attsvm.rules.normalized(run.metric))`` goes on in the last metric.
     lr : float, (runs,) array or None
-        The learning rate, that made from the data included; None where it changes from step to step.
+        The learning rate, given or made from the data; None if it changes from step to step.
     besides : str
         The names of what acts on the weights besides steps of the rule along the gradient of a fixed head, as "ridge,
         momentum"; empty for none.
@@ -141,16 +141,19 @@ class Run(Result):
     lr: float | np.ndarray | None = None
     besides: str = ""
 
-    # What the rule has kept, for a run that goes on (session.Descent: mean, root, past); not of a run from a file.
+    # The memory of the rule, from which a run can go on (mean, root and past of session.Descent); None for a run from a
+    # file.
     memory: ClassVar[Any] = None
-    # Entered by theory.limit, which knows the SVM: the limit of a run; and whether a record of it proves that.
+    # Set by theory.limit, since training does not import the SVM: functions that find the limit of a run, and that say
+    # whether a record proves it.
     find_limit: ClassVar[Callable[[Run], Any]]
     watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]
 
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
         letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
-        each = f"{R}{H}" if as_rule(self.rule).squares else ""  # a metric that was given is one for all
+        # a metric that was given is the same for all runs and heads
+        each = f"{R}{H}" if as_rule(self.rule).squares else ""
         letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
         letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
@@ -170,7 +173,7 @@ class Run(Result):
 
     @property
     def message(self) -> str:
-        """What the status means, and the step at which the run ended."""
+        """A sentence: what the status means, and the step at which the run ended."""
         said = MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
         own = self.problem._own_loss
         if self.status != "stationary" or own is None or len(own.functions) == 3:
@@ -208,12 +211,12 @@ class Run(Result):
         ]
 
     def _limit(self) -> Lines:
-        """Where training goes, if that was asked."""
+        """The line about the limit, if :meth:`limit` has been called."""
         found = vars(self).get("limit_found")
         return [] if found is None else [("limit", found.summary)]
 
     def _proved(self) -> Lines:
-        """What the last weights prove, where there is one margin."""
+        """The line about the margin that the last weights prove; none for several attention heads."""
         if self.problem.heads is not None or self.data._none or not np.isfinite(self.W).all():
             return []
         kind = self.own_norm
@@ -243,7 +246,7 @@ class Run(Result):
         if self.half_squares is None:
             return None
         nuclear = np.linalg.svd(self.weights, compute_uv=False).sum(axis=-1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # of zero factors
+        with np.errstate(divide="ignore", invalid="ignore"):  # zero factors give 0 / 0
             return self.half_squares / nuclear
 
     @property
@@ -272,7 +275,7 @@ class Run(Result):
 
     @property
     def trained(self) -> Problem:
-        """The problem with the head as it is at the end (of one run)."""
+        """The problem with the head at the end of the run (of a single run)."""
         return self.problem if self.parameters is None else self.problem._with_head(self.head)
 
     @property
@@ -290,10 +293,10 @@ class Run(Result):
     def margins(
         self, norm: Norm | None = None, metric: MetricLike | None = None, selected: ArrayLike | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of the largest margin at every record, proved by its weights and the gradient there.
+        """Lower and upper bound of the largest margin at every record, proved by its weights and the gradient there.
 
-        :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection that the run ends with:
-        one number, which the two ends enclose ever more closely as training goes on.
+        This is :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection at the end of the
+        run.  The largest margin is one number, which the bounds enclose more and more closely as training goes on.
 
         Parameters
         ----------
@@ -331,7 +334,7 @@ class Run(Result):
         >>> bool((low <= margin).all() and (margin <= high).all() and high[-1] < 1.03 * low[-1])
         True
         """
-        if self.stacked:  # each in its own metric
+        if self.stacked:  # each run has its own metric
             low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
             return np.stack(low), np.stack(high)
         own = norm is None and metric is None
@@ -339,9 +342,10 @@ class Run(Result):
         return self._intervals(kind, selected, self.weights)
 
     def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(low, high) of a single run at these weights (records, [H,] dk, dz), the last of those recorded.
+        """The bounds (low, high) of the largest margin at these weights (records, [H,] dk, dz), which are the last
+        recorded ones, of a single run.
 
-        Both (records, H) of a problem with attention heads, each for its own selection; else (records,).
+        Both are (records,); with H attention heads (records, H), each head for its own selection.
         """
         problem, data = self.problem, self.data
         alone, selected = problem.heads is None, self.selected if selected is None else selected
@@ -349,7 +353,8 @@ class Run(Result):
         weights = np.ascontiguousarray(weights[:, None] if alone else weights)
         records, H, dk, dz = weights.shape
         ends = np.empty((2, records, H))
-        heads = None if self.head_records is None else self.head_records[-records:]  # of the output, trained too
+        # parameters of the output head, if it was trained
+        heads = None if self.head_records is None else self.head_records[-records:]
         chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(data._entries, dk * dz)))
         for first in range(0, records, chunk):
             W = weights[first : first + chunk]
@@ -362,7 +367,7 @@ class Run(Result):
 
     @property
     def own_norm(self) -> Norm | Metric:
-        """That of the update rule."""
+        """The norm whose SVM the update rule goes to."""
         if self.K is not None:
             return "nuclear"
         if self.metric is not None and self.problem.heads is None:
@@ -370,7 +375,8 @@ class Run(Result):
         return as_norm("p", self.p) if self.rule == "mirror" else as_rule(self.rule).norm
 
     def limit(self) -> Any:
-        """Which tokens training selects for ever, and whether its direction goes to their SVM, as the records prove it.
+        """The tokens that training selects for ever, and whether W goes to the direction of their SVM, as the records
+        prove.
 
         With ``u_i`` the output of query i, ``g_i1 > g_i2`` its two best scores and F* the infimum of the loss F: where
         ``n (F(W) - F*) < l((g_i1 + g_i2) / 2) - l(g_i1)`` the query gives its best token more than half of its
@@ -417,7 +423,7 @@ class Run(Result):
 
     @functools.cached_property
     def limit_found(self) -> Any:
-        """The answer of :meth:`limit`, kept once asked for: printing shows it then."""
+        """The result of :meth:`limit`, kept so that the printed run shows it."""
         return type(self).find_limit(self)
 
     def select(self, data: Data) -> Any:
@@ -454,15 +460,15 @@ class Run(Result):
 
 
 def _over(probabilities: Any, single: bool) -> Any:
-    """Which queries are undecided, in their shape."""
+    """Which queries are undecided, in the shape of the data's queries."""
     if isinstance(probabilities, list):
         flags = [undecided(part, single) for part in probabilities]
-        return flags if flags[0].ndim else np.stack(flags)  # sequences of several lengths with one query each: (n,)
+        return flags if flags[0].ndim else np.stack(flags)  # ragged sequences with one query each: (n,)
     return undecided(probabilities, single)
 
 
 def _each(function: Any, W: np.ndarray) -> Any:
-    """The function of W, or of the weights of each run and attention head."""
+    """The results of the function for W, or stacked for the weights of each run and attention head."""
     if W.ndim == 2:
         return function(W)
     found = [_each(function, one) for one in W]
@@ -470,7 +476,7 @@ def _each(function: Any, W: np.ndarray) -> Any:
 
 
 def _rounded(number: float, rounding: str) -> str:
-    """A few digits of a number, in one direction: what is proved of it stays true."""
+    """A number with few digits, rounded in the given direction so that a proved bound stays true."""
     if not math.isfinite(number) or number == 0:
         return f"{number:g}"
     return f"{float(Context(prec=DIGITS, rounding=rounding).create_decimal(number)):g}"

@@ -23,8 +23,8 @@ from .problem import Problem
 from .run import Run
 from .session import Descent, Training, memory_of, records_of
 
-FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length one, as the papers' experiments have it
-BAR_PARTS = 200  # a progress bar moves this often
+FIRST = 0.1  # default Frobenius length of a step for tokens and queries of length one, as in the papers' experiments
+BAR_PARTS = 200  # number of updates of a progress bar
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
 
 
@@ -201,7 +201,7 @@ def train(
     """
 
     def begin() -> Training:
-        """The run as it is asked for, by arguments that are checked."""
+        """The run at its start, from arguments that are checked."""
         check_type("problem", problem, Problem)
         if reduce is None or not problem.data._none:
             problem._check_scale()
@@ -263,7 +263,7 @@ def train(
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
-    if raised is not None and code != "interrupted":  # by the callback, which saw the last record
+    if raised is not None and code != "interrupted":  # raised by the callback, which saw the last record
         code, exception = "interrupted", raised
     if code == "interrupted":
         _raise(exception or KeyboardInterrupt(), state.run(code))
@@ -301,7 +301,7 @@ def _raise(exception: BaseException, so_far: Run) -> None:
 
 
 def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequence[Any]:
-    """Copies of (W, None, None) or (None, K, Q)."""
+    """Copies of the starting weights: (W, None, None) or (None, K, Q)."""
     if W is None and K is None and Q is None:
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
@@ -310,7 +310,7 @@ def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequ
 
 
 def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """A copy of what the rule of `run` kept, which must have the form of this empty memory."""
+    """A copy of the memory of the rule of ``run``; raises unless it has the form of this empty memory."""
     if run.memory is None:
         raise ValueError(
             "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
@@ -325,7 +325,7 @@ def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) ->
 
 
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
-    """Where the parameters of a head that is trained start, of several runs a row for each."""
+    """The starting parameters of a head that is trained; one row per run if there are several."""
     head = problem.head
     if rule.word == "shampoo":
         raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
@@ -339,8 +339,8 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
 
 
 def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool) -> float:
-    """What "polyak" goes down to; NaN: C takes the loss above its infimum from the logits, where the loss itself is
-    constant."""
+    """The target loss of "polyak".  NaN: C computes the loss above its infimum from the logits, since the loss itself
+    no longer changes there."""
     if rule.word != "polyak":
         return 0.0
     if rule.target_loss is not None:
@@ -353,7 +353,7 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
 
 
 def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
-    """momentum, decay and second of a Descent."""
+    """``momentum``, ``decay`` and ``second`` of a Descent."""
     first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
     for name, value in (("momentum", first), ("weight_decay", decay)):
         if value and rule.word in ("polyak", "mirror"):
@@ -376,7 +376,7 @@ def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
-    """The radius, negative without a ball, and the code of its norm."""
+    """The radius (negative without a ball) and the code of its norm."""
     if ball is None:
         return -1.0, 0
     norm, radius = ball if isinstance(ball, tuple) and len(ball) == 2 else ("frobenius", ball)
@@ -389,17 +389,17 @@ def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
 
 
 def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
-    """Ascending step numbers, the start and the end among them; ``size`` weights are kept for each."""
+    """The steps to record, ascending, with the start and the end.  ``size`` is the number of weights kept for each."""
     if not isinstance(record, int):
         array = as_numeric("record", record)
-        if array.dtype.kind == "f" and array.size:  # an empty list has no integers to tell it from floats
+        if array.dtype.kind == "f" and array.size:  # an empty list becomes an array of floats
             raise TypeError("record must be an integer or integers, got floats")
         if array.ndim > 1:
             raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
         if array.ndim == 1:
             if array.size and (array.min() < 0 or array.max() > steps):
                 raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
-            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique takes a second for a million of them
+            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique would take a second for a million steps
             return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
         record = array[()]
     every = as_count("record", record)
@@ -410,23 +410,25 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
 
 
 def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
-    """``0.1 / s`` for steps of unit length, (1, 1), by the square of the scale ``s``, which ``total / share`` is.
+    """The default learning rate, (1, 1): ``0.1 / s`` for a rule whose steps have length 1, where ``s^2 = total /
+    share`` is the squared scale of the data.
 
-    s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
-    large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
+    s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times as
+    large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through
+    the same attention.
     """
     first = FIRST / rule.length(data.dk, data.dz)
-    if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
+    if not 0 < total < math.inf:  # all tokens are equal, or queries are zero: W does not move
         return np.array([[first]])
-    # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
+    # The exponent of 1/s in lr; each of two factors scales as the square root of W.
     exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
     return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
 
 
 def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
-    """(1 or runs, 1 or begun + steps) of what is given; C stretches an axis of length one."""
+    """The learning rates as an array (1 or runs, 1 or begun + steps); C repeats an axis of length one."""
     if callable(lr):
-        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0  # nothing is asked of a run without steps
+        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0  # without steps the function is not called
     if isinstance(lr, float):
         return np.array([[as_number("lr", lr, least=0.0)]])
     if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
