@@ -136,16 +136,14 @@ def step(equations, scale, missed, witness):
         gone.add(first)
     free, part = [name for name in sorted(equations) if name not in gone], max(x.denominator for x in missed.values())
     B, r = [[equations[e].get(x, 0) for x in basis] for e in free], [[int(missed[e] * part)] for e in free]
-    # R is stored transposed
-    (R, unit), square = table(witness["inverse"], len(free), len(free)), len(basis) == len(free)
+    (R, unit), square = table(witness["inverse"], len(free), len(free)), len(basis) == len(free)  # R transposed
     off = [sum(abs(x - unit * scale * (i == j)) for j, x in enumerate(row)) for i, row in enumerate(times(R, B))]
     need(square and max(off) < unit * scale, "the inverse of a basis is not close enough")
     return Fraction(max(abs(x) for (x,) in times(R, r)), unit * part) / (1 - Fraction(max(off), unit * scale))
 
 
 def theorem(data):
-    """The theorem that the bytes of a file prove, in words, and the relative gap of its bounds (None where no W
-    exists)."""
+    """The theorem that the bytes of a file prove, in words, and the gap of its bounds (None where no W exists)."""
     need(len(data) <= MOST_BYTES, "too large", ValueError)
     WORK["left"] = 1e8 + 2e4 * len(data)
     pairs = json.loads(data, object_pairs_hook=tuple, parse_float=str, parse_constant=str)
@@ -172,8 +170,7 @@ def theorem(data):
             inside and (asked is None or len(asked) == j - i), "an index out of range, or a list too short", ValueError
         )
         spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
-        # a token asked for -inf has no row
-        for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):
+        for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # -inf: no row
             # a row: x_a - x_t, z, b, whether it is an equation, the keys a and t
             b = Fraction(t not in beside) if asked is None else number(asked[t])
             rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
@@ -227,11 +224,9 @@ def theorem(data):
         lower = total - squares(M, units * scale) / 2 - sum(y.get(e, 0) ** 2 for e in margins) / (4 * C * units**2)
     else:
         asked = [] if any(rows[e][2] for e in equations) else [e for e in margins if rows[e][2] > 0]
-        # stretching W keeps equations with right side 0
-        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)
+        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # keeps equations = 0
         need(all(stretch * reached[e] >= rows[e][2] for e in margins), "W misses a margin")
-        # bounds the squared norm over the squared Frobenius norm
-        growth = {"frobenius": 1, "spectral": 1, "max": 1, "nuclear": min(dk, dz)}.get(norm, dk * dz)
+        growth = {"frobenius": 1, "spectral": 1, "max": 1, "nuclear": min(dk, dz)}.get(norm, dk * dz)  # over Frobenius
         upper = stretch * (bound(W, w, norm, witness.get("W")) + moved * root(growth))
     need(lower > 0, "the multipliers prove no bound")
     low, high, gap = shown(lower * (1 - Fraction(1, 10**15)), "FLOOR"), shown(upper), upper / lower - 1

@@ -86,8 +86,7 @@ class UpdateRule:
 
 
 def normalized(metric: MetricLike | None = None) -> UpdateRule:
-    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q are each divided by their own
-    norm.
+    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q by their own norms.
 
     Parameters
     ----------
@@ -254,8 +253,7 @@ def adagrad(eps: float = 0.0) -> UpdateRule:
 
 
 def shampoo(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G so
-    far.
+    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G.
 
     D is the gradient, or the mean of ``momentum``; each matrix has sums of its own.
 

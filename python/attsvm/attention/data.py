@@ -26,8 +26,7 @@ SAFE, LEAST = 2.0**200, 2.0**-200
 
 @storable
 class Data:
-    """Tokens, queries and which tokens each query sees; the logits are ``keys[t] .  (W query)`` over each query's
-    window.
+    """Tokens, queries, and the tokens that each query sees; the logits are ``keys[t] .  (W query)``.
 
     Made by :func:`cross_attention`, :func:`self_attention`, :func:`causal_attention` and :func:`prompt_attention`.
     Per-query and per-entry results come in the shape of the data: ``(n,)`` and ``(n, T)`` for one query a sequence,

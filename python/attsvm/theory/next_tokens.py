@@ -79,8 +79,7 @@ class NextToken(Result):
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
-    """Sequences with their next tokens as attention data, with the problem, the selection and the token-priority
-    graphs.
+    """Sequences with their next tokens, as attention data with problem, selection and token-priority graphs.
 
     The last token k of a sequence queries all of its tokens, ``p_t ~ exp(e_t^T W e_k)``, and predicts the label y with
     the probability that its copies have together.  The token-priority graph of k has an edge from y to every other
