@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import functools
 import io
 import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -214,15 +215,6 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
         raise
 
 
-class Place(NamedTuple):
-    """Where an array lies in a file."""
-
-    path: str
-    dtype: str
-    offset: int
-    shape: tuple[int, ...]
-
-
 class Mapped:
     """Pickles memory-mapped arrays as file paths and offsets; the receiving process needs the same files."""
 
@@ -231,20 +223,18 @@ class Mapped:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            if isinstance(value, Place):
-                value = np.memmap(value.path, value.dtype, "r", value.offset, value.shape)
-            vars(self)[name] = value
+            vars(self)[name] = value() if isinstance(value, functools.partial) else value
 
 
 def _place(value: Any) -> Any:
-    """The place in the file of a contiguous array that is a memory map, or a view of one; other values unchanged."""
+    """For a contiguous array that is a memory map, or a view of one: the call that maps it again; else the value."""
     root = value
     while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None or not value.size or not value.flags.c_contiguous:
         return value
     begin = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return Place(str(root.filename), value.dtype.str, root.offset + begin, value.shape)
+    return functools.partial(np.memmap, str(root.filename), value.dtype.str, "r", root.offset + begin, value.shape)
 
 
 def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:

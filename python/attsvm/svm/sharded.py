@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
-from .methods import solve_request
+from .methods import CODE, solve_request
 from .separation import SHARDED, Separation
 from .transform import Answer, Request
 
-CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
+CODES = CODE | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
 # Rows whose multiplier is below this fraction of the largest are not proposed (interior points leave all of them
 # positive).

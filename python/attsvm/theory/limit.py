@@ -109,7 +109,7 @@ class Judge:
         """Theorem B: the selection of these weights if they prove that it is final, else None."""
         if not self.provable or not np.isfinite(W).all():
             return None
-        chosen = _core.top(self.data._handle, _core.logits(self.data._handle, np.ascontiguousarray(W)))
+        chosen = _core.top(self.data._handle, self.data._logits(W))
         lead = float(self.data._flat_margins(W, chosen).min())
         largest = float(np.linalg.norm(W) * self.rows.lengths.max())
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:

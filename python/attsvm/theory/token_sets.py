@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
@@ -230,7 +229,7 @@ def decompose(
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """For each query, the largest logit inside its set minus the largest outside; infinite if no token is outside."""
-    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
+    logits = data._logits(W)
     inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
     return inside - outside
 

@@ -139,7 +139,7 @@ class LinearHead(_Parametric):
         self.dv = self.v.shape[-1]
 
     def __repr__(self) -> str:
-        return f"LinearHead(dv={self.dv})"
+        return f"{type(self).__name__}(dv={self.dv})"
 
 
 @storable
@@ -179,9 +179,6 @@ class LogarithmHead(LinearHead):
     v."""
 
     kind = "logarithm"
-
-    def __repr__(self) -> str:
-        return f"LogarithmHead(dv={self.dv})"
 
 
 @storable

@@ -180,8 +180,7 @@ class Problem:
         return {"loss": self._given_loss} | {name: getattr(self, name) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        make = functools.partial(Problem, heads=self.heads, combine=self.combine)  # type: ignore[arg-type]
-        return make, (self.data, self.y, self.head, self._given_loss)
+        return functools.partial(Problem, **self._state()), ()
 
     def _require_linear(self) -> None:
         """Raises unless the problem has fixed scores, which the theory needs: a linear head, one attention head, and
