@@ -7,8 +7,8 @@ the data from arrays.  An *entry* is a pair of a query and a token that it sees;
 
 from __future__ import annotations
 
-import functools
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Data:
             data._choosing = None
         return data
 
-    @functools.cached_property
+    @cached_property
     def _layout(self) -> Any:
         """The layout of rectangular arrays, made on demand."""
         (n, T, _), queries = self._shapes
@@ -133,14 +133,14 @@ class Data:
         """Length of a query."""
         return self.queries.shape[1]
 
-    @functools.cached_property
+    @cached_property
     def _stored(self) -> Any:
         """The windows with every key in memory, as solvers and linear heads read them."""
         if not self._identity:
             return self._handle
         return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
 
-    @functools.cached_property
+    @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return _core.index(self._handle)
 
@@ -172,7 +172,7 @@ class Data:
         """The number of entries."""
         return int(self.indptr[-1])
 
-    @functools.cached_property
+    @cached_property
     def _longest(self) -> int:
         """The number of tokens of the longest window."""
         return int(self.lengths.max())
@@ -200,12 +200,12 @@ class Data:
         """The query of each of the given entries."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
-    @functools.cached_property
+    @cached_property
     def _rows(self) -> int:
         """The number of rows of the SVM: one for every entry but the selected one of each query."""
         return self._entries - len(self.queries)
 
-    @functools.cached_property
+    @cached_property
     def _powers(self) -> tuple[int, int] | None:
         """The powers of two by which keys and queries are divided before a solve, so that squares of their products are
         in range; None if no scaling is needed."""
@@ -214,12 +214,12 @@ class Data:
             self._check_finite()
         return powers_of(*sizes)
 
-    @functools.cached_property
+    @cached_property
     def _largest_key(self) -> float:
         """The largest absolute value in the keys (of all keys, whether or not a query sees them)."""
         return 1.0 if self._identity else largest(self.keys)
 
-    @functools.cached_property
+    @cached_property
     def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Which queries see several tokens, and which entries are theirs.  None if all queries do, or none.  A query
         that sees one token has no row, and a solve leaves it out."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class Layout:
     window: int | None = None
     begin: np.ndarray | None = None
 
-    @functools.cached_property
+    @cached_property
     def uniform(self) -> bool:
         return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
 
@@ -43,12 +43,8 @@ class Layout:
             if ((self.begin < 0) | (self.lengths < 1) | (self.lengths > tokens - self.begin)).any():
                 raise ValueError(f"begin and lengths must name sequences within the {tokens} tokens")
         check_parts("counts", self.counts, queries)
-        self.check_kinds()
         if self.window is not None:
             as_count("window", self.window, 1)
-
-    def check_kinds(self) -> None:
-        """Raises ValueError unless ``counts`` fits ``single`` and ``causal``."""
         check_shape("counts", self.counts, "n", self.lengths.shape)
         if self.single and (self.counts != 1).any():
             raise ValueError("counts must be 1 where a sequence has a single query")

@@ -1,4 +1,4 @@
-"""Which tokens each query selects, read from the user's arguments and checked."""
+"""Which tokens each query selects, and the margins that weights and multipliers prove for a selection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_count, as_floats, as_parts, check_finite, check_shape, describe
+from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.storage import storable
+from ..common.types import Norm
 from .data import Data, outside
 
 CHOSEN = 0.9  # a query that selects one token gives it at least this probability
@@ -58,12 +60,12 @@ class Selection:
         as_count("power", self.power, -(2**12))
         as_count("tied", self.tied)
         queries, entries = len(data.queries), data._entries
-        for name, kinds, size in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
+        for name, kinds, count in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
             array = getattr(self, name)
             if array is not None or name == "reference":
                 if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
                     raise TypeError(f"{name} must be an array, got {array!r:.100}")
-                check_shape(name, array, "n", (size,))
+                check_shape(name, array, "n", (count,))
         if self.rhs is not None:
             check_finite("rhs", self.rhs[self.rhs > -np.inf])
         self.within(data)
@@ -202,3 +204,34 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
         came = f"{came}: weights W select data.select(W)" if array.dtype.kind == "f" and array.ndim == 2 else came
         raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {came}")
     return array
+
+
+def intervals(
+    data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds (low, high), each (R,), that R weights W (R, dk, dz) and multipliers ``delta`` (R, entries) prove of
+    the largest margin.
+
+    ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
+    of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.
+    """
+    reference, kept, power = selection.within(data).reference, selection.kept, sum(data._powers or (0,))
+    handle = data._stored if data._powers is None else data._in_range(choosing=False)
+    dual = np.maximum(delta, 0.0)
+    W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
+    least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
+    dk, dz = data.dk, data.dz
+    outwards = 1 + roundings(norm, dk, dz)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)
+        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, dk, dz))
+        high = np.where(total > 0, reached / total, math.inf)
+    low[np.isnan(low)] = 0.0  # W = 0 gives 0 / 0
+    return np.ldexp(low, power), np.ldexp(high, power)
+
+
+def _in_range(stack: np.ndarray) -> np.ndarray:
+    """Each member divided by a power of two, so that sums of squares stay in range.  Neither bound depends on the scale
+    of W or of the multipliers."""
+    largest = np.abs(stack).max(axis=tuple(range(1, stack.ndim)), keepdims=True)
+    return np.ldexp(stack, -np.frexp(largest)[1], order="C")

@@ -52,8 +52,6 @@ def new_figure(size: tuple[float, float] | None = None) -> Any:
 
 def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
     """Draws the result into ``ax``, or into a new figure, and returns the axes."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("plot needs matplotlib: pip install matplotlib")
     if (found := _drawing_of(result)) is None:
         raise ValueError(f"result must have a picture, got {type(result).__name__}")
     return found(result, ax, **line_kw)

@@ -100,9 +100,7 @@ class Result:
         -------
         dict
         """
-        found = plain(self._values())
-        assert isinstance(found, dict)
-        return found
+        return plain(self._values())
 
     def to_dataframe(self) -> Any:
         """The result as a table: one row per record, point, query or token, depending on the kind of result.
@@ -180,11 +178,11 @@ class Solved(Result):
 
     @property
     def status(self) -> str:
-        return str(self.solution.status)
+        return self.solution.status
 
     @property
     def message(self) -> str:
-        return str(self.solution.message)
+        return self.solution.message
 
 
 def plain(value: Any) -> Any:

@@ -58,7 +58,7 @@ def get_num_threads() -> int:
     2
     >>> attsvm.set_num_threads(1)
     """
-    return int(_core.config()["threads"])
+    return _core.config()["threads"]
 
 
 def show_config() -> None:

@@ -99,8 +99,7 @@ def tangent_of(sol: Separation) -> Tangent:
     """The derivative of an answer, computed once: all directions share its support and its factors."""
     if "_tangent" not in vars(sol):
         vars(sol)["_tangent"] = Tangent(sol)
-    found: Tangent = vars(sol)["_tangent"]
-    return found
+    return vars(sol)["_tangent"]
 
 
 def _check(sol: Separation) -> None:

@@ -139,8 +139,8 @@ class _Rows:
             "format": "attsvm-proof-1",
             "statement": None,
             "claim": claim,
-            "norm": sol.norm if isinstance(sol.norm, str) else float(sol.norm).hex(),
-            "C": None if sol.C is None else float(sol.C).hex(),
+            "norm": sol.norm if isinstance(sol.norm, str) else _hex(sol.norm),
+            "C": _hex(sol.C),
             "keys": _hex(self.keys),
             "queries": _hex(self.queries),
             "start": self.start.tolist(),
@@ -148,15 +148,15 @@ class _Rows:
             "selected": self.selected.tolist(),
             "kept": [np.flatnonzero(part).tolist() for part in np.split(self.kept, ends)] if several else None,
             "rhs": None if self.rhs is None else [_hex(part) for part in np.split(self.rhs, ends)],
-            "W": None if W is None else _hex(W),
+            "W": _hex(W),
             "dual": [[*name, x] for name, x in zip(self.names(some), _hex(dual[some]), strict=True)],
             "witness": witness,
         } | ({"without": self.without} if self.without else {})
 
 
-def _hex(array: np.ndarray) -> Any:
-    """An array of doubles as nested lists of hexadecimal strings."""
-    return np.vectorize(float.hex, otypes=[object])(array).tolist()
+def _hex(array: Any) -> Any:
+    """An array of doubles as nested lists of hexadecimal strings; None stays None."""
+    return None if array is None else np.vectorize(float.hex, otypes=[object])(array).tolist()
 
 
 # ------------------------------------------------------------------------------------- weights and their bound

@@ -116,7 +116,7 @@ class Plane(Result):
             flows = [np.append(0.0, flow) / margin / margin for _, _, flow in windows]
         known = flows if all(np.isfinite(flow).all() for flow in flows) else None
         data = cross_attention(tokens, np.ones((len(tokens), 1)))
-        return solve_svm(data, np.zeros(len(tokens), dtype=np.intp), margins=asked, warm_start=known)
+        return solve_svm(data, [0] * len(tokens), margins=asked, warm_start=known)
 
     @property
     def dual(self) -> np.ndarray:
@@ -364,7 +364,7 @@ def _solve(
     parts = np.array_split(np.arange(n), n // WINDOW + 1)
     origin = np.zeros(points.shape[1])
     data = cross_attention([np.vstack([origin, -turned[part]]) for part in parts], np.ones((len(parts), 1)))
-    selected = np.zeros(len(parts), dtype=np.intp)
+    selected = [0] * len(parts)
     warm: Any = None if known is None else [np.append(0.0, known[part]) for part in parts]
     b, last = 0.0, np.inf
     while True:

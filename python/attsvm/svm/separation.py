@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -167,23 +167,23 @@ class Separation(Result):
         slack = np.where(self.selection.flags(self.data), 0.0, self.flat_dual / (2 * self.C))
         return self.data._layout.shape_entries(slack, 0.0)
 
-    @functools.cached_property
+    @cached_property
     def support(self) -> Any:
         return self.data._layout.shape_entries(self._holding, False)
 
-    @functools.cached_property
+    @cached_property
     def _holding(self) -> np.ndarray:
         """The support as a flat bool array (entries,)."""
         return holding(self)
 
-    @functools.cached_property
+    @cached_property
     def rank(self) -> int | None:
         if self.W is None:
             return None
         sigma = np.linalg.svd(self.W, compute_uv=False)
         return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
 
-    @functools.cached_property
+    @cached_property
     def unique(self) -> bool | None:
         if self.W is None or self.status not in ("optimal", "no constraint"):
             return None

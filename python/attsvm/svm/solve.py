@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
-from ..attention.intervals import intervals
-from ..attention.selection import Selection, as_entries, number_undecided
+from ..attention.selection import Selection, as_entries, intervals, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
 from ..common.norms import read_norm, size
 from ..common.progress import closing_gap, watched
@@ -277,8 +276,7 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
     and the given answer are both in the nuclear norm."""
     entries = data._entries
     if isinstance(warm_start, Separation):
-        dual: np.ndarray = warm_start.flat_dual
-        W: Any = warm_start.W
+        dual, W = warm_start.flat_dual, warm_start.W
         if len(dual) != entries:
             raise ValueError(
                 f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"

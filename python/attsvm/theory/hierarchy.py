@@ -214,7 +214,7 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
 def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
     """``sum_t c_t (h_t - h_top)`` for every query: (..., n, S, d). c is 0 at the query's top token."""
     np.put_along_axis(c, top, -c.sum(axis=-1, keepdims=True), -1)
-    return np.asarray(c @ h)
+    return c @ h
 
 
 # -------------------------------------------------------------------------------- the SVMs of the layers
@@ -336,7 +336,7 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
             f"attention[{layer}] has not selected for {query}: its largest is {p[place].max():.2g}, and selected is "
             f"{selected:g}; train for more steps"
         )
-    return np.asarray(p.argmax(axis=-1))
+    return p.argmax(axis=-1)
 
 
 def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:

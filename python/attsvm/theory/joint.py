@@ -65,7 +65,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     signed = problem._labels[:, None] * chosen
     # Each window holds the signed value and a zero token, so its row is the signed value.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))
-    return solve_svm(pairs, np.zeros(len(signed), dtype=np.intp), norm)
+    return solve_svm(pairs, [0] * len(signed), norm)
 
 
 def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:

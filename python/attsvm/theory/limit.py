@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,7 +56,7 @@ class Limit:
     def summary(self) -> str:
         """One line: the message; for several runs how many have each status."""
         if isinstance(self.status, str):
-            return str(self.message)
+            return self.message
         words = ("proved", "conditional", "open")
         return ", ".join(f"{self.status.count(word)} {word}" for word in words if word in self.status)
 
@@ -90,7 +90,7 @@ class Judge:
         self.provable = self.along and problem._loss_name in LOSSES and run.data._powers is None
         self._local: dict[bytes, LocalTokens] = {}
 
-    @functools.cached_property
+    @cached_property
     def never_raises(self) -> bool:
         """Whether plain gradient descent at this rate lowers the loss from all weights: ``lr < 2 / L``."""
         return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
@@ -133,7 +133,7 @@ class Judge:
         local = self.keeps(W, step)
         return None if local is None else (local.chosen, local.solution)
 
-    @functools.cached_property
+    @cached_property
     def infimum(self) -> float:
         return self.run.problem.infimum()
 

@@ -15,16 +15,15 @@ certified margin of the unit direction U.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
-from ..attention.intervals import intervals
-from ..attention.selection import Selection
+from ..attention.selection import Selection, intervals
 from ..common.norms import Metric
 from ..common.types import Norm
 from ..svm.separation import Separation
@@ -200,7 +199,7 @@ class BestTokens:
             off = 2 * self.rounding(W, step)  # errors of the leads in numerator and denominator
             off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
             parts.append(above - below + off)
-        return np.asarray(np.logaddexp.reduce(parts, axis=0))
+        return np.logaddexp.reduce(parts, axis=0)
 
     def _log_sums(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log sum_t e^term for each query, and the largest term of each query."""
@@ -319,15 +318,15 @@ class Rows:
     def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
         self.data, self.chosen, self.norm = data, chosen, norm
 
-    @functools.cached_property
+    @cached_property
     def lengths(self) -> np.ndarray:
         return lengths_of_rows(self.data, self.chosen)
 
-    @functools.cached_property
+    @cached_property
     def apart(self) -> float:
         return diameter(self.data, self.chosen, self.lengths)
 
-    @functools.cached_property
+    @cached_property
     def solution(self) -> Separation:
         selected, norm = self.data._layout.shape_queries(self.chosen), self.norm
         if isinstance(norm, Metric):
@@ -355,7 +354,7 @@ class LocalTokens(Rows):
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
         self.longest = float(self.lengths.max()) * (1 + SPARE)
 
-    @functools.cached_property
+    @cached_property
     def margins(self) -> tuple[float, float]:
         """rho, and the least margin of a threat under the direction of the solution; zeros if no margin is
         certified."""

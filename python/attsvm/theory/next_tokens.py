@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.layout import Layout
-from ..common.check import as_count, as_floats, as_numbers_of, as_parts, check_parts, is_ragged
+from ..common.check import as_count, as_floats, as_numbers_of, as_parts, is_ragged
 from ..common.result import Lines, Result
-from ..common.storage import storable
 from ..training.output_head import LinearHead, LogarithmHead
 from ..training.problem import Problem
 
@@ -267,20 +266,6 @@ def _reached(edges: np.ndarray, roots: list[int]) -> Iterator[list[int]]:
             yield found
 
 
-@storable
-class _OneVocabulary(Layout):
-    """The layout in which every query sees the same tokens, which are stored once."""
-
-    def check(self, tokens: int, queries: int) -> None:
-        check_parts("counts", self.counts, queries)
-        self.check_kinds()
-        if (self.lengths != tokens).any():
-            raise ValueError(f"lengths must be the {tokens} tokens of the vocabulary, got {self.lengths}")
-
-    def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(len(self.lengths), dtype=np.intp), self.lengths
-
-
 @dataclass(repr=False, eq=False)
 class SoftLabels(Result):
     """A linear decoder as a problem of attention: the tokens are the vocabulary, and the queries are the contexts.
@@ -374,7 +359,8 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
         raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
     shares = counts / most.max()  # scaled, so that sums stay in range
     shares /= shares.sum() / m  # the problem's mean over contexts then weights each context by its counts
-    layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
+    one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
+    layout = Layout(K * one, one, single=True, begin=begin)
     data = Data("linear decoder", K, H, None, layout)
     problem = Problem(data, None, LogarithmHead(shares), loss="linear")
     return SoftLabels(data, problem, counts > 0, counts.copy())

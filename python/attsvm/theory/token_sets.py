@@ -251,7 +251,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    return np.asarray(sol.W)  # answers of both statuses have a W
+    return sol.W  # answers of both statuses have a W
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:

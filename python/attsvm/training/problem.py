@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import LEAST, Data, check_data, largest
-from ..attention.intervals import intervals
-from ..attention.selection import Selection
+from ..attention.selection import Selection, intervals
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.norms import read_norm
 from ..common.storage import storable
@@ -210,7 +210,7 @@ class Problem:
 
     __iter__ = None  # else Python would iterate by __getitem__, as over a list
 
-    @functools.cached_property
+    @cached_property
     def _token_squares(self) -> tuple[float, float]:
         """What a default learning rate is made from, as ``(total, share)``.
 
@@ -234,7 +234,7 @@ class Problem:
         with np.errstate(over="ignore", under="ignore"):  # a result outside double precision counts as no scale
             return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
 
-    @functools.cached_property
+    @cached_property
     def _flat_scores(self) -> np.ndarray:
         """``y head(value)`` for every entry."""
         if self._fixed_scores is not None:

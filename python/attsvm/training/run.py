@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, fits
-from ..attention.intervals import intervals
-from ..attention.selection import Selection, number_undecided, undecided
+from ..attention.selection import Selection, intervals, number_undecided, undecided
 from ..common.check import as_norm, check_shapes
 from ..common.norms import Metric, as_metric, norm_name, read_norm
 from ..common.result import Lines, Result
@@ -421,7 +420,7 @@ class Run(Result):
         """
         return self.limit_found
 
-    @functools.cached_property
+    @cached_property
     def limit_found(self) -> Any:
         """The result of :meth:`limit`, kept so that the printed run shows it."""
         return type(self).find_limit(self)

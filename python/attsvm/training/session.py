@@ -236,7 +236,7 @@ class Training:
             return None
         mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
         largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
-        return np.asarray(mean / np.where(largest > 0, largest, 1.0))
+        return mean / np.where(largest > 0, largest, 1.0)
 
     def _metric_of_steps(self) -> Any:
         """The metric of the next step in W: from the kept squares (D, or P and R, for each matrix), else the given
