@@ -133,6 +133,11 @@ class Data:
         """Length of a query."""
         return self.queries.shape[1]
 
+    @property
+    def _W_shape(self) -> tuple[int, int]:
+        """The shape (dk, dz) of weights."""
+        return self.dk, self.dz
+
     @cached_property
     def _stored(self) -> Any:
         """The windows with every key in memory, as solvers and linear heads read them."""
@@ -435,7 +440,7 @@ class Data:
         return _core.logits(self._handle, self._weights(W))
 
     def _weights(self, W: Any) -> np.ndarray:
-        return as_floats("W", W, "dk, dz", (self.dk, self.dz))
+        return as_floats("W", W, "dk, dz", self._W_shape)
 
 
 def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
@@ -458,10 +463,10 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
 def fits(name: str, data: Any, W: np.ndarray) -> None:
     """Raises unless ``data`` are data with tokens and queries of the lengths that weights W (..., dk, dz) need."""
     check_data(name, data, shard=True)
-    if (data.dk, data.dz) != W.shape[-2:]:
+    if data._W_shape != W.shape[-2:]:
         raise ValueError(
             f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
-            f"got {(data.dk, data.dz)}"
+            f"got {data._W_shape}"
         )
 
 

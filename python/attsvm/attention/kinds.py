@@ -126,6 +126,8 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     X, data = own(X) if copy else X, None
     if query is None:
         data = Data._of_plain("self_attention", X, X)
+    elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
+        data = Data._of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
     if data is None:
         keys, lengths = read_tokens("X", X)
         counts, rows = lengths, np.arange(len(keys))
@@ -212,6 +214,10 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
         dk = None if key is None else len(as_floats("key", key, "dk, d", (None, np.shape(X)[2])))
         return _without_sequences("prompt_attention", X, (0, 1), None if key is None else X, dk)
     X = own(X) if copy else X
+    if key is None and type(X) is np.ndarray and X.ndim == 3:
+        data = Data._of_plain("prompt_attention", X, np.ones((len(X), 1)))
+        if data is not None:
+            return data
     keys, lengths = read_tokens("X", X)
     values, layout = None, Layout(lengths, np.ones_like(lengths), single=True)
     if key is not None:

@@ -90,17 +90,25 @@ class Layout:
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
         """An array over entries in the shape of the data: (n, T), (n, S, T), or a list.  Tokens that a causal query
         cannot see get ``fill``."""
-        n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
-        if self.uniform and not self.causal:
+        if self.uniform:
+            n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
+            if self.causal:
+                shaped = np.full((n, T, T), fill, dtype=flat.dtype)
+                shaped[:, self._seen(T, T)] = flat.reshape(n, -1)
+                return shaped
             return flat.reshape((n, T) if self.single else (n, S, T))
         parts, at = [], 0
         for T, S in zip(self.lengths, self.counts, strict=True):
-            seen = self._seen(T, S)
-            part, size = np.full(seen.shape, fill, dtype=flat.dtype), int(np.count_nonzero(seen))
-            part[seen] = flat[at : at + size]
-            parts.append(part[0] if self.single else part)
-            at += size
-        return np.stack(parts) if self.uniform else parts
+            seen = self._seen(T, S) if self.causal else None
+            size = int(S * T if seen is None else np.count_nonzero(seen))
+            part, at = flat[at : at + size], at + size
+            if seen is not None:
+                square = np.full((T, T), fill, dtype=flat.dtype)
+                square[seen] = part
+                parts.append(square)
+            else:
+                parts.append(part if self.single else part.reshape(S, T))
+        return parts
 
     def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
         """The inverse of shape_queries, for an array or a list of them; raises ValueError for another shape."""

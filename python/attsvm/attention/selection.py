@@ -220,7 +220,7 @@ def intervals(
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
     least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
-    dk, dz = data.dk, data.dz
+    dk, dz = data._W_shape
     outwards = 1 + roundings(norm, dk, dz)
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)

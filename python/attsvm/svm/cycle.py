@@ -21,7 +21,7 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     if selection.kept is not None or selection.rhs is not None or selection.outside(data):
         return None
     same = _kinds(data.queries)
-    if same.max() == len(same) - 1:  # all query vectors differ: a cycle needs two queries with one vector
+    if (same == np.arange(len(same))).all():  # all query vectors differ: a cycle needs two queries with one vector
         return None
     query, chosen, token = data._rows_of(selection.reference)
     kinds = _kinds(data.keys)
@@ -36,9 +36,14 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
 
 
 def _kinds(rows: np.ndarray) -> np.ndarray:
-    """A number for each row; equal rows have the same number."""
-    words = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel()
-    return np.unique(words, return_inverse=True)[1]
+    """For each row the number of the first row that is equal to it."""
+    kinds = np.arange(len(rows))
+    _, first, count = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
+    some = np.flatnonzero(count[first] > 1)  # usually few: the others differ in the first coordinate already
+    words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
+    _, place, equal = np.unique(words, return_index=True, return_inverse=True)
+    kinds[some] = some[place][equal]
+    return kinds
 
 
 def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:

@@ -56,7 +56,7 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
         return sol
     except KeyboardInterrupt as interrupt:  # Ctrl-C at any point: attach an answer that says nothing
         if not hasattr(interrupt, "partial"):
-            nothing = Answer(CODE["undecided"], np.zeros((data.dk, data.dz)), np.zeros(data._entries), 0.0, math.inf)
+            nothing = Answer(CODE["undecided"], np.zeros(data._W_shape), np.zeros(data._entries), 0.0, math.inf)
             interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
         raise
 

@@ -449,10 +449,10 @@ class Separation(Result):
         found.selection.check(data)
         as_choice("status", found.status, (*_core.STATUS.values(), "optimal", "feasible"))
         if isinstance(found.norm, Metric):
-            as_metric("norm", found.norm, data.dk, data.dz)
+            as_metric("norm", found.norm, *data._W_shape)
         else:
             as_norm("norm", found.norm)
-        check_shape("W", as_numeric("W", answer.W), "dk, dz", (data.dk, data.dz))
+        check_shape("W", as_numeric("W", answer.W), "dk, dz", data._W_shape)
         check_shape("dual", as_numeric("dual", answer.dual), "entries", (data._entries,))
         for name in ("status", "iterations", "entry"):
             as_count(name, getattr(answer, name), least=-1)

@@ -83,7 +83,7 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
     """The first worker's answer, on every worker: code, bounds, iterations, the impossible entry, W and the
     multipliers."""
-    numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working._entries)
+    numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
     if sol is not None:
         numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
         W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual

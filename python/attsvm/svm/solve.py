@@ -200,7 +200,7 @@ def solve_svm(
     else:
         request = ask()
         if metric is not None:
-            sol = solve_in_metric(data, request, read_norm(request.norm, metric, data.dk, data.dz))
+            sol = solve_in_metric(data, request, read_norm(request.norm, metric, *data._W_shape))
         elif (progress or data.keys.size > SMALL) and watched(progress):
             with closing_gap(tol, progress) as report:
                 sol = solve_request(data, replace(request, report=report))
@@ -281,7 +281,7 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
             raise ValueError(
                 f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"
             )
-        serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
+        serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == data._W_shape
         dual = np.where(np.isfinite(dual), dual, 0.0)  # multipliers of extreme data may overflow: start those at zero
         return dual, W if serves and np.isfinite(W).all() else None
     if hasattr(warm_start, "multipliers"):  # a training run: its last gradient has the form of multipliers

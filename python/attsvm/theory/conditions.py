@@ -154,7 +154,7 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     If iota is positive, the first step of gradient descent from zero ranks every optimal token first.
     """
     data = problem.data
-    _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
+    _, G = problem.loss_and_grad(np.zeros(data._W_shape))
     return float(data._flat_margins(-G, reference).min()), float(np.linalg.norm(G))
 
 
@@ -285,9 +285,9 @@ def margin_share(
     True
     """
     check_data("data", data)
-    kind = read_norm(norm, metric, data.dk, data.dz)
+    kind = read_norm(norm, metric, *data._W_shape)
     W = as_finite("W", W)
-    if W.ndim < 2 or W.shape[-2:] != (data.dk, data.dz):
+    if W.ndim < 2 or W.shape[-2:] != data._W_shape:
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
     selection = Selection(data, selected)
     sol = solve_svm(data, selected, norm, metric=metric)
@@ -295,7 +295,7 @@ def margin_share(
         raise ValueError("selected must leave a token out that differs: without a row no margin is the largest")
     if sol.status == "infeasible":
         raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
-    stack = W.reshape(-1, data.dk, data.dz)
+    stack = W.reshape(-1, *data._W_shape)
     sizes = size(stack, kind)
     if kind in ("frobenius", "nuclear"):
         _warn_outside(data, selection, stack)

@@ -190,7 +190,7 @@ class Judge:
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if last.in_cone and self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
-        W = weights.reshape(-1, self.data.dk, self.data.dz)[0]  # the first of several attention heads
+        W = weights.reshape(-1, *self.data._W_shape)[0]  # the first of several attention heads
         attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]

@@ -215,7 +215,7 @@ class _Point(NamedTuple):
 def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Path:
     data = problem.data
     radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
-    weights = weights.reshape(len(points), data.dk, data.dz)
+    weights = weights.reshape(len(points), *data._W_shape)
     loss = np.array([problem.loss(W) for W in weights])
     return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
 
@@ -223,7 +223,7 @@ def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Pat
 def _cone(problem: Problem, norm: Ball, selected: Any) -> np.ndarray:
     """The start of a local search, of norm 1: the direction of the SVM solution; zero if no tokens are given."""
     if selected is None:
-        return np.zeros((problem.data.dk, problem.data.dz))
+        return np.zeros(problem.data._W_shape)
     svm = solve_svm(problem.data, selected, norm)
     if svm.W is None:
         raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
@@ -240,7 +240,7 @@ class _Search:
 
     def point(self, radius: float, before: _Point | None) -> _Point:
         """The point of this radius: the better result of the two starts."""
-        shape = (self.problem.data.dk, self.problem.data.dz)
+        shape = self.problem.data._W_shape
         start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
         found, data = self._descend(start, radius), self.problem.data._handle
         chosen, best = (_core.top(data, of) for of in (_core.logits(data, found.W), self.problem._flat_scores))

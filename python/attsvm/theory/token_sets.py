@@ -188,7 +188,7 @@ def decompose(
     """
     check_data("data", data)
     norm = as_norm("norm", norm)
-    W = as_floats("W", W, "dk, dz", (data.dk, data.dz))
+    W = as_floats("W", W, "dk, dz", data._W_shape)
     parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:

@@ -450,10 +450,10 @@ class Problem:
         >>> low <= attsvm.solve_svm(problem.data, run.selected).margin <= high < 1.02 * low
         True
         """
-        kind, weights = read_norm(norm, metric, self.data.dk, self.data.dz), self._read_weights(W, K, Q)
+        kind, weights = read_norm(norm, metric, *self.data._W_shape), self._read_weights(W, K, Q)
         delta, _, top = self._differentiate(_core.multipliers, *weights)
         stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].mT
-        stack = stack.reshape(len(delta), 1, self.data.dk, self.data.dz)
+        stack = stack.reshape(len(delta), 1, *self.data._W_shape)
         each = zip(self._selections(selected, top), stack, delta[:, None], strict=True)
         low, high = np.array([intervals(self.data, *of, kind) for of in each])[:, :, 0].T
         return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
@@ -472,7 +472,7 @@ class Problem:
 
     def _read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
         """(W, None, None) or (None, K, Q), checked for their shapes, with leading axes of runs and attention heads."""
-        dk, dz, stack = self.data.dk, self.data.dz, self._stack(runs)
+        dk, dz, stack = *self.data._W_shape, self._stack(runs)
         before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
             if K is not None or Q is not None:

@@ -86,7 +86,7 @@ def records_of(
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Empty arrays for the records: weights, head_records, loss, norm, log_grad_norm, half_squares."""
     before = count, *problem._stack(runs)
-    weights = np.empty((*before, problem.data.dk, problem.data.dz))
+    weights = np.empty((*before, *problem.data._W_shape))
     loss, norm, log_grad_norm = np.empty((3, count) if runs is None else (3, count, runs))
     head_records = None if v is None else np.empty((count, *v.shape))
     return weights, head_records, loss, norm, log_grad_norm, None if K is None else np.empty(before)

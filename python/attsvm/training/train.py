@@ -305,7 +305,7 @@ def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequ
     if W is None and K is None and Q is None:
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
-        return np.zeros((*problem._stack(runs), problem.data.dk, problem.data.dz)), None, None
+        return np.zeros((*problem._stack(runs), *problem.data._W_shape)), None, None
     return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
@@ -372,7 +372,7 @@ def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool)
         raise ValueError("metric must be None for K and Q: it is one of W")
     if radius >= 0:
         raise ValueError("ball does not go with metric, in which the nearest points are others")
-    return as_metric("metric", rule.metric, problem.data.dk, problem.data.dz)
+    return as_metric("metric", rule.metric, *problem.data._W_shape)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
@@ -417,7 +417,7 @@ def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share
     large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through
     the same attention.
     """
-    first = FIRST / rule.length(data.dk, data.dz)
+    first = FIRST / rule.length(*data._W_shape)
     if not 0 < total < math.inf:  # all tokens are equal, or queries are zero: W does not move
         return np.array([[first]])
     # The exponent of 1/s in lr; each of two factors scales as the square root of W.
