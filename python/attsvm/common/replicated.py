@@ -30,7 +30,7 @@ class Replicated(Result, dict[str, np.ndarray]):
     Notes
     -----
     ``plot(ax, x=, hue=, value=, **line_kw)`` draws one number over one parameter of the grid: its mean over the runs,
-    and all other parameters, with its 95 % interval; ``hue``: a curve in a colour of its own for each value of a second
+    and all other parameters, with its 95 % interval; ``hue``: one curve, in its own colour, for each value of a second
     one.  ``plot(ax, x=, y=, value=, **image_kw)``, where there are two parameters and no ``hue``, draws the means over
     both.  NaN, as of undecided runs, does not count; a cell of nothing else stays empty.
 

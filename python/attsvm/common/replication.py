@@ -49,7 +49,7 @@ def replicate(
         Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says.
     grid : mapping of names to lists of values, optional
         Calls ``experiment(rng, name=value, ...)`` ``runs`` times in each cell of their product.  Values are numbers,
-        words, bool or None.  The random numbers of a cell are its own: of its values, whatever else the grid holds.
+        words, bool or None.  The random numbers of a cell depend only on its own values, not on the rest of the grid.
     file : path, optional
         A line of JSON for each run and cell, written as runs finish: seed, run, cell and numbers.  Runs that are in it
         are not done again.  Runs beyond ``runs``, cells of other values and other seeds stay in it.  Give each

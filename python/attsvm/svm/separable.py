@@ -27,7 +27,7 @@ from .support import ROUNDED
 
 # most points in one window: with all of 100,000 points in one window the solver treats it as one dense problem
 WINDOW = 1000
-ORIGIN = -1  # in the place of a point's number: the row is the point itself, not a pair
+ORIGIN = -1  # instead of a point's number: the row is the point itself, not a pair
 
 # a point (or ORIGIN), the points it is paired with, and the weights of these pairs
 Window = tuple[int, np.ndarray, np.ndarray]

@@ -12,7 +12,7 @@ from ..common.norms import Metric, of_values
 # Multiplier times size of a row, divided by the largest such product: below this it is rounding of sums over thousands
 # of rows.
 ROUNDED = 1e-12
-CHUNK = 65536  # rows of which the differences are computed at a time
+CHUNK = 65536  # number of rows whose differences are computed at a time
 
 
 def holding(sol: Any) -> np.ndarray:

@@ -235,13 +235,13 @@ def hierarchy(
 ) -> list[Separation]:
     """One SVM for each layer of a stack, constructed from the tokens that the layers select.
 
-    The layers are ``h_s + (sum_t p_st h_t) V`` and, the last, ``sum_s p_s h_s``; of the tokens h that they leave,
+    The inner layers are ``h_s + (sum_t p_st h_t) V``, the last is ``sum_s p_s h_s``.
 
-    - the last layer's W separates the token that it selects from the others: margins of 1;
-    - a layer below has margins of 1 at the queries on the way to the output (the token that the layer above selects,
-      and for each query there the token that it selects), and margins of 0 at the other queries on which the SVM above
-      rests (its support tokens): they must not change what it holds.  Between the tokens that such a query goes on
-      mixing the logits are equal.
+    - In the last layer, W separates the token that it selects from the others, with margins of 1.
+    - In a layer below, some queries are on the way to the output: the token that the layer above selects, and for each
+      query on the way there the token that this query selects.  They have margins of 1.  Other queries are support
+      tokens of the SVM above; their output must not change.  They have margins of 0, and equal logits between the
+      tokens that the query keeps mixing.
 
     Parameters
     ----------
@@ -273,11 +273,11 @@ def hierarchy(
 
     Notes
     -----
-    A conjecture, confirmed on random draws (the figure "hierarchy"): trained together from small weights the layers go
-    to these directions, and their norms balance the margins, ``margin_1 ||W_1|| = margin_2 ||W_2||``.  It is what
-    "transformers as a hierarchy of SVMs" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023) asks for.  Where values let a
-    lower layer move the tokens above by mixing, the layers could be one joint problem; with orthogonal values three
-    times as long they went to these SVMs, too.
+    This is a conjecture, confirmed on random draws (the figure "hierarchy"): layers that are trained together from
+    small weights go to these directions, and their norms balance the margins, ``margin_1 ||W_1|| = margin_2 ||W_2||``.
+    It answers the question of "transformers as a hierarchy of SVMs" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).  If
+    the values let a lower layer move the tokens above by mixing, the layers could be one joint problem; with orthogonal
+    values three times as long they still went to these SVMs.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
 
 
 def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
-    """The margins that attention must reach beside the head's own SVM: 1 for its support queries, 0 for all others.
+    """The margins that attention must reach, given the head's own SVM: 1 for its support queries, 0 for all others.
 
     A query whose label the head predicts by more than its margin needs no sharp attention.  Where head and attention
     are trained at one speed, attention goes to the relaxed SVM, ``solve_svm(data, selected, margins=...)`` with these.

@@ -82,13 +82,14 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
 
     The last token k of a sequence queries all of its tokens, ``p_t ~ exp(e_t^T W e_k)``, and predicts the label y with
     the probability that its copies have together.  The token-priority graph of k has an edge from y to every other
-    token of a sequence that ends in k and has the label y.  Tokens of one strongly connected component are predicted
-    one in the place of the other: no W ranks every label above the others, and training gives them finite proportions.
-    All others are ranked, and W diverges towards
+    token of a sequence that ends in k and has the label y.  Within a strongly connected component no W ranks every
+    label above the other tokens, and training gives the tokens finite proportions.  All other pairs are ranked, and W
+    diverges towards
 
         ``min ||W||  s.t.  (e_y - e_t)^T W e_k = 0``  where y and t are in one component, ``>= 1``  elsewhere,
 
-    over the edges ``y -> t``, which imply it along every path: ``solve_svm(found.data, found.selected)``.
+    for the edges ``y -> t``; along paths of edges the same then follows.  It is ``solve_svm(found.data,
+    found.selected)``.
 
     Parameters
     ----------

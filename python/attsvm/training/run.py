@@ -105,8 +105,8 @@ class Run(Result):
     lr : float, (runs,) array or None
         The learning rate, given or made from the data; None if it changes from step to step.
     besides : str
-        The names of what acts on the weights besides steps of the rule along the gradient of a fixed head, as "ridge,
-        momentum"; empty for none.
+        The names of everything that acts on the weights besides steps of the rule along the gradient of a fixed head,
+        such as "ridge, momentum"; empty if nothing does.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
@@ -402,10 +402,10 @@ class Run(Result):
         -----
         Proved in ``notebooks/limit.md`` for ``rule="normalized"`` and ``"constant"`` with one learning rate: descent on
         W, one attention head, a loss of the table.  Under other rules, for K and Q, several attention heads or a loss
-        of the caller's, it is at most conditional and covers the tokens alone.  Training goes on in exact arithmetic
-        from a record; the rounding of what is judged there is allowed for.  Mirror descent on the dual: Ji and
-        Telgarsky, "Characterizing the implicit bias via a primal-dual analysis", 2021.  Nothing is computed that is not
-        asked for.
+        of the user's, it is at most conditional and covers the tokens only.  The proof is about training in exact
+        arithmetic from a record on; the rounding errors of the record itself are allowed for.  Mirror descent on the
+        dual: Ji and Telgarsky, "Characterizing the implicit bias via a primal-dual analysis", 2021.  Nothing is
+        computed that is not asked for.
 
         Examples
         --------

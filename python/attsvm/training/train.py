@@ -51,8 +51,8 @@ def train(
 ) -> Run:
     """Gradient descent on the mean loss: ``W <- W - lr * dL/dW / ||dL/dW||``, or by another rule.
 
-    The gradient keeps its scale as a logarithm, so the direction of W goes on converging to the SVM solution when
-    the loss has long vanished in double precision.  A whole run is one call into C, without the GIL.
+    The scale of the gradient is kept as a logarithm, so the direction of W still converges to the SVM solution when the
+    loss has long vanished in double precision.  A whole run is one call into C, without the GIL.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def train(
     W : (dk, dz) array_like, optional
         Initial weights; zero by default.  With ``heads=H`` all weights have an axis of length H first, and several
         heads whose attended vectors are summed need a start: from equal weights they would stay equal.  A :class:`Run`
-        goes on where it ended, on any data of the same widths: with its factors, its head, what its rule has kept
-        (momentum, squares of gradients), and its count of steps.
+        is continued, on any data of the same widths: with its factors, its head, the memory of its rule (momentum,
+        squares of gradients) and its count of steps.
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
     rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", \
@@ -103,12 +103,12 @@ def train(
         Number of runs trained side by side, which share each reading of the keys: W (runs, dk, dz), or K (runs, dk, m)
         and Q (runs, dz, m), are their starts (with ``heads=H``, (runs, H, ...)).
     train_head : bool
-        Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
-        quadratic one.  Each of these is normalised by the norm of its own gradient, whatever the rule normalises
-        together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor ball act on the head.
+        Train the head too, starting from the head of the problem and by the same rule: v; V and a of an MLP; v and lam
+        of a quadratic head.  Each of these is normalised by the norm of its own gradient, also with "normalized
+        jointly" (so lam, a single number, moves by ``lr``).  Ridge and ball do not act on the head.
     until : {"limit"}, optional
-        End at the first record at which :meth:`Run.limit` is "proved" (of all ``runs``), with status "limit proved":
-        ``run.limit().solution`` is what later steps would come near to.  A conditional limit does not end the run.
+        End at the first record at which :meth:`Run.limit` is "proved" (for all ``runs``), with status "limit proved".
+        Later steps would go to the direction of ``run.limit().solution``.  A conditional limit does not end the run.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running", its records cannot be written to).
         Returning True stops the run with status "stopped"; an exception comes through, with the run so far in
@@ -116,9 +116,9 @@ def train(
     progress : bool
         Show a bar, where tqdm is installed.
     reduce : callable, optional
-        For tokens sharded over processes: adds a float64 vector up over all of them, in place.  Each process calls
-        ``train`` with its own shard and the same other arguments, and goes through the same weights and records, those
-        of the mean over the queries of all.  See the notes.
+        For tokens sharded over processes: a function that sums a float64 vector over all processes, in place.  Each
+        process calls ``train`` with its own shard and otherwise the same arguments.  All get the same weights and
+        records, for the mean loss over the queries of all processes.  See the notes.
 
     Returns
     -------
@@ -146,9 +146,9 @@ def train(
     (2024); the Polyak step: Vasudeva, Deora, Thrampoulidis (2024); head and attention together: Tarzanagh, Li, Zhang,
     Oymak (2023).
 
-    A worker of ``reduce`` may have no queries, as long as one has: its data are of X (0, T, d) (:class:`Data`), with
-    labels, and a v of each query, of none.  It adds nothing, calls no function of its head or loss, and goes through
-    the same weights and records.
+    A worker of ``reduce`` may have no queries, as long as another has some.  Its data are made from X (0, T, d)
+    (:class:`Data`), with empty labels and, for a head with a v per query, an empty v.  It adds nothing to the gradient,
+    does not call the functions of its head or loss, and gets the same weights and records.
 
     With mpi4py ``reduce`` is ``lambda a: comm.Allreduce(MPI.IN_PLACE, a)``, with torch.distributed (gloo)
     ``lambda a: dist.all_reduce(torch.from_numpy(a))``.  It is called twice a step: the workers compare their losses and
