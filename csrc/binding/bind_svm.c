@@ -133,7 +133,7 @@ static int interval(struct bind_call *call)
 
 /* _core.<norm>_<method> for every method, and _core.check.  max_iter: 0: the default of the method.  rank: largest
  * rank; 0: no bound.  start: multipliers of the entries.  report is called with the iterations and the gap.  The
- * results are the fields of Answer in python/attsvm/svm/request.py. */
+ * results are the fields of Answer in python/attsvm/svm/transform.py. */
 #define BIND_METHOD(name, solve, norm, word, problems, limit, purpose) \
     BIND_WITH(name, run, (&(const struct method){solve, norm, limit}), \
               "stored windows, reference reference[M], bool kept[E]?, double rhs[E]?, number tol, int max_iter, " \

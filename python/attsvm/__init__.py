@@ -1,9 +1,9 @@
-"""attsvm: softmax attention trained, its max-margin problem solved, both certified.
+"""attsvm: trains softmax attention, solves the max-margin problem that it converges to, and certifies both.
 
-Letters: X (n, T, d) tokens, Z (n, dz) queries, y (n,) labels, v (dv,) head, W (dk, dz) weights, K (dk, m) and
+Notation: X (n, T, d) tokens, Z (n, dz) queries, y (n,) labels, v (dv,) head, W (dk, dz) weights, K (dk, m) and
 Q (dz, m) factors with W = K Q^T; logits are x^T W z.
 
-Examples begin with these lines:
+The examples in the docstrings assume these lines:
 
 >>> import attsvm
 >>> import numpy as np
@@ -28,14 +28,13 @@ from .common.threads import get_num_threads, set_num_threads, show_config
 from .svm.separable import separable
 from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
-from .theory import limit as _limit  # noqa: F401  (enters what Run.limit asks)
+from .theory import limit as _limit  # noqa: F401  # importing it sets the functions that Run.limit calls
 from .theory.conditions import correlation
 from .theory.diagnosis import diagnose
 from .theory.regularization_path import regularization_path
-from .training.output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
+from .training.output_head import CallableHead, LinearHead, MLPHead, QuadraticHead, SoftmaxHead
 from .training.problem import Problem
 from .training.run import Run
-from .training.softmax_head import SoftmaxHead
 from .training.train import train
 
 if _TYPE_CHECKING:
@@ -78,12 +77,12 @@ __all__ = [
     "train",
 ]
 
-# Classes of results that were here: the modules of the functions that return them.
+# Names that were public here once, with the modules that have them now; for the error message.
 _MOVED = {"Gradient": "training.gradient", "Plane": "svm.separable", "Replicated": "common.replicated"}
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "heads":  # a third of the time that importing everything takes, for readers of models alone
+    if name == "heads":  # imported on demand: it takes a third of the time of importing everything
         return _importlib.import_module(".heads", __name__)
     place = "theory" if name in theory.__all__ else _MOVED.get(name)
     now = "" if place is None else f": it is {__name__}.{place}.{name} now"

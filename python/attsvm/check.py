@@ -18,8 +18,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from operator import mul, sub
 
-MOST_BYTES, UNPACKED = 2**27, 64  # of a file, and times as many as it has packed
-WORK = {"left": 0.0}  # nanoseconds, roughly: a tenth of a second, and 20 microseconds for each byte
+MOST_BYTES, UNPACKED = 2**27, 64  # largest file in bytes, and largest ratio of unpacked to packed size
+WORK = {"left": 0.0}  # rough time in nanoseconds that is left: 0.1 s, and 20 microseconds for each byte of the file
 FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # an object is a tuple of its pairs
 FORM |= {
     "keys": [[str]],
@@ -29,7 +29,7 @@ FORM |= {
     "selected": [int],
     "dual": [(int, int, str)],
 }
-MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # or null
+MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # these may be null
 WITNESS = {"lift": bool, "basis": [(int, int)], "dependent": [[(int, int, int)]], "inverse": [[str]]}
 WITNESS |= {"W": ([[str]], [[str]]), "dual": ([[str]], [[str]])}
 DUAL = {"frobenius": "frobenius", "nuclear": "spectral", "spectral": "nuclear", "max": "sum"}
@@ -54,14 +54,14 @@ def fits(x, form):
 
 
 def table(rows, count=None, columns=None):
-    """Rows of doubles as integers, and the power of two that divides them all."""
+    """Rows of doubles as rows of integers, and the power of two by which all of them are to be divided."""
     need(rows and rows[0], "an array is empty", ValueError)
     spend(2000 * sum(map(len, rows)))
     numbers = [[float.fromhex(x) for x in row] for row in rows]
     need([[x.hex() for x in row] for row in numbers] == rows, "a number is not as float.hex writes it", ValueError)
     shape = len(rows) == (count or len(rows)) and {len(row) for row in rows} == {columns or len(rows[0])}
     need(shape, "an array has another shape", ValueError)
-    ratios = [[x.as_integer_ratio() for x in row] for row in numbers]  # errors for what is infinite or no number
+    ratios = [[x.as_integer_ratio() for x in row] for row in numbers]  # raises for infinity and NaN
     scale = max(d for row in ratios for _, d in row)
     return [[n * (scale // d) for n, d in row] for row in ratios], scale
 
@@ -72,7 +72,7 @@ def number(text):
 
 
 def times(A, B):
-    """A^T B of integer matrices.  A row of B is packed into one integer, a field of bits for each column."""
+    """A^T B for integer matrices.  Each row of B is packed into one integer, with a field of bits for each column."""
     width = sum(max(abs(x) for row in M for x in row).bit_length() for M in (A, B)) + len(B).bit_length() + 2
     size, columns = len(A[0]) * len(B[0]), range(len(B[0]))
     spend(len(A[0]) * (len(A) + len(B[0])) * (200 + len(B[0]) * (width >> 6) * (1 + (width >> 8))) + 200 * size)
@@ -83,7 +83,7 @@ def times(A, B):
 
 
 def root(x):
-    """The square root of a Fraction, or at most a relative 2^-100 more."""
+    """The square root of a Fraction, rounded up by at most a relative 2^-100."""
     shift = max(0, 102 - x.numerator.bit_length() // 2)
     square = x.numerator * x.denominator << 2 * shift
     return Fraction(square and math.isqrt(square - 1) + 1, x.denominator << shift)
@@ -94,7 +94,7 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """At least the norm of A / scale.  For two norms `factors` are U^T and V^T with U V^T close to A."""
+    """An upper bound on the norm of A / scale.  For two norms `factors` are U^T and V^T with U V^T close to A."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))
@@ -143,7 +143,7 @@ def step(equations, scale, missed, witness):
 
 
 def theorem(data):
-    """What the bytes of a file prove, in words, and the relative gap of the bounds (None where no W exists)."""
+    """The theorem that the bytes of a file prove, in words, and the gap of its bounds (None where no W exists)."""
     need(len(data) <= MOST_BYTES, "too large", ValueError)
     WORK["left"] = 1e8 + 2e4 * len(data)
     pairs = json.loads(data, object_pairs_hook=tuple, parse_float=str, parse_constant=str)
@@ -170,8 +170,8 @@ def theorem(data):
             inside and (asked is None or len(asked) == j - i), "an index out of range, or a list too short", ValueError
         )
         spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
-        for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # no row where -inf
-            # x_a - x_t, z, b, whether it is an equation, the keys a and t
+        for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # -inf: no row
+            # a row: x_a - x_t, z, b, whether it is an equation, the keys a and t
             b = Fraction(t not in beside) if asked is None else number(asked[t])
             rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
     need(fits(gone, [int]) and {*gone} <= {*range(len(queries))}, "without names a query that is none", ValueError)
@@ -185,7 +185,7 @@ def theorem(data):
     total, equations = sum(x * rows[e][2] for e, x in y.items()) / units, {}
     most = len(y) if proof["claim"] == "infeasible" else len(rows) - len(margins)
     spend(1000 * most * dk * dz)
-    if proof["claim"] == "infeasible":  # the equations: sum y_e A_e = 0, of which the multipliers are the unknowns
+    if proof["claim"] == "infeasible":  # the equations are sum y_e A_e = 0, and the multipliers are their unknowns
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
         place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: unless equal, tokens count as orthogonal
         for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
@@ -224,7 +224,7 @@ def theorem(data):
         lower = total - squares(M, units * scale) / 2 - sum(y.get(e, 0) ** 2 for e in margins) / (4 * C * units**2)
     else:
         asked = [] if any(rows[e][2] for e in equations) else [e for e in margins if rows[e][2] > 0]
-        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # where equations are = 0
+        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # keeps equations = 0
         need(all(stretch * reached[e] >= rows[e][2] for e in margins), "W misses a margin")
         growth = {"frobenius": 1, "spectral": 1, "max": 1, "nuclear": min(dk, dz)}.get(norm, dk * dz)  # over Frobenius
         upper = stretch * (bound(W, w, norm, witness.get("W")) + moved * root(growth))
@@ -248,7 +248,7 @@ def main(paths):
                 data = file.read(MOST_BYTES + 1)
                 need(len(data) <= 2**14 + UNPACKED * os.path.getsize(path), "packed too tightly: unpack it", ValueError)
                 code, line = 0, f"PROVED: {theorem(data)[0]}"
-        except Exception as error:  # whatever a file can be; AssertionErrors say what it does not prove
+        except Exception as error:  # any error of a damaged file; an AssertionError says what the file does not prove
             code, line = 2 - (type(error) is AssertionError), f"NOT PROVED: {str(error)[:99] or type(error).__name__}"
         worst = max(worst, code)
         print(line if len(paths) == 1 else f"{path}: {line}")

@@ -1,4 +1,4 @@
-"""Update rules of :func:`attsvm.train` as records of what belongs to them: ``rule=attsvm.rules.mirror(p=3)``."""
+"""Update rules of :func:`attsvm.train`, as records of a rule with its parameters: ``rule=attsvm.rules.mirror(p=3)``."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Word: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class UpdateRule:
-    """An update rule and its numbers, as the functions of this module make it; ``train(rule="adam")`` is ``adam()``.
+    """An update rule and its parameters, made by the functions of this module; ``train(rule="adam")`` means ``adam()``.
 
     Attributes
     ----------
     word : str
         Its name, ``Run.rule``.
     norm : str
-        The norm whose SVM it goes to; of a rule with ``squares`` or in a metric, the metric decides.
+        The norm whose SVM the rule goes to.  For a rule with ``squares``, or in a metric, the metric decides instead.
     squares : {"", "entries", "sides"}
-        What it keeps of the squares of the gradients: nothing, those of the entries, or ``G G^T`` and ``G^T G``.
+        The squares of gradients that the rule keeps: none, those of the entries, or ``G G^T`` and ``G^T G``.
     p : float
         Exponent of "mirror".
     target_loss : float or None
@@ -71,29 +71,29 @@ class UpdateRule:
 
     @property
     def turns(self) -> str:
-        """What a first step makes of the gradient: "signs", the "polar" factor, or "" where it does neither."""
+        """How the first step transforms the gradient: to its "signs", to its "polar" factor, or not at all ("")."""
         turns = {"max": "signs", "entries": "signs", "spectral": "polar", "sides": "polar"}
         return turns.get(self.squares or str(self.norm), "")
 
     def length(self, dk: int, dz: int) -> float:
-        """Frobenius length of a step with lr = 1 on W (dk, dz), where nothing else is said.
+        """The Frobenius length of a step with lr = 1 on W (dk, dz), from which the default learning rate is made.
 
-        AdaGrad's and Shampoo's steps fall like 1 / sqrt(k): this is that of the hundredth, so that by default their
-        first are ten times as long as those of other rules, and 2,000 of them go as far.
+        The steps of AdaGrad and Shampoo shrink like 1 / sqrt(k).  For them it is the length of step 100: by default
+        their first steps are ten times as long as those of other rules, and 2,000 steps go about as far.
         """
         whole = math.sqrt({"signs": dk * dz, "polar": min(dk, dz)}.get(self.turns, 1))
         return whole / 10 if self.squares and self.betas is None else whole
 
 
 def normalized(metric: MetricLike | None = None) -> UpdateRule:
-    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q each by its own norm.
+    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q by their own norms.
 
     Parameters
     ----------
     metric : D (dk, dz) array_like, or tuple of P (dk, dk) and R (dz, dz), optional
-        Gradient descent in this metric, as :func:`attsvm.solve_svm` has it: the direction ``G / D`` or
-        ``P^-1 G R^-1`` in the place of G, and its dual norm in the place of that of G.  With the ``metric`` of a run
-        of Adam, AdaGrad or Shampoo from its W: the same optimiser, its memory frozen.
+        Gradient descent in this metric (see :func:`attsvm.solve_svm`): the direction is ``G / D`` or ``P^-1 G R^-1``
+        instead of G, and the norm is the dual norm of the metric.  With the ``metric`` of a run of Adam, AdaGrad or
+        Shampoo, started from its W, it is the same optimiser with its memory frozen.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def normalized(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def normalized_jointly() -> UpdateRule:
-    """Steps along the gradient, all matrices divided by their common norm.
+    """Steps of length ``lr`` along the gradient, with all matrices divided by their common norm.
 
     Examples
     --------
@@ -141,13 +141,14 @@ def constant(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def polyak(target_loss: float | None = None) -> UpdateRule:
-    """The step ``(L - target_loss) / (2 ||G||^2) * G`` of all matrices together, shortened to the length ``lr``.
+    """The step ``(L - target_loss) / (2 ||G||^2) * G`` of all matrices together, at most of length ``lr``.
 
     Parameters
     ----------
     target_loss : float, optional
-        What the loss goes down to; by default its infimum over all W, every query on its optimal token.  The loss above
-        that is then known as a logarithm, however small, for a fixed linear head without ridge on one process.
+        The loss at which the steps end; by default its infimum over all W, with every query on its optimal token.  For
+        a fixed linear head without ridge in one process, the loss above the infimum is then computed as a logarithm,
+        however small it is.
 
     Examples
     --------
@@ -161,14 +162,15 @@ def polyak(target_loss: float | None = None) -> UpdateRule:
 
 
 def mirror(p: float = 2.0) -> UpdateRule:
-    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM (each matrix by its own).
+    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM; each matrix for itself.
 
-    The step ``lr`` along the gradient divided by its lq norm, ``1/p + 1/q = 1``, in ``sign(W) |W|^(p-1)`` instead of W.
+    The step is ``lr`` times the gradient divided by its lq norm, ``1/p + 1/q = 1``, taken in ``sign(W) |W|^(p-1)``
+    instead of W.
 
     Parameters
     ----------
     p : float > 1
-        2 is :func:`normalized`.
+        p = 2 is the rule :func:`normalized`.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def mirror(p: float = 2.0) -> UpdateRule:
 
 
 def sign() -> UpdateRule:
-    """The step ``lr * sign(G)``, 0 where the gradient is 0.
+    """The step ``lr * sign(G)``; entries whose gradient is 0 stay.
 
     Examples
     --------
@@ -194,7 +196,7 @@ def sign() -> UpdateRule:
 
 
 def spectral() -> UpdateRule:
-    """Muon: the step ``lr * U V^T`` of ``G = U diag(s) V^T``, over the singular values that rounding leaves.
+    """Muon: the step ``lr * U V^T`` for ``G = U diag(s) V^T``, over the singular values that are above rounding.
 
     Examples
     --------
@@ -206,12 +208,12 @@ def spectral() -> UpdateRule:
 
 
 def adam(betas: tuple[float, float] = (0.9, 0.999), eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * m / (sqrt(v) + eps)`` with the weighted means m of the gradients and v of their squares.
+    """The step ``lr * m / (sqrt(v) + eps)``, with weighted means m of the gradients and v of their squares.
 
     Parameters
     ----------
     betas : pair of float in [0, 1)
-        How much of m and of v a step keeps.
+        The fractions of m and of v that a step keeps.
     eps : float
         In units of the gradient; 0: entries whose gradient has always been 0 stay, and no gradient is too small.
 
@@ -230,7 +232,7 @@ def adam(betas: tuple[float, float] = (0.9, 0.999), eps: float = 0.0) -> UpdateR
 
 
 def adagrad(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * D / (sqrt(v) + eps)`` with the sum v of the squares of all gradients so far.
+    """The step ``lr * D / (sqrt(v) + eps)``, with the sum v of the squares of all gradients so far.
 
     D is the gradient, or the mean of ``momentum``.
 
@@ -251,7 +253,7 @@ def adagrad(eps: float = 0.0) -> UpdateRule:
 
 
 def shampoo(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * L^(-1/4) D R^(-1/4)`` with the sums L of ``G G^T`` and R of ``G^T G`` of all gradients G so far.
+    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G.
 
     D is the gradient, or the mean of ``momentum``; each matrix has sums of its own.
 
@@ -272,7 +274,7 @@ def shampoo(eps: float = 0.0) -> UpdateRule:
 
 
 def as_portion(name: str, value: Any) -> float:
-    """A number in [0, 1)."""
+    """The value as a float; raises unless it lies in [0, 1)."""
     number = as_number(name, value, least=0.0)
     if number >= 1:
         raise ValueError(f"{name} must be below 1, got {number:g}")
@@ -284,5 +286,5 @@ BY_WORD = {rule.word: rule for rule in (make() for make in MAKERS)}
 
 
 def as_rule(value: Any) -> UpdateRule:
-    """A record, or that of a word."""
+    """The rule's record; a word stands for the rule with its default parameters."""
     return value if isinstance(value, UpdateRule) else BY_WORD[as_choice("rule", value, BY_WORD)]

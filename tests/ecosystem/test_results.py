@@ -103,6 +103,37 @@ def test_file_gives_back_an_equal_result(case, tmp_path):
         assert all(archive[name].dtype != object for name in archive.files)
 
 
+# Fields that came after the first files were written, of results and of what they consist of.
+NEWEST = {
+    "Run": ("half_squares", "mean", "metric", "lr", "besides"),
+    "Diagnosis": ("undecided", "barrier", "longest_step"),
+    "Influence": ("unit",),
+    "Selection": ("tied",),
+}
+
+
+def test_a_file_without_the_newest_fields_loads(case, tmp_path):
+    """An older version wrote it: the fields that it lacks have their defaults, all others what was written."""
+    _, result = case
+    path = tmp_path / "older.npz"
+    result.save(path)
+    with np.load(path) as archive:
+        members = dict(archive)
+    text = json.loads(str(members["attsvm"]))
+    parts = [text]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            for name in NEWEST.get(str(part.get("type")), ()):
+                del part["state"][name]
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
+    np.savez(path, **members | {"attsvm": json.dumps(text)})
+    newest = NEWEST.get(type(result).__name__, ())
+    fields = {field.name: field for field in dataclasses.fields(result)} if newest else {}
+    older = dataclasses.replace(result, **{name: fields[name].default for name in newest}) if newest else result
+    assert attsvm.load(path) == older
+
+
 def test_file_is_read_where_heads_were_not_asked_for(tmp_path):
     report().save(tmp_path / "head.npz")
     code = f"""import sys, attsvm

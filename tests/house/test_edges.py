@@ -198,8 +198,7 @@ def test_imports_inside_functions_are_of_extras():
 
 NAMED_TUPLES = {"_make", "_replace", "_asdict", "_fields"}
 # What Data and Problem are to the package, which users need not see: their private names are used in all of it.
-SHARED = [PACKAGE / name for name in ("attention/data.py", "attention/windows.py")]
-SHARED += [PACKAGE / name for name in ("training/problem.py", "training/margins.py")]
+SHARED = [PACKAGE / name for name in ("attention/data.py", "training/problem.py")]
 
 
 def made_in(path):

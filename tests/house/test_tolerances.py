@@ -11,7 +11,7 @@ from attsvm.attention.selection import Selection, undecided
 from attsvm.common.norms import as_metric
 from attsvm.heads.controls import own_rank
 from attsvm.svm.support import holding, is_unique
-from attsvm.theory import conditions, regularization_path, share
+from attsvm.theory import conditions, regularization_path
 from attsvm.training.checked_losses import CallableLoss, check_log_loss
 from network import Network
 from test_wiring import answer
@@ -85,7 +85,7 @@ def loss_with_its_logarithm(size):
 
 
 def score_below_zero(size):
-    return refuses(check_log_loss, np.array([1.0, -size]), np.array([0, 2]))
+    return refuses(check_log_loss, np.array([1.0, -size]), np.array([0]))
 
 
 def not_yet_chosen(size):
@@ -93,7 +93,7 @@ def not_yet_chosen(size):
 
 
 def spanned(size):
-    return share._span(2, 2, lambda at: np.diag([1.0, size])[at]).shape[1] == 2
+    return conditions._span(2, 2, lambda at: np.diag([1.0, size])[at]).shape[1] == 2
 
 
 def probabilities_that_ran(size):

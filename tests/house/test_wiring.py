@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from attsvm.attention.selection import Selection
 from attsvm.svm import methods, solve, support
-from attsvm.theory import regularization_path, share
+from attsvm.theory import conditions, regularization_path
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
     data = drawn.data
     sol = attsvm.solve_svm(data, [0] * 6)
     loose = SimpleNamespace(status="iteration limit", margin=sol.margin / 2, margin_bound=2 * sol.margin, message="")
-    monkeypatch.setattr(share, "solve_svm", lambda *_, **__: loose)
+    monkeypatch.setattr(conditions, "solve_svm", lambda *_, **__: loose)
     W = sol.W + 0.05 * np.abs(sol.W).max()
     least = data.margins(W, [0] * 6)[:, 1:].min() / np.linalg.norm(W)
     assert 0 < least < sol.margin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 from attsvm import _core
-from attsvm.svm.request import Answer
+from attsvm.svm.transform import Answer
 from problems import sphere
 
 

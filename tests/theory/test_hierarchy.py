@@ -7,7 +7,7 @@ import math
 import attsvm
 import numpy as np
 import pytest
-from attsvm.theory.stack import _backward, _forward, _loss
+from attsvm.theory.hierarchy import _backward, _forward, _loss
 
 
 def unit(rng, *shape):

@@ -1,29 +1,32 @@
-"""The data model: a query attends to a window of tokens.
+"""The data model: each query attends to a window of tokens.
 
-Cross-, self-, causal and prompt attention, rectangular or ragged, are one object: ``keys (N, dk)``, ``queries (M, dz)``
-and, for each query, the contiguous tokens ``start .. stop - 1`` it sees.  ``kinds.py`` makes it from arrays.
+Cross-, self-, causal and prompt attention, rectangular or ragged, are all stored in one class: ``keys (N, dk)``,
+``queries (M, dz)`` and, for each query, the contiguous tokens ``start .. stop - 1`` that it sees.  ``kinds.py`` makes
+the data from arrays.  An *entry* is a pair of a query and a token that it sees; entries are ordered by query.
 """
 
 from __future__ import annotations
 
-import functools
+import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_count, as_floats, as_numeric, as_parts
+from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts
 from ..common.storage import storable
 from .layout import Layout, NoSequences
-from .windows import Windows, powers_of
 
-__all__ = ["Data", "check_data", "fits"]
+# Tokens and queries whose largest number lies outside LEAST .. SAFE are scaled before a solve: squares of their
+# products could overflow or underflow.
+SAFE, LEAST = 2.0**200, 2.0**-200
 
 
 @storable
-class Data(Windows):
-    """Tokens, queries and who sees what: logits ``keys[t] . (W query)`` over each query's window.
+class Data:
+    """Tokens, queries, and the tokens that each query sees; the logits are ``keys[t] .  (W query)``.
 
     Made by :func:`cross_attention`, :func:`self_attention`, :func:`causal_attention` and :func:`prompt_attention`.
     Per-query and per-entry results come in the shape of the data: ``(n,)`` and ``(n, T)`` for one query a sequence,
@@ -32,23 +35,26 @@ class Data(Windows):
     Attributes
     ----------
     keys : (N, dk) array, float64 or float32
-        The identity where the tokens are a vocabulary: a view of 2 N numbers, of which training makes no matrix.
+        If the tokens are a vocabulary these are the identity, stored as a view of 2 N numbers; training makes no matrix
+        of it.
     queries : (M, dz) array
     values : (N, dv) array
-        What attention returns; the keys unless given.  All three are read-only, and copies: with ``copy=False``, and of
-        memory maps, views.
+        The vectors that attention averages; the keys unless others were given.  All three arrays are read-only.  They
+        are copies of what was given; with ``copy=False``, and of memory maps, they are views.
     start, stop : (M,) integer arrays
         Query q sees the tokens ``start[q] .. stop[q] - 1``; read-only.
 
     Notes
     -----
-    Data without sequences, from X (0, T, d), are the shard of a worker of ``reduce`` that none are left for: ``len`` is
-    0, results are empty, and training and SVM with ``reduce`` take them; whatever else needs a query refuses them.  The
-    arrays hold one zero token that one zero query sees, which counts nowhere.
+    Data without sequences, from X (0, T, d), are for a worker of ``reduce`` for which no sequence is left.  Their
+    ``len`` is 0 and their results are empty.  Training and the SVM accept them with ``reduce``; every other function
+    that needs a query refuses them.  Their arrays hold one zero token and one zero query, which are ignored.
     """
 
-    _none = False  # no sequences
-    _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
+    _handle: Any  # the windows of all queries as a C object
+    _identity = False  # whether the tokens are a vocabulary, with the identity as keys
+    _none = False  # whether there are no sequences
+    _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # shapes of X and Z, from which the layout is made on demand
     _causal: bool
 
     def __init__(self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Any):
@@ -61,11 +67,13 @@ class Data(Windows):
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
         self._none = isinstance(layout, NoSequences)
-        self._single = layout.single and not self._none  # so that a selection of none is looked at
+        # False without sequences, so that a selection of none is checked in Python
+        self._single = layout.single and not self._none
 
     @classmethod
     def _of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
-        """The data of arrays that one pass in C finds plainly right; None: who reads them one by one will say why."""
+        """The data of arrays that C accepts as they are, in one pass; None if they need conversion or are wrong.  The
+        caller then reads them one by one and raises the error."""
         made = _core.plain_windows(X, Z, causal)
         if made is None:
             return None
@@ -74,15 +82,16 @@ class Data(Windows):
         data._stored, data._rows = data._handle, entries - len(data.queries)
         data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data._single = len(Z.shape) == 2
-        if powers_of(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
+        # else the first solve computes them, from X as it is then (with copy=False it may change)
+        if powers_of(largest_key, largest_query) is None:
             data._powers = None
         if not causal:
             data._choosing = None
         return data
 
-    @functools.cached_property
+    @cached_property
     def _layout(self) -> Any:
-        """Of rectangular arrays, made when something asks for it."""
+        """The layout of rectangular arrays, made on demand."""
         (n, T, _), queries = self._shapes
         counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
         return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
@@ -91,7 +100,7 @@ class Data(Windows):
         return Data, tuple(self._state().values())
 
     def _state(self) -> dict[str, Any]:
-        """The arguments that make it, by name."""
+        """The arguments of the constructor, by name."""
         return {
             "name": self._name,
             "keys": self.dk if self._identity else self.keys,
@@ -102,7 +111,7 @@ class Data(Windows):
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Data:
-        """Of a file, where anything may stand."""
+        """The data from the state in a file, which is checked."""
         keys, values, layout = state["keys"], state["values"], state["layout"]
         keys = (
             as_count("keys", keys, 1) if isinstance(keys, int) else as_floats("keys", keys, "N, dk", keep_single=True)
@@ -115,17 +124,148 @@ class Data(Windows):
         return cls(state["name"], keys, queries, values, layout)
 
     @property
+    def dk(self) -> int:
+        """Length of a key."""
+        return self.keys.shape[1]
+
+    @property
+    def dz(self) -> int:
+        """Length of a query."""
+        return self.queries.shape[1]
+
+    @property
+    def _W_shape(self) -> tuple[int, int]:
+        """The shape (dk, dz) of weights."""
+        return self.dk, self.dz
+
+    @cached_property
+    def _stored(self) -> Any:
+        """The windows with every key in memory, as solvers and linear heads read them."""
+        if not self._identity:
+            return self._handle
+        return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
+
+    @cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _core.index(self._handle)
+
+    @property
+    def start(self) -> np.ndarray:
+        return self._index[0]
+
+    @property
+    def stop(self) -> np.ndarray:
+        return self._index[1]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of tokens that each query sees."""
+        return self.stop - self.start
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """The entries of query q are at ``indptr[q] .. indptr[q + 1] - 1`` of flat arrays; read-only."""
+        return self._index[2]
+
+    @property
+    def _begin(self) -> np.ndarray:
+        """The first entry of each query in flat arrays."""
+        return self.indptr[:-1]
+
+    @property
+    def _entries(self) -> int:
+        """The number of entries."""
+        return int(self.indptr[-1])
+
+    @cached_property
+    def _longest(self) -> int:
+        """The number of tokens of the longest window."""
+        return int(self.lengths.max())
+
+    def _query_of(self) -> np.ndarray:
+        """The query of every entry, in order."""
+        return np.repeat(np.arange(len(self.queries)), self.lengths)
+
+    def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For the given entries (default all): the query, the row of ``keys`` of its selected token (``reference``,
+        counted in the window), and the row of the entry's own token."""
+        entries = np.arange(self._entries) if entries is None else entries
+        query = self._query_at(entries)
+        return query, (self.start + reference)[query], entries - self.indptr[query] + self.start[query]
+
+    def _differences(self, chosen: np.ndarray, token: np.ndarray) -> np.ndarray:
+        """``keys[chosen] - keys[token]`` in double precision."""
+        return self.keys[chosen].astype(np.float64) - self.keys[token]
+
+    def _token_of(self) -> np.ndarray:
+        """The row of ``keys`` of every entry's token."""
+        return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
+
+    def _query_at(self, entries: Any) -> Any:
+        """The query of each of the given entries."""
+        return np.searchsorted(self.indptr, entries, side="right") - 1
+
+    @cached_property
+    def _rows(self) -> int:
+        """The number of rows of the SVM: one for every entry but the selected one of each query."""
+        return self._entries - len(self.queries)
+
+    @cached_property
+    def _powers(self) -> tuple[int, int] | None:
+        """The powers of two by which keys and queries are divided before a solve, so that squares of their products are
+        in range; None if no scaling is needed."""
+        sizes = self._largest_key, largest(self.queries)
+        if not all(map(math.isfinite, sizes)):
+            self._check_finite()
+        return powers_of(*sizes)
+
+    @cached_property
+    def _largest_key(self) -> float:
+        """The largest absolute value in the keys (of all keys, whether or not a query sees them)."""
+        return 1.0 if self._identity else largest(self.keys)
+
+    @cached_property
+    def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which queries see several tokens, and which entries are theirs.  None if all queries do, or none.  A query
+        that sees one token has no row, and a solve leaves it out."""
+        lengths = self.lengths
+        several = lengths > 1
+        return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
+
+    def _in_range(self, choosing: bool = True) -> Any:
+        """The windows with keys and queries divided by their powers of two; with ``choosing`` only of the queries that
+        see several tokens."""
+        keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
+        if self._powers is not None:
+            keys = np.ldexp(keys.astype(np.float64), -self._powers[0])
+            queries = np.ldexp(queries, -self._powers[1])
+        if choosing and self._choosing is not None:
+            queries, start, stop = (array[self._choosing[0]] for array in (queries, start, stop))
+        return _core.windows(keys, queries, start, stop)
+
+    def _check_finite(self) -> None:
+        """Raises ValueError if X or Z is no longer finite because it was changed after the data were made."""
+        for name, array in (("X", self.keys), ("Z", self.queries)):
+            if not (self._identity and name == "X") and not math.isfinite(largest(array)):
+                row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                raise ValueError(
+                    f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
+                    "it was changed after the data were made"
+                )
+
+    @property
     def values(self) -> np.ndarray:
         return self.keys if self._given_values is None else self._given_values
 
     def __len__(self) -> int:
-        """Number of queries."""
+        """The number of queries."""
         return 0 if self._none else len(self.queries)
 
     def __getitem__(self, index: Any) -> Data:
-        """The data of some sequences, the first axis of all results; they share the keys and values of these data.
+        """The data of some sequences; they share the keys and values of these data.
 
-        The index counts sequences, ``len`` queries: a sequence of ``(n, S)`` results has S.
+        The index counts sequences, the first axis of all results, while ``len`` counts queries: with S queries in each
+        sequence there are S times as many.
 
         Parameters
         ----------
@@ -135,12 +275,12 @@ class Data(Windows):
         Returns
         -------
         Data
-            As made of those sequences alone.
+            Equal to data made of those sequences alone.
 
         Raises
         ------
         IndexError, TypeError, ValueError
-            Beyond the sequences; of another kind; of none.
+            An index out of range; an index of another type; an index that chooses no sequence.
 
         Examples
         --------
@@ -149,10 +289,10 @@ class Data(Windows):
         """
         return self._take(index)[0]
 
-    __iter__ = None  # which would take __getitem__ for that of a list
+    __iter__ = None  # else Python would iterate by __getitem__, as over a list
 
     def _take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
-        """What ``[index]`` is, the numbers of its sequences, and the rows of its queries."""
+        """The data of the chosen sequences, the numbers of these sequences, and the rows of their queries."""
         layout, chosen, rows = self._layout.take(index)
         part = Data(self._name, self._state()["keys"], self.queries[rows], self._given_values, layout)
         part._largest_key = self._largest_key
@@ -210,7 +350,7 @@ class Data(Windows):
         return self._layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
 
     def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | Any:
-        """Attention's output: the probability-weighted mean of the values each query sees.
+        """Attention's output for each query: the mean of the values that it sees, weighted by probability.
 
         Parameters
         ----------
@@ -259,8 +399,8 @@ class Data(Windows):
     def margins(self, W: Any, selected: Any) -> np.ndarray | Any:
         """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
 
-        How far the logit of the selected token is above that of token t, from the difference of the tokens: exactly
-        zero for a copy.  A W with all margins at least 1 separates the selected tokens.
+        The margin is the logit of the selected token minus that of token t.  It is computed from the difference of the
+        two tokens, so it is exactly zero for a copy.  A W with all margins at least 1 separates the selected tokens.
 
         Parameters
         ----------
@@ -282,9 +422,9 @@ class Data(Windows):
         return self._layout.shape_entries(self._flat_margins(W, self._indices(selected)), np.inf)
 
     def _flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
-        """The margins of all entries, flat."""
+        """The margins of all entries, as a flat array; infinite at the selected token."""
         margins = _core.margins(self._handle, self._weights(W), reference)
-        margins[self.indptr[:-1] + reference] = np.inf
+        margins[self._begin + reference] = np.inf
         return margins
 
     def _indices(self, selected: Any) -> np.ndarray:
@@ -300,11 +440,11 @@ class Data(Windows):
         return _core.logits(self._handle, self._weights(W))
 
     def _weights(self, W: Any) -> np.ndarray:
-        return as_floats("W", W, "dk, dz", (self.dk, self.dz))
+        return as_floats("W", W, "dk, dz", self._W_shape)
 
 
 def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
-    """What to say of tokens that do not lie in windows of these lengths; empty where all do."""
+    """The error message if a selected token lies outside its window of these lengths; empty if all lie inside."""
     wrong = (selected < 0) | (selected >= lengths)
     q = int(wrong.argmax())
     said = f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {selected[q]}"
@@ -312,7 +452,7 @@ def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
 
 
 def check_data(name: str, data: Any, shard: bool = False) -> None:
-    """Raises unless these are data; of no sequences only where a ``shard`` may be."""
+    """Raises unless ``data`` is a Data object; one without sequences passes only if ``shard``."""
     if not isinstance(data, Data):
         inside = ": pass its .data" if isinstance(getattr(data, "data", None), Data) else ""
         raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}{inside}")
@@ -321,17 +461,18 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
 
 
 def fits(name: str, data: Any, W: np.ndarray) -> None:
-    """Raises unless these are data that weights of this shape (their last two axes) can be applied to."""
+    """Raises unless ``data`` are data with tokens and queries of the lengths that weights W (..., dk, dz) need."""
     check_data(name, data, shard=True)
-    if (data.dk, data.dz) != W.shape[-2:]:
+    if data._W_shape != W.shape[-2:]:
         raise ValueError(
             f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
-            f"got {(data.dk, data.dz)}"
+            f"got {data._W_shape}"
         )
 
 
 def _identity(N: int) -> np.ndarray:
-    """(N, N), row t of which begins N - 1 - t numbers into N - 1 zeros, a one and N - 1 zeros."""
+    """The identity (N, N) as a view of 2 N - 1 numbers: N - 1 zeros, a one, N - 1 zeros.  Row t begins at number N - 1
+    - t."""
     numbers = np.zeros(2 * N - 1)
     numbers[N - 1] = 1
     return np.lib.stride_tricks.sliding_window_view(numbers, N)[::-1]
@@ -341,3 +482,17 @@ def read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest absolute value in an array of data."""
+    size = _core.largest(array)
+    assert size is not None  # C can read the arrays of data
+    return size
+
+
+def powers_of(largest_key: float, largest_query: float) -> tuple[int, int] | None:
+    """The exponents of keys and queries, or None if both are in range (see ``Data._powers``)."""
+    if (largest_key == 0 or LEAST < largest_key < SAFE) and (largest_query == 0 or LEAST < largest_query < SAFE):
+        return None
+    return math.frexp(largest_key)[1], math.frexp(largest_query)[1]

@@ -1,4 +1,4 @@
-"""Data of each kind of attention, from arrays or lists: cross-, self-, causal and prompt attention."""
+"""Functions that make the data of cross-, self-, causal and prompt attention from arrays or lists."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from .data import Data, read_only
 from .layout import Layout, NoSequences
 from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
 
-__all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
-
 
 def _with_values(data: Data, values: Any, copy: bool) -> Data:
-    """Data that are being made, with the values that were given."""
+    """The data with the given values, read and checked."""
     if values is not None:
         data._given_values = read_only(read_values(own(values) if copy else values, data._layout.lengths))
     return data
 
 
 def _has_none(X: Any) -> bool:
-    """Whether these are tokens of no sequences, in an array that tells their length all the same."""
+    """Whether X is an array (0, T, d): no sequences, but a known token length."""
     shape = getattr(X, "shape", None)
     return isinstance(shape, tuple) and len(shape) == 3 and shape[0] == 0
 
@@ -31,7 +29,7 @@ def _has_none(X: Any) -> bool:
 def _without_sequences(
     name: str, X: Any, Z: tuple[int, ...], values: Any = None, dk: int | None = None, causal: bool = False
 ) -> Data:
-    """The data of tokens (0, T, d), and queries of the shape ``Z``, (0, dz) or (0, S, dz)."""
+    """Data without sequences, for tokens X (0, T, d) and queries of the shape ``Z``: (0, dz) or (0, S, dz)."""
     _, T, d = np.shape(X)
     shapes = {"X": (0, T, d), "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
     for what, shape in shapes.items():
@@ -58,13 +56,14 @@ def cross_attention(
     values : (n, T, dv) array_like or list, optional
         What attention returns; the tokens by default.
     sink : bool
-        One more entry at the end of each window, of logit 0 and value 0, as in "softmax1" and attention with a sink:
-        a zero token.  Its score is 0 like that of any token of value 0.
+        Adds a zero token at the end of each window, with logit 0 and value 0, as in "softmax1" and attention with a
+        sink.  Its score is 0, as that of every token whose value is 0.
     copy : bool
-        The data have their own copy of X, Z and values, and always with ``sink``.  False: views where these are
-        C-contiguous arrays of float64 (X and values: or float32), for arrays as large as memory; who then writes into X
-        changes the data, which later calls read as they find it and earlier answers no longer describe.  A memory map
-        (``numpy.memmap``) is never copied as a whole: its file must stay as it is.
+        True: the data have their own copy of X, Z and values.  False: they are views of arrays that are C-contiguous
+        and of float64 (X and values may be of float32), which saves memory for large arrays.  Whoever then writes into
+        X changes the data: later calls read the new numbers, and earlier answers no longer describe them.  With
+        ``sink`` there is always a copy.  A memory map (``numpy.memmap``) is never copied as a whole: its file must stay
+        as it is.
 
     Returns
     -------
@@ -152,8 +151,8 @@ def causal_attention(
     X : (n, T, d) array_like, or list of n (T_i, d) array_likes
     values : (n, T, dv) array_like or list, optional
     window : int, optional
-        A query sees the last ``window`` of these tokens, itself included (``k - window < t <= k``); all by default.
-        A selected token is then counted from the first one that its query sees.
+        A query sees only the last ``window`` of these tokens, its own included (``k - window < t <= k``); all by
+        default.  A selected token is then counted from the first token that its query sees.
     copy : bool
         As for :func:`cross_attention`.
 
@@ -189,7 +188,7 @@ def causal_attention(
 
 
 def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool = True) -> Data:
-    """Prompt attention, one trained prompt p for all sequences: logits ``(X_i key^T) p``, values ``X_i``.
+    """Prompt attention: one trained prompt p for all sequences, with logits ``(X_i key^T) p`` and values ``X_i``.
 
     The trained weight is the prompt: ``W`` has shape ``(dk, 1)``.  It is the setting of "Max-Margin Token Selection in
     Attention Mechanism" (Tarzanagh, Li, Zhang, Oymak, 2023).

@@ -1,9 +1,9 @@
-"""Between flat arrays (over queries, over entries) and the shape the user gave the data in."""
+"""Conversion between flat arrays (over queries or entries) and the shape in which the user gave the data."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,11 @@ from ..common.storage import storable
 @storable
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """``lengths (n,)`` tokens and ``counts (n,)`` queries of each sequence.
+    """The shape of the data: ``lengths (n,)`` tokens and ``counts (n,)`` queries of each sequence.
 
-    ``single``: one query a sequence, without an axis of its own.  ``causal``: query k of a sequence sees its tokens
-    0 .. k, with ``window=m`` only the last m of these; otherwise a query sees the whole sequence.  ``begin (n,)``: row
-    of the keys at which each sequence begins; None: one after the other.
+    ``single``: each sequence has one query, and results have no axis for it.  ``causal``: query k of a sequence sees
+    its tokens 0 .. k, with ``window=m`` only the last m of these; otherwise a query sees the whole sequence.
+    ``begin (n,)``: the row of the keys at which each sequence begins; None if the sequences follow each other.
     """
 
     lengths: np.ndarray
@@ -29,12 +29,13 @@ class Layout:
     window: int | None = None
     begin: np.ndarray | None = None
 
-    @functools.cached_property
+    @cached_property
     def uniform(self) -> bool:
         return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
 
     def check(self, tokens: int, queries: int) -> None:
-        """Raises unless it lays out as many, before anything of its size is made."""
+        """Raises ValueError unless the layout fits so many tokens and queries.  It is called on files, before anything
+        of that size is allocated."""
         if self.begin is None:
             check_parts("lengths", self.lengths, tokens)
         else:
@@ -42,12 +43,8 @@ class Layout:
             if ((self.begin < 0) | (self.lengths < 1) | (self.lengths > tokens - self.begin)).any():
                 raise ValueError(f"begin and lengths must name sequences within the {tokens} tokens")
         check_parts("counts", self.counts, queries)
-        self.check_kinds()
         if self.window is not None:
             as_count("window", self.window, 1)
-
-    def check_kinds(self) -> None:
-        """Raises unless the counts are those of its kind."""
         check_shape("counts", self.counts, "n", self.lengths.shape)
         if self.single and (self.counts != 1).any():
             raise ValueError("counts must be 1 where a sequence has a single query")
@@ -55,7 +52,7 @@ class Layout:
             raise ValueError("counts must be the lengths in causal attention")
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Start and stop of each query's window."""
+        """The first token of each query's window and the end of the window, as rows of the keys."""
         begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
@@ -65,7 +62,7 @@ class Layout:
         return start.astype(np.intp), stop.astype(np.intp)
 
     def first_tokens(self) -> np.ndarray:
-        """Of each sequence, the row of the keys at which it begins."""
+        """The row of the keys at which each sequence begins."""
         return np.cumsum(self.lengths) - self.lengths if self.begin is None else self.begin
 
     def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
@@ -75,13 +72,15 @@ class Layout:
         part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
         return part, chosen, rows
 
-    def _seen(self, T: int) -> np.ndarray:
-        """(T, T): whether causal query k sees token t."""
+    def _seen(self, T: int, S: int) -> np.ndarray:
+        """A bool array (S, T): whether query k of a sequence of T tokens and S queries sees token t."""
+        if not self.causal:
+            return np.ones((S, T), dtype=bool)
         seen = np.tri(T, dtype=bool)
         return seen if self.window is None else np.triu(seen, 1 - self.window)
 
     def shape_queries(self, flat: np.ndarray) -> Any:
-        """(M, ...) -> (n, ...), (n, S, ...), or a list of (S_i, ...)."""
+        """An array over queries (M, ...) in the shape of the data: (n, ...), (n, S, ...), or a list of (S_i, ...)."""
         if self.single:
             return flat
         if self.uniform:
@@ -89,17 +88,18 @@ class Layout:
         return np.split(flat, np.cumsum(self.counts)[:-1])
 
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
-        """(entries,) -> (n, T), (n, S, T), or a list; ``fill`` stands at what a causal query cannot see."""
+        """An array over entries in the shape of the data: (n, T), (n, S, T), or a list.  Tokens that a causal query
+        cannot see get ``fill``."""
         if self.uniform:
             n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
             if self.causal:
                 shaped = np.full((n, T, T), fill, dtype=flat.dtype)
-                shaped[:, self._seen(T)] = flat.reshape(n, -1)
+                shaped[:, self._seen(T, T)] = flat.reshape(n, -1)
                 return shaped
             return flat.reshape((n, T) if self.single else (n, S, T))
         parts, at = [], 0
         for T, S in zip(self.lengths, self.counts, strict=True):
-            seen = self._seen(T) if self.causal else None
+            seen = self._seen(T, S) if self.causal else None
             size = int(S * T if seen is None else np.count_nonzero(seen))
             part, at = flat[at : at + size], at + size
             if seen is not None:
@@ -111,7 +111,7 @@ class Layout:
         return parts
 
     def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
-        """The inverse of shape_queries, for a checked array or a list of them."""
+        """The inverse of shape_queries, for an array or a list of them; raises ValueError for another shape."""
         extra = (trailing_size,) if trailing else ()
         more = f", {trailing}" if trailing else ""
         if isinstance(array, np.ndarray):
@@ -127,8 +127,8 @@ class Layout:
         return np.concatenate(parts)
 
     def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
-        """The inverse of shape_entries, for a checked array or a list of them; ``hidden``: what a causal query cannot
-        see may hold anything."""
+        """The inverse of shape_entries, for an array or a list of them; raises ValueError for another shape.  Tokens
+        that a causal query cannot see must be 0 unless ``hidden``."""
         n, lengths, counts = len(self.lengths), self.lengths.tolist(), self.counts.tolist()
         if isinstance(array, np.ndarray) and self.uniform:
             sizes = (n, lengths[0]) if self.single else (n, counts[0], lengths[0])
@@ -140,7 +140,7 @@ class Layout:
             parts = self._parts(name, array)
         for i, (part, T, S) in enumerate(zip(parts, lengths, counts, strict=True)):
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
-            seen = self._seen(T) if self.causal else np.ones(part.shape, dtype=bool)
+            seen = self._seen(T, S).reshape(part.shape)
             if not hidden and part[~seen].any():
                 outside = "after its query" if self.window is None else "outside its query's window"
                 raise ValueError(f"{name}[{i}] must not select a token {outside}")
@@ -158,11 +158,11 @@ class Layout:
 @storable
 @dataclass(frozen=True, eq=False)
 class NoSequences:
-    """The layout of a shard without sequences, whose results are empty arrays of the right shape.
+    """The layout of data without sequences; all results are empty arrays of the right shape.
 
-    What C reads in its place is one zero token that one zero query sees: no weights change what it attends to, it has
-    no margin row, and means over the queries of all shards count it as none.  ``tokens``, ``queries``: how many each
-    sequence would have; ``queries`` None: a single one.
+    The arrays that C reads hold one zero token and one zero query as placeholders.  The placeholder query has no margin
+    row, no weights change its attention, and means over the queries of all shards leave it out.  ``tokens`` and
+    ``queries`` are the numbers that each sequence would have; ``queries`` is None if it would be a single one.
     """
 
     tokens: int
@@ -175,7 +175,7 @@ class NoSequences:
         return self.queries is None
 
     def check(self, tokens: int, queries: int) -> None:
-        """Raises unless it stands for as many."""
+        """Raises ValueError unless the arrays hold the one placeholder token and query."""
         as_count("tokens", self.tokens, 1)
         as_count("queries", 1 if self.queries is None else self.queries, 1)
         if (tokens, queries) != (1, 1):
@@ -203,7 +203,8 @@ class NoSequences:
         return self._stand_in(name, array, (*self._shape(), self.tokens), ())
 
     def _stand_in(self, name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
-        """One row of zeros, of bool one that is true: token 0 is selected either way."""
+        """The flat array of the placeholder, for an empty array of the right shape: a row of zeros, or of True if it is
+        bool.  Either selects token 0."""
         array = np.asarray(array)
         if array.shape != (*empty, *each):
             raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
@@ -211,5 +212,5 @@ class NoSequences:
 
 
 def _places(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``begin[i], begin[i] + 1, ..., begin[i] + counts[i] - 1`` of every i, one after the other."""
+    """``begin[i], begin[i] + 1, ..., begin[i] + counts[i] - 1`` for every i, concatenated."""
     return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

@@ -1,4 +1,4 @@
-"""Which tokens each query selects, checked."""
+"""Which tokens each query selects, and the margins that weights and multipliers prove for a selection."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_count, as_floats, as_parts, check_finite, check_shape, describe
+from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.storage import storable
+from ..common.types import Norm
 from .data import Data, outside
 
-# Of the largest margin asked: the norm of W and its square must be in range with it.
-CHOSEN = 0.9  # a query that selects one token attends to it at least so much
-LOW, HIGH = 1e-6, 1e-3  # of several: the probability of what is left out, and of what is selected
-SMALLEST, LARGEST = 1e-150, 1e150
-TIED = 1e-12  # of the largest score of a window: what rounding leaves between two equal scores
+CHOSEN = 0.9  # a query that selects one token gives it at least this probability
+LOW, HIGH = 1e-6, 1e-3  # with several selected tokens: highest probability of a token left out, least of a selected one
+SMALLEST, LARGEST = 1e-150, 1e150  # of the largest margin asked: the squared norm of W must be in range too
+TIED = 1e-12  # two scores that differ by less than this fraction of the window's largest score are equal
 
 
 @storable
 class Selection:
-    """A checked selection: the reference (first selected) token of each query, and all of them when several are.
+    """A checked selection: the reference token of each query, and all selected tokens if a query has several.
 
-    ``rhs``: what the rows of the entries must reach instead of 1 (margins) and 0 (equalities), over ``2**power``, which
-    makes the largest about 1; minus infinity where there is no row.
+    ``reference`` (M,) is the first selected token of each query, counted in its window.  ``kept`` (entries,) flags all
+    selected tokens; None if each query selects one.  ``rhs`` (entries,) is what each row must reach, divided by
+    ``2**power`` so that the largest is about 1; minus infinity where there is no row; None for the usual 1 on margin
+    rows and 0 on equality rows.
     """
 
     def __init__(self, data: Data, selected: Any, margins: Any = None):
         self.kept: np.ndarray | None = None
         self.rhs: np.ndarray | None = None
         self.power = 0
-        self.tied = 0  # queries of a run in which another token scores as much as the selected one
-        # A copy: C trusts it during the solve, and the answer describes itself by it.
-        plain = _core.reference(data._handle, selected) if data._single else None  # all that most calls need
+        self.tied = 0  # the number of queries of a run in which another token scores as much as the selected one
+        # A copy of the argument: C relies on it during the solve, and the answer keeps it.
+        # fast path: C reads an array of integers
+        plain = _core.reference(data._handle, selected) if data._single else None
         if plain is not None:
             self.reference = plain
         else:
@@ -48,19 +52,20 @@ class Selection:
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Selection:
         selection = cls.__new__(cls)
-        numbers = {"power": as_count("power", state["power"], -(2**12)), "tied": as_count("tied", state.get("tied", 0))}
-        vars(selection).update({name: state[name] for name in ("reference", "kept", "rhs")} | numbers)
+        vars(selection).update({"tied": 0} | state)
         return selection
 
     def check(self, data: Data) -> None:
-        """Raises unless a selection that was read from a file is one of these data."""
-        queries, entries = len(data.queries), int(data.indptr[-1])
-        for name, kinds, size in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
+        """Raises unless a selection from a file fits these data."""
+        as_count("power", self.power, -(2**12))
+        as_count("tied", self.tied)
+        queries, entries = len(data.queries), data._entries
+        for name, kinds, count in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
             array = getattr(self, name)
             if array is not None or name == "reference":
                 if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
                     raise TypeError(f"{name} must be an array, got {array!r:.100}")
-                check_shape(name, array, "n", (size,))
+                check_shape(name, array, "n", (count,))
         if self.rhs is not None:
             check_finite("rhs", self.rhs[self.rhs > -np.inf])
         self.within(data)
@@ -77,29 +82,29 @@ class Selection:
                 self._free_ties(data, run.problem._fixed_scores)
             return
         kept = np.array(layout.flatten_entries("selected", array))
-        some = np.logical_or.reduceat(kept, data.indptr[:-1])
+        some = np.logical_or.reduceat(kept, data._begin)
         if not some.all():
             raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
         self.kept = kept
         self.reference = _core.top(data._handle, kept.astype(np.float64))
 
     def _free_ties(self, data: Data, scores: np.ndarray | None) -> None:
-        """No row for a token that scores as much as the selected one: training asks nothing between the two."""
-        if scores is None or len(scores) != data.indptr[-1]:
+        """Drops the rows of tokens that score as much as the selected one: training does not separate the two."""
+        if scores is None or len(scores) != data._entries:
             return
-        chosen = data.indptr[:-1] + self.reference
+        chosen = data._begin + self.reference
         lengths = np.diff(data.indptr)
-        largest = np.maximum.reduceat(np.abs(scores), data.indptr[:-1])
+        largest = np.maximum.reduceat(np.abs(scores), data._begin)
         tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
         tied[chosen] = False
         if tied.any():
             self.rhs = np.where(tied, -np.inf, 1.0)
             self.rhs[chosen] = 0.0
-            self.tied = int(np.logical_or.reduceat(tied, data.indptr[:-1]).sum())
+            self.tied = int(np.logical_or.reduceat(tied, data._begin).sum())
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True, no_bound=True).copy()
-        rhs[data.indptr[:-1] + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
+        rhs[data._begin + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
         largest = float(np.abs(rhs[rhs > -np.inf]).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
             raise ValueError(
@@ -108,37 +113,44 @@ class Selection:
         self.power = math.frexp(largest)[1] - 1
         self.rhs = np.ldexp(rhs, -self.power)
 
+    def flags(self, data: Data) -> np.ndarray:
+        """A bool array (entries,): whether each entry's token is selected."""
+        flags = np.zeros(data._entries, dtype=bool) if self.kept is None else self.kept.copy()
+        flags[data._begin + self.reference] = True
+        return flags
+
     def asked(self, entries: np.ndarray) -> np.ndarray:
-        """What the rows of these entries must reach, in the units of ``margins``."""
-        return np.ones(len(entries)) if self.rhs is None else np.ldexp(self.rhs[entries], self.power)
+        """What the rows of these entries must reach, in the units of the argument ``margins``."""
+        if self.rhs is not None:
+            return np.ldexp(self.rhs[entries], self.power)
+        return np.ones(len(entries)) if self.kept is None else np.where(self.kept[entries], 0.0, 1.0)
 
     def without(self, gone: np.ndarray) -> Selection:
-        """The same, with no row for the entries that are ``gone``."""
-        part, asked = copy.copy(self), self.rhs
-        if asked is None:
-            asked = np.ones(len(gone)) if self.kept is None else np.where(self.kept, 0.0, 1.0)
-        part.rhs = np.where(gone, -np.inf, asked)
+        """The same selection without the rows of the entries flagged in ``gone``."""
+        part, asked = copy.copy(self), self.asked(np.arange(len(gone)))
+        part.rhs = np.where(gone, -np.inf, np.ldexp(asked, -self.power))
         return part
 
     @property
     def largest(self) -> float:
-        """The largest size of what is asked."""
+        """The largest absolute value of what the rows must reach."""
         return 1.0 if self.rhs is None else math.ldexp(np.abs(self.rhs[self.rhs > -np.inf]).max(), self.power)
 
     def within(self, data: Data) -> Selection:
-        """Itself, once its references are known to lie within their windows."""
+        """The selection itself; raises ValueError if a reference lies outside its window."""
         if said := self.outside(data):
             raise ValueError(said)
         return self
 
     def outside(self, data: Data) -> str:
-        """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
+        """The error message for a reference outside its window.  C finds such a reference during the call; this names
+        it."""
         return outside(data.lengths, self.reference)
 
 
 def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
-    """Finite numbers in the data's entry shape, flat; with ``no_bound`` some may be minus infinity.  What a causal
-    query cannot see must be 0, unless ``hidden``."""
+    """Finite numbers in the data's entry shape, as a flat array.  With ``no_bound`` some may be minus infinity.  Tokens
+    that a causal query cannot see must have 0 unless ``hidden``."""
     single = data._layout.single
     if isinstance(value, (list, tuple)) and not data._layout.uniform:
         letters = "T_i" if single else "S_i, T_i"
@@ -149,10 +161,10 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
-    """Which queries have not chosen, by probabilities (..., T): (...).
+    """Which queries have not chosen yet, from probabilities (..., T): a bool array (...).
 
-    Where one token is to be selected, the largest is below CHOSEN; otherwise one is strictly between low and high, on
-    its way to one of the two.
+    With ``single``, one token is to be selected: a query is undecided if its largest probability is below CHOSEN.
+    Otherwise it is undecided if some probability lies strictly between ``low`` and ``high``.
     """
     if single:
         return np.asarray(probabilities.max(axis=-1) < CHOSEN)
@@ -160,18 +172,19 @@ def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: f
 
 
 def number_undecided(run: Any) -> tuple[int, int]:
-    """Of how many queries (those of each attention head)."""
+    """The number of undecided queries of a run and the number of its queries, each counted once per run and attention
+    head."""
     flags = _flat(run.undecided)
     return int(flags.sum()), flags.size
 
 
 def _flat(parts: Any) -> np.ndarray:
-    """The numbers of arrays, or of lists of lists of them."""
+    """All numbers of an array, or of nested lists of arrays, as a flat array."""
     return np.concatenate([_flat(part) for part in parts]) if isinstance(parts, list) else np.ravel(parts)
 
 
 def _of_run(run: Any) -> Any:
-    """What a single run with one attention head selects."""
+    """The selection of a single run with one attention head; raises ValueError for any other run."""
     if run.stacked:
         raise ValueError("selected must be one selection, got several runs: take one, run[r]")
     if run.problem.heads is not None:
@@ -191,3 +204,34 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
         came = f"{came}: weights W select data.select(W)" if array.dtype.kind == "f" and array.ndim == 2 else came
         raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {came}")
     return array
+
+
+def intervals(
+    data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds (low, high), each (R,), that R weights W (R, dk, dz) and multipliers ``delta`` (R, entries) prove of
+    the largest margin.
+
+    ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
+    of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.
+    """
+    reference, kept, power = selection.within(data).reference, selection.kept, sum(data._powers or (0,))
+    handle = data._stored if data._powers is None else data._in_range(choosing=False)
+    dual = np.maximum(delta, 0.0)
+    W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
+    least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
+    dk, dz = data._W_shape
+    outwards = 1 + roundings(norm, dk, dz)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)
+        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, dk, dz))
+        high = np.where(total > 0, reached / total, math.inf)
+    low[np.isnan(low)] = 0.0  # W = 0 gives 0 / 0
+    return np.ldexp(low, power), np.ldexp(high, power)
+
+
+def _in_range(stack: np.ndarray) -> np.ndarray:
+    """Each member divided by a power of two, so that sums of squares stay in range.  Neither bound depends on the scale
+    of W or of the multipliers."""
+    largest = np.abs(stack).max(axis=tuple(range(1, stack.ndim)), keepdims=True)
+    return np.ldexp(stack, -np.frexp(largest)[1], order="C")

@@ -1,4 +1,4 @@
-"""Tokens, queries and values as they come, rectangular or ragged, into rows below each other."""
+"""Reads tokens, queries and values, rectangular or ragged, into arrays with one row per vector."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_floats, as_numeric, check_shape
-
-__all__ = ["empty", "own", "read_queries", "read_tokens", "read_values", "with_sink"]
+from ..common.check import as_floats, as_numeric, check_shape, is_ragged
 
 CACHE_LINE = 64  # bytes
-SMALL = 1024  # numbers of windows that a step reads from a copy of its own; to find a cache line takes 2 us
+SMALL = 1024  # arrays up to this size are not aligned: a training step copies small windows anyway
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Rows of eight doubles, which C reads as one, are whole cache lines here; in arrays of NumPy each is in two, and a
-    step of training from cache takes 1.1 to 1.3 times as long."""
+    """An uninitialised array that begins at a cache line.
+
+    C reads rows of eight doubles as one vector; aligned, each row is one cache line.  In unaligned arrays of NumPy a
+    row is in two cache lines, and a training step from cache takes 1.1 to 1.3 times as long.
+    """
     room = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + CACHE_LINE, np.uint8)
     begin = -room.ctypes.data % CACHE_LINE
     return room[begin : room.size - CACHE_LINE + begin].view(dtype).reshape(shape)
 
 
 def own(array: Any) -> Any:
-    """A copy of what C could read where it lies, so that no caller changes it later; a memory map stays what it is."""
+    """A copy of an array that C could otherwise read in place, so that later changes by the caller have no effect.  A
+    memory map is not copied."""
     if isinstance(array, (list, tuple, np.memmap, np.ma.MaskedArray)):
         return array
     try:
         numbers = np.asarray(array)
-    except (ValueError, TypeError, RuntimeError):  # whoever reads it says why
+    except (ValueError, TypeError, RuntimeError):  # the reader raises the error
         return array
-    if numbers.dtype.kind != "f":  # reading converts it
+    if numbers.dtype.kind != "f":  # the reader converts it, which makes a copy
         return array
     if numbers.size <= SMALL:
         return numbers.copy()
@@ -42,7 +44,7 @@ def own(array: Any) -> Any:
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of all sequences below each other, and the length of each sequence."""
+    """The tokens of all sequences, one row each, and the number of tokens of each sequence."""
     if _is_ragged(X):
         return _read_ragged(name, X, "T_i, d", keep_single=True)
     array = as_floats(name, X, letters, keep_single=True)
@@ -51,7 +53,7 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
 
 
 def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
-    """The same tokens, or values, with a zero vector at the end of each sequence."""
+    """The tokens, or values, with a zero vector added at the end of each sequence."""
     rows, lengths = read_tokens(name, X, letters)
     longer = empty((len(rows) + len(lengths), rows.shape[1]), rows.dtype)
     ends = np.cumsum(lengths + 1)
@@ -63,7 +65,8 @@ def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
 
 
 def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Queries of all sequences below each other, how many each sequence has, and whether it is one without an axis."""
+    """The queries of all sequences, one row each; the number of queries of each sequence; and whether Z is (n, dz),
+    with one query per sequence and no axis for it."""
     if _is_ragged(Z):
         queries, counts = _read_ragged("Z", Z, "S_i, dz")
         if len(counts) != n:
@@ -77,18 +80,12 @@ def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
 
 def _is_ragged(X: Any) -> bool:
-    """Whether these are sequences of several lengths (judged without converting their numbers)."""
-    if not isinstance(X, (list, tuple)):
-        return False
-    try:
-        shapes = {np.shape(x) for x in X}
-    except ValueError:  # a ragged element: not a sequence of tokens at all, which the array conversion reports
-        return False
-    return len(shapes) > 1 and all(len(shape) == 2 for shape in shapes)
+    """Whether X is a list of sequences of different lengths; their numbers are not converted."""
+    return is_ragged(X) and all(np.ndim(x) == 2 for x in X)
 
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of all parts below each other, and how many each part has."""
+    """The rows of all parts, concatenated, and the number of rows of each part."""
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))

@@ -1,1 +1,2 @@
-"""What every part needs: checks, progress, workers, replication, configuration."""
+"""Shared by all parts of the package: argument checks, norms, result classes, files, progress bars, workers,
+replication."""

@@ -1,4 +1,4 @@
-"""What the commands' options have in common."""
+"""Argument types and helpers that several subcommands of the command line share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class UsageError(Exception):
-    """Something the user gave does not fit; the message says what."""
+    """The user gave an argument that does not fit; the message says which and why."""
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
     )
 
 
-LARGEST = 10**9  # of what is counted: nobody waits for more
+LARGEST = 10**9  # largest count that an option accepts; a larger one is taken for a typing mistake
 
 
 def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
@@ -31,13 +31,14 @@ def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """On one line, and not longer than fits one."""
+    """The text on one line, cut to at most ``most`` characters."""
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def between(low: float, high: float, words: str) -> Callable[[str], float]:
-    """A number strictly between two others; ``words`` say so."""
+    """An argparse type for numbers strictly between ``low`` and ``high``; ``words`` describe that range in the
+    error."""
 
     def parse(text: str) -> float:
         try:

@@ -1,4 +1,5 @@
-"""Array-likes in, float64 arrays out; errors that name the argument, what was expected and what came."""
+"""Checks of arguments: array-likes become float64 arrays; an error names the argument, what was expected and what
+came."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ import numpy as np
 from .. import _core
 from .types import Norm
 
-NORMS: tuple[str, ...] = get_args(get_args(Norm)[0])  # with a name; any other is an exponent
+# the norms that have a name; all others are given by their exponent
+NORMS: tuple[str, ...] = get_args(get_args(Norm)[0])
 
 
 def as_numeric(name: str, value: Any) -> np.ndarray:
-    """A real numeric array of whatever type and shape came, without copying when it already is one."""
+    """A real numeric array with the type and shape of ``value``; the same array if it already is one."""
     if type(value) is np.ndarray and value.dtype.kind in "iuf":
         return value
     parts = value if isinstance(value, (list, tuple)) else (value,)
@@ -34,7 +36,7 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
 
 
 def _unreadable(name: str, value: Any, error: Exception) -> str:
-    """Why NumPy cannot read a value, and what to give instead."""
+    """The error message for a value that NumPy cannot read: why, and what to give instead."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
         return f"{name} must be an array of a type that NumPy knows, got bfloat16: give {name}.float()"
     if isinstance(error, ValueError):
@@ -43,15 +45,25 @@ def _unreadable(name: str, value: Any, error: Exception) -> str:
 
 
 def depth(value: Any) -> int:
-    """Dimensions of an array-like; -1 of what has none (the conversion that follows says what is wrong)."""
+    """The number of dimensions of an array-like, or -1 if NumPy cannot tell; the conversion that follows raises the
+    error."""
     try:
         return np.ndim(value)
     except (ValueError, TypeError, RuntimeError):
         return -1
 
 
+def is_ragged(value: Any) -> bool:
+    """True for a list or tuple whose parts have different shapes."""
+    try:
+        return isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1
+    except ValueError:  # a part is ragged itself; the conversion that follows reports it
+        return False
+
+
 def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.ndarray]) -> Any:
-    """What ``read(name, array)`` makes of an array, or where lengths differ of each part of a list of them."""
+    """``read(name, array)`` for an array, or, if ``ragged``, the list of its results for each part of a list of
+    arrays."""
     if ragged and isinstance(value, (list, tuple)) and any(depth(part) != 0 for part in value):
         return [read(f"{name}[{i}]", part) for i, part in enumerate(value)]
     return read(name, value)
@@ -70,7 +82,8 @@ def describe(value: Any, array: np.ndarray) -> str:
 def check_shape(
     name: str, array: np.ndarray, letters: str, sizes: Sequence[int | None] = (), empty: bool = False
 ) -> None:
-    """``letters`` like "n, T, d"; ``sizes`` the lengths they must have, None where any will do."""
+    """Raises ValueError unless ``array`` has the shape described by ``letters``, such as "n, T, d".  ``sizes`` are the
+    required lengths, None where any length will do.  Empty arrays are refused unless ``empty``."""
     wanted = letters.split(", ")
     sizes = tuple(sizes) or (None,) * len(wanted)
     if array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True)):
@@ -83,8 +96,9 @@ def check_shape(
 
 
 def check_shapes(arrays: Mapping[str, Any], letters: Mapping[str, str], **known: int | None) -> None:
-    """Raises unless the arrays have, by name, shapes of these letters, each of one size throughout; digits are sizes,
-    and arrays may be None, and empty.  ``known`` are sizes of letters."""
+    """Raises ValueError unless each array has the shape of its letters, and each letter has one size throughout.  A
+    digit in ``letters`` is a fixed size.  ``known`` gives the sizes of some letters.  Arrays may be empty, or None (not
+    checked)."""
     for name, wanted in letters.items():
         if (array := arrays[name]) is not None:
             words = wanted.split(", ")
@@ -94,14 +108,15 @@ def check_shapes(arrays: Mapping[str, Any], letters: Mapping[str, str], **known:
 
 
 def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:
-    """Raises unless these are the sizes of parts that have ``total`` together; nothing of their size is made."""
+    """Raises ValueError unless ``sizes`` is an array of integers of at least ``least`` that add up to ``total``.
+    Nothing of that size is allocated, since the numbers may come from a damaged file."""
     fits = isinstance(sizes, np.ndarray) and sizes.ndim == 1 and sizes.dtype.kind in "iu" and sizes.size > 0
     if not fits or sizes.min() < least or sizes.max() > total or int(sizes.sum()) != total:
         raise ValueError(f"{name} must be integers of at least {least} whose sum is {total}, got {sizes!r:.100}")
 
 
 def check_finite(name: str, array: np.ndarray) -> None:
-    largest = _core.largest(array)  # one read, no temporary; of other types and layouts, NumPy says
+    largest = _core.largest(array)  # one pass without a temporary; None for types and layouts that C does not read
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
         bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
@@ -116,8 +131,8 @@ def as_floats(
     keep_single: bool = False,
     no_bound: bool = False,
 ) -> np.ndarray:
-    """A finite C-contiguous float64 array of the shape.  float32 stays float32 when ``keep_single``; with ``no_bound``
-    a number may be minus infinity."""
+    """A finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array stays float32.
+    With ``no_bound`` entries may be minus infinity."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
@@ -126,14 +141,21 @@ def as_floats(
     return array
 
 
+def as_finite(name: str, value: Any) -> np.ndarray:
+    """A finite float64 array of any shape."""
+    array = np.asarray(as_numeric(name, value), dtype=np.float64)
+    check_finite(name, array)
+    return array
+
+
 def as_doubles(array: np.ndarray) -> np.ndarray:
-    """float64, C-contiguous and aligned, as C reads it; the same array when it already is."""
-    with np.errstate(over="ignore"):  # a long double out of range becomes infinite, which check_finite reports
+    """The array as C reads it: float64, C-contiguous and aligned.  The same object if it already is."""
+    with np.errstate(over="ignore"):  # a long double out of range becomes infinite; check_finite reports it
         return np.require(array, np.float64, ["C", "A"])
 
 
 def as_number(name: str, value: Any, least: float = -math.inf, above: float = -math.inf) -> float:
-    """A finite number with ``value >= least`` and ``value > above``."""
+    """The value as a finite float; raises unless ``value >= least`` and ``value > above``."""
     if value is None or isinstance(value, (str, bytes)):
         raise TypeError(f"{name} must be a number, got {value!r}")
     array = as_numeric(name, value)
@@ -147,7 +169,7 @@ def as_number(name: str, value: Any, least: float = -math.inf, above: float = -m
 
 
 def as_count(name: str, value: Any, least: int = 0) -> int:
-    """An integer that is at least ``least`` and fits a C index."""
+    """The value as an int; raises unless it is an integer of at least ``least`` that fits an index in C."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got bool")
     try:
@@ -162,7 +184,8 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
 
 
 def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "") -> np.ndarray:
-    """Numbers of members of a kind, 0 .. count - 1; of a shape where ``letters`` say one."""
+    """An integer array of numbers 0 .. count - 1, which number the members of ``kind`` ("token", "class"); checked for
+    the shape of ``letters`` if given."""
     array, what = as_numeric(name, value), f"{name} must hold {kind} numbers"
     if letters:
         check_shape(name, array, letters)
@@ -175,7 +198,8 @@ def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "
 
 
 def as_index(name: str, value: Any, length: int) -> np.ndarray:
-    """The numbers of the members that an index along an axis of this length chooses, in its order."""
+    """The positions that an index (integer, slice, list of integers, bool array) selects along an axis of this length,
+    in the order of the index."""
     if isinstance(value, slice):
         chosen = np.arange(length)[value]
     else:
@@ -203,14 +227,14 @@ def as_flag(name: str, value: Any) -> bool:
 
 
 def check_type(name: str, value: Any, cls: type, source: str = "") -> None:
-    """Raises unless it is one of these, which ``source`` makes."""
+    """Raises TypeError unless ``value`` is an instance of ``cls``; ``source`` names the function that makes one."""
     if not isinstance(value, cls):
         origin = f", from {source}" if source else ""
         raise TypeError(f"{name} must be a {cls.__name__}{origin}, got {type(value).__name__}")
 
 
 def as_list(name: str, values: Any, cls: type, source: str) -> list[Any]:
-    """What must be several of these."""
+    """The values as a list; raises TypeError unless each is an instance of ``cls``."""
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise TypeError(f"{name} must be a list of {cls.__name__}, from {source}, got {type(values).__name__}")
     values = list(values)
@@ -222,14 +246,16 @@ def as_list(name: str, values: Any, cls: type, source: str) -> list[Any]:
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-    return next(choice for choice in choices if choice == value)  # a str itself, whatever class the word is of
+    return next(choice for choice in choices if choice == value)  # a plain str, even if value is of a subclass of str
 
 
 def as_norm(name: str, value: Any) -> Norm:
-    """A name of NORMS, or the exponent p > 1 of an entrywise norm; 2 is "frobenius" and infinity "max"."""
+    """The norm as the package stores it: a name of NORMS, or the exponent p > 1 of an entrywise norm. 2 becomes
+    "frobenius" and infinity "max"."""
     if isinstance(value, str) and value in NORMS:
         return value  # type: ignore[return-value]  # one of the words of Norm
-    number = isinstance(value, (int, float, np.integer, np.floating))  # True is 1, and no norm
+    # bool is a subclass of int: True is refused below, since 1 is no exponent
+    number = isinstance(value, (int, float, np.integer, np.floating))
     if not number or not value > 1:
         meant = [word for word in NORMS if isinstance(value, str) and value and word.startswith(value.lower()[:3])]
         hint = f": say {meant[0]!r}" if meant else ""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import _core
-from .check import as_floats
+from .check import as_floats, as_norm
 from .storage import storable
 from .types import Norm
 
-__all__ = ["Metric", "as_metric", "largest_of_unit", "norm_name", "of_values", "roundings", "size"]
-
 NAMED = {"frobenius": (False, 2.0), **_core.NORM}
 EPSILON = 2.0**-52
-SMALL = 1e-100  # squares of these are in range
-SPARE = 16  # roundings more than a count of the operations
+SMALL = 1e-100  # Entries between this and its inverse can be squared without underflow or overflow.
+SPARE = 16  # roundings added to the count of operations, as a reserve
 
 
 def norm_name(norm: str | float | Metric) -> str:
-    """The norm in a sentence, before the word "norm"."""
+    """The norm's name for a sentence, to be followed by the word "norm"."""
     if isinstance(norm, str):
         return "Frobenius" if norm == "frobenius" else norm
     return "metric" if isinstance(norm, Metric) else f"l{norm:g}"
@@ -34,7 +33,7 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     """
     largest = np.maximum(W.max(axis=(-2, -1)), -W.min(axis=(-2, -1)))
     if norm == "frobenius" and np.all((largest == 0) | ((largest > SMALL) & (largest < 1 / SMALL))):
-        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # the common case, without temporaries
+        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # common case: no temporary arrays
     W = W / np.where(largest > 0, largest, 1.0)[..., None, None]  # squares and powers may leave the range of doubles
     if isinstance(norm, Metric):
         found = norm.size(W, dual)
@@ -46,71 +45,74 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
 
 
 def of_values(norm: str | float) -> tuple[bool, float]:
-    """Whether the norm is of the singular values or of the entries, and its exponent."""
+    """Whether a norm is one of the singular values (True) or of the entries (False), and its exponent."""
     return NAMED[norm] if isinstance(norm, str) else (False, norm)
 
 
 def conjugate(p: float) -> float:
-    """The exponent of the dual norm."""
+    """The exponent of the dual norm, ``p / (p - 1)``."""
     return 1.0 if p == math.inf else math.inf if p == 1 else p / (p - 1)
 
 
 def roundings(norm: Norm | Metric, dk: int, dz: int) -> float:
-    """The relative error of :func:`size`, either norm, at most."""
+    """An upper bound on the relative rounding error of :func:`size`, for the norm and for its dual."""
     count = dk * dz + SPARE
     if isinstance(norm, Metric):
         return EPSILON * (count + norm.roundings)
-    if of_values(norm)[0]:  # each singular value to max(dk, dz) roundings of the largest, or so
+    if of_values(norm)[0]:  # the SVD errs in each singular value by about max(dk, dz) roundings of the largest one
         count *= SPARE
     return EPSILON * count
 
 
 def largest_of_unit(norm: Norm | Metric, dk: int, dz: int) -> float:
-    """The largest dual norm of a matrix whose Frobenius norm is 1."""
+    """The largest dual norm among the matrices of Frobenius norm 1."""
     if isinstance(norm, Metric):
         return norm.largest_dual
     singular, p = of_values(norm)
     return (min(dk, dz) if singular else dk * dz) ** max(0.0, 1 / conjugate(p) - 0.5)
 
 
-SYMMETRIC = 1e-12  # of the largest entry: by how much rounding may make P differ from its transpose
-WORST_CONDITION = 1e12  # of P and R: beyond it rounding decides
+SYMMETRIC = 1e-12  # P may differ from its transpose by this fraction of its largest entry, for rounding.
+WORST_CONDITION = 1e12  # Largest accepted condition number of P and R; beyond it rounding would decide the result.
 
 
 @storable
+@dataclass(repr=False, eq=False)
 class Metric:
-    """``sqrt(sum D W^2)`` of a positive D (dk, dz), or ``||P^(1/2) W R^(1/2)||_F`` of symmetric positive definite P
-    (dk, dk) and R (dz, dz).
+    """The norm ``sqrt(sum D W^2)`` for a positive D (dk, dz), or ``||P^(1/2) W R^(1/2)||_F`` for symmetric positive
+    definite P (dk, dk) and R (dz, dz).
 
     The dual norm is ``sqrt(sum M^2 / D)``, or ``||P^(-1/2) M R^(-1/2)||_F``.
     """
 
-    def __init__(self, D: np.ndarray | None, P: np.ndarray | None = None, R: np.ndarray | None = None):
-        self.D, self.P, self.R = D, P, R
-        if D is not None:
-            self.roundings, self.largest_dual = 0.0, 1 / math.sqrt(D.min())
+    D: np.ndarray | None
+    P: Any = None
+    R: Any = None
+
+    def __post_init__(self) -> None:
+        if self.D is not None:
+            self.roundings, self.largest_dual = 0.0, 1 / math.sqrt(self.D.min())
             return
-        assert P is not None and R is not None
-        self._roots = [np.linalg.cholesky(one) for one in (P, R)]  # P = L L^T: ||P^(1/2) W|| = ||L^T W||
+        self._roots = np.linalg.cholesky(self.P), np.linalg.cholesky(self.R)  # P = L L^T: ||P^(1/2) W|| = ||L^T W||
         self.inverses = [np.linalg.inv(root) for root in self._roots]
-        spectra = [np.linalg.eigvalsh(one) for one in (P, R)]
+        spectra = np.linalg.eigvalsh(self.P), np.linalg.eigvalsh(self.R)
         self.roundings = sum(8 * len(s) * s[-1] / s[0] for s in spectra)
         self.largest_dual = 1 / math.sqrt(spectra[0][0] * spectra[1][0])
 
     @property
     def value(self) -> Any:
-        """D, or (P, R)."""
+        """The metric as the user gave it: D, or the tuple (P, R)."""
         return self.D if self.D is not None else (self.P, self.R)
 
     @property
     def numbers(self) -> np.ndarray:
-        """As C reads it: D (dk dz), or P^-1 and then R^-1."""
+        """The metric as C reads it, flat: D (dk dz), or P^-1 followed by R^-1."""
         if self.D is not None:
             return self.D.flatten()
         return np.concatenate([(root.T @ root).ravel() for root in self.inverses])
 
     def size(self, W: np.ndarray, dual: bool = False) -> Any:
-        """The norm, or the dual norm, of W (..., dk, dz): (...)."""
+        """The norm of W (..., dk, dz), or its dual norm, of shape (...)."""
         if self.D is not None:
             W = W / np.sqrt(self.D) if dual else W * np.sqrt(self.D)
         elif dual:
@@ -119,12 +121,19 @@ class Metric:
             W = self._roots[0].T @ W @ self._roots[1]
         return np.sqrt(np.square(W).sum(axis=(-2, -1)))
 
-    def _state(self) -> dict[str, Any]:
-        return {"D": self.D, "P": self.P, "R": self.R}
+
+def read_norm(norm: Any, metric: Any, dk: int, dz: int) -> Norm | Metric:
+    """The norm of W that the arguments ``norm`` and ``metric`` stand for; raises if they do not go together."""
+    norm = as_norm("norm", norm)
+    if metric is None:
+        return norm
+    if norm != "frobenius":
+        raise ValueError(f"metric goes with norm='frobenius', got norm={norm!r}")
+    return as_metric("metric", metric, dk, dz)
 
 
 def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
-    """The metric of D, or of a tuple (P, R)."""
+    """The metric made from D or from a tuple (P, R), checked."""
     if isinstance(value, Metric):
         return as_metric(name, value.value, dk, dz)
     if not isinstance(value, tuple):

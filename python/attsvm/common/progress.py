@@ -1,4 +1,4 @@
-"""What runs, for people to watch: the steps of a training run, the parts of a computation, the gap of a solver."""
+"""Progress bars: for the steps of a training run, the parts of a long computation, and the gap of a solver."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-Report = Callable[[int, float], None]  # iterations so far, relative gap of the bounds (infinite: none yet)
-LINES_APART = 1.0  # seconds between plain lines
-PATIENCE = 1.0  # seconds that a solver runs before it shows a gap nobody has asked for
+# (iterations so far, relative gap of the bounds; infinite while there are no bounds)
+Report = Callable[[int, float], None]
+LINES_APART = 1.0  # seconds between two lines, where tqdm is not installed
+PATIENCE = 1.0  # Seconds a solver runs before it shows its gap by default (progress=None).
 
 
 def watched(progress: bool | None) -> bool:
-    """Whether to show what runs: as asked, and by default (None) in the main thread at a terminal or in a notebook.
+    """Whether to show progress.  By default (None): in the main thread, if stderr is a terminal or a notebook.
 
-    Nothing is shown by a process that works for others, with which it shares stderr.
+    A child process of multiprocessing never shows progress, since it shares stderr with its siblings.
     """
     if progress is None:
         notebook = type(sys.stderr).__module__ == "ipykernel.iostream"
@@ -27,7 +28,7 @@ def watched(progress: bool | None) -> bool:
         progress = looked and threading.current_thread() is threading.main_thread()
     if not progress:
         return False
-    from multiprocessing import parent_process  # 10 ms
+    from multiprocessing import parent_process  # imported here because it is slow to load
 
     return parent_process() is None
 
@@ -39,7 +40,7 @@ def bar(*results: Any, **options: Any) -> Any:
 
 
 def above_bars() -> contextlib.AbstractContextManager[Any]:
-    """What is printed within stands above the bars that are shown."""
+    """A context in which printed lines appear above the progress bars instead of breaking them."""
     tqdm = _tqdm()
     return contextlib.nullcontext() if tqdm is None else tqdm.external_write_mode()
 
@@ -47,7 +48,7 @@ def above_bars() -> contextlib.AbstractContextManager[Any]:
 def _tqdm() -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without widgets gets a bar of text
+            warnings.simplefilter("ignore")  # in a notebook without widgets tqdm warns and falls back on a text bar
             from tqdm.auto import tqdm
     except ImportError:
         return None
@@ -57,7 +58,7 @@ def _tqdm() -> Any:
 def counted(
     results: Iterable[Any], total: int | None, name: str, unit: str, progress: bool | None = True
 ) -> Iterator[Any]:
-    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed."""
+    """Yields the results as they come, with a progress bar, or with a line now and then where tqdm is not installed."""
     if not watched(progress):
         yield from results
         return
@@ -71,8 +72,9 @@ def counted(
 
 @contextlib.contextmanager
 def closing_gap(tol: float, progress: bool | None = True) -> Iterator[Report]:
-    """A bar over the digits of the gap where tqdm is installed, else lines on stderr; not asked for, it appears once
-    the solver has run for a while, and leaves with it."""
+    """Yields a function that shows a solver's gap: as a bar over the digits of the gap, or as lines on stderr where
+    tqdm is not installed.  Unless ``progress`` asks for it, the bar appears only after the solver has run for a while,
+    and disappears at the end."""
     begun, shown = time.monotonic(), None
 
     def report(iterations: int, gap: float) -> None:

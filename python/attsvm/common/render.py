@@ -1,4 +1,5 @@
-"""How results draw themselves without importing what draws: ``plot`` enters its functions here when it is imported."""
+"""Drawing of results without importing matplotlib: the ``plot`` package registers its functions here when it is
+imported."""
 
 from __future__ import annotations
 
@@ -11,18 +12,16 @@ from typing import Any
 
 from .storage import replacing
 
-__all__ = ["axes", "draw", "drawing", "new_figure", "picture", "picture_bytes", "write_picture"]
-
-WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
-DPI = 160  # of pictures in files
-COMPRESSION = 3  # of PNG: 7 % larger files than by 6, in half the time
-FONT = 7.5  # points: the longest label of an axis is as high as the axes
+WIDTH, HEIGHT = 4.2, 2.4  # size in inches of the picture shown beside a result in a notebook
+DPI = 160  # resolution of pictures written to files
+COMPRESSION = 3  # PNG compression level: level 6 made files 7 % smaller and took twice as long
+FONT = 7.5  # Font size in points of the notebook picture: the longest axis label then fits the height of the axes.
 
 _drawings: dict[type, Callable[..., Any]] = {}
 
 
 def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: this function ``(result, ax, **line_kw)`` draws results of that class."""
+    """Decorator: registers a function ``(result, ax, **line_kw)`` as the one that draws results of class ``kind``."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         _drawings[kind] = function
@@ -32,45 +31,44 @@ def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def _drawing_of(result: Any) -> Callable[..., Any] | None:
-    """That of its class, or of the class it is a kind of."""
+    """The drawing function of the result's class, or of its nearest base class; None if there is none."""
     return next((_drawings[kind] for kind in type(result).__mro__ if kind in _drawings), None)
 
 
 def axes(ax: Any) -> Any:
-    """These, or those of a new figure: nothing is drawn into a picture by chance."""
+    """The given axes, or those of a new figure.  Never the current axes of pyplot, so that nothing is drawn into
+    another picture by accident."""
     return new_figure().subplots() if ax is None else ax
 
 
 def new_figure(size: tuple[float, float] | None = None) -> Any:
-    """One of pyplot's, which its ``savefig`` and ``show`` mean from then on."""
+    """A new pyplot figure, which becomes the current one: ``plt.savefig`` and ``plt.show`` refer to it."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install matplotlib")
-    import matplotlib.pyplot as plt  # only whoever lets us find the axes needs all of pyplot
+    import matplotlib.pyplot as plt  # imported here: drawing into given axes does not need pyplot
 
     return plt.figure(figsize=size, layout="constrained")
 
 
 def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
-    """The result drawn into ``ax``, or a new figure."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("plot needs matplotlib: pip install matplotlib")
+    """Draws the result into ``ax``, or into a new figure, and returns the axes."""
     if (found := _drawing_of(result)) is None:
         raise ValueError(f"result must have a picture, got {type(result).__name__}")
     return found(result, ax, **line_kw)
 
 
 def picture(result: Any) -> str | None:
-    """An HTML image of the result; None without matplotlib, or where nothing can be drawn."""
+    """An HTML image of the result; None without matplotlib, or if the result has no single picture."""
     if _drawing_of(result) is None or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib import rc_context
-    from matplotlib.figure import Figure  # not pyplot, whose figures would stay open
+    from matplotlib.figure import Figure  # not pyplot, which would keep the figure open
 
     figure, file = Figure(figsize=(WIDTH, HEIGHT), layout="constrained"), io.BytesIO()
     with rc_context({"font.size": FONT}):
         try:
             draw(result, figure.subplots())
-        except ValueError:  # several runs or attention heads, or no weights: there is no one picture
+        except ValueError:  # no single picture: several runs or attention heads, or no weights
             return None
         figure.savefig(file, format="png", dpi=110)
     text = base64.b64encode(file.getvalue()).decode()
@@ -78,18 +76,18 @@ def picture(result: Any) -> str | None:
 
 
 def write_picture(path: Path, figure: Any) -> None:
-    """A matplotlib figure, as PNG or SVG by the name."""
+    """Writes a matplotlib figure as PNG or SVG, chosen by the suffix of the path."""
     with replacing(path) as file:
         file.write(picture_bytes(figure, path.suffix))
 
 
 def picture_bytes(figure: Any, suffix: str) -> bytes:
-    """A matplotlib figure as a .png or a .svg.
+    """The bytes of a matplotlib figure as a .png or a .svg file.
 
-    There are no minor ticks, which take a third of the time and tell nothing that the major ones do not.  Canvases
-    draw once (``savefig`` twice where there is a layout to find), and a second format keeps the layout of the first.
+    Minor ticks are turned off: they took a third of the drawing time.  The canvas is printed directly, which draws
+    once; ``savefig`` would draw twice to find the layout.  A second format keeps the layout found for the first.
     """
-    from matplotlib.backends import backend_agg, backend_svg  # an extra
+    from matplotlib.backends import backend_agg, backend_svg  # matplotlib is an optional dependency
 
     for ax in figure.axes:
         ax.minorticks_off()

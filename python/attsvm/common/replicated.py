@@ -1,4 +1,4 @@
-"""What many runs of an experiment found: arrays by name, with an axis for each parameter that was swept."""
+"""The results of many runs of an experiment: arrays by name, with an axis for each parameter of the grid."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 
 from .check import as_choice
 from .render import axes, drawing
-from .result import Result
+from .result import Lines, Result
 
-__all__ = ["Cell", "Replicated", "cells_of"]
-
-Cell = tuple[str, ...]  # the text of each parameter's value
+Cell = tuple[str, ...]  # a cell of the grid: its parameter values as text
 
 
 class Replicated(Result, dict[str, np.ndarray]):
-    """The numbers of an experiment by name: arrays (runs, ...), and of a grid (length of each axis, ..., runs, ...).
+    """The numbers of an experiment by name: arrays (runs, ...), or, with a grid, arrays (length of each axis, ...,
+    runs, ...).
 
     Made by :func:`attsvm.replicate`.
 
@@ -31,7 +30,7 @@ class Replicated(Result, dict[str, np.ndarray]):
     Notes
     -----
     ``plot(ax, x=, hue=, value=, **line_kw)`` draws one number over one parameter of the grid: its mean over the runs,
-    and all other parameters, with its 95 % interval; ``hue``: a curve in a colour of its own for each value of a second
+    and all other parameters, with its 95 % interval; ``hue``: one curve, in its own colour, for each value of a second
     one.  ``plot(ax, x=, y=, value=, **image_kw)``, where there are two parameters and no ``hue``, draws the means over
     both.  NaN, as of undecided runs, does not count; a cell of nothing else stays empty.
 
@@ -55,12 +54,12 @@ class Replicated(Result, dict[str, np.ndarray]):
     def _title(self) -> str:
         return f"{self._runs} runs" + "".join(f", {name} in {values}" for name, values in self.grid.items())
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         return [(key, f"{array.shape}, {_summary(array.reshape(-1))}") for key, array in self.items()]
 
     def columns(self) -> dict[str, Any]:
-        """A row for each run of each cell, with the values of the grid and the run; an array of numbers has a column
-        for each, ``name[i]``."""
+        """One row for each run of each cell: the parameter values, the run and the numbers.  A number that is an array
+        gets one column per entry, ``name[i]``."""
         rows = list(itertools.product(*self.grid.values(), range(self._runs)))
         columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate([*self.grid, "run"])}
         for key, array in self.items():
@@ -128,21 +127,22 @@ def _means(
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Over the last axis, of what is known: the mean, its standard error (NaN of fewer than two) and how many."""
+    """Over the last axis, ignoring NaN: the mean, its standard error (NaN for fewer than two numbers) and the count."""
     count = (~np.isnan(array)).sum(axis=-1)
-    with warnings.catch_warnings(action="ignore"):  # where nothing is known
+    with warnings.catch_warnings(action="ignore"):  # NumPy warns where all numbers are NaN
         return np.nanmean(array, axis=-1), np.nanstd(array, axis=-1, ddof=1) / np.sqrt(count), count
 
 
 def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean over the last axis and both ends of its 95 % interval: the exact one of flags, Student's of numbers."""
-    from scipy import special  # an extra
+    """The mean over the last axis and both ends of its 95 % interval: Clopper-Pearson for flags, Student's t for
+    numbers."""
+    from scipy import special  # SciPy is an optional dependency
 
     middle, error, count = _statistics(array)
     if flags:
         true = middle * count
-        low = special.betaincinv(true, count - true + 1, 0.025)  # NaN where none is true
-        high = special.betaincinv(true + 1, count - true, 0.975)  # NaN where all are
+        low = special.betaincinv(true, count - true + 1, 0.025)  # NaN if no flag is true; replaced below
+        high = special.betaincinv(true + 1, count - true, 0.975)  # NaN if all flags are true; replaced below
         return middle, np.where(true > 0, low, 0.0), np.where(true < count, high, 1.0)
     half = special.stdtrit(count - 1, 0.975) * error
     return middle, middle - half, middle + half
@@ -155,14 +155,14 @@ def _summary(array: np.ndarray) -> str:
 
 
 def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
-    """The columns of an array (rows, ...), each with its name."""
+    """The columns of an array (rows, ...): pairs of a column name and its values."""
     shape = array.shape[1:]
     for i in np.ndindex(shape):
         yield (f"{key}[{','.join(map(str, i))}]" if shape else key), array[(slice(None), *i)]
 
 
 def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], dict[Cell, dict[str, Any]]]:
-    """The grid with Python's own numbers, and what the experiment is called with in each of its cells."""
+    """The grid with plain Python numbers, and for each cell the keyword arguments of the experiment."""
     if not isinstance(grid, Mapping):
         raise TypeError(f'grid must be a mapping of names to values, as {{"d": [1, 2]}}, got {type(grid).__name__}')
     plain: dict[str, list[Any]] = {}
@@ -183,6 +183,7 @@ def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], d
 
 
 def seed_of(cell: Mapping[str, Any]) -> tuple[int, ...]:
-    """What a cell adds to the seed of a run: the text of its own values alone, whatever else the grid holds."""
+    """The numbers that a cell adds to the seed of a run.  They depend on the cell's own parameter values only, so that
+    a larger grid does not change them."""
     text = ",".join(sorted(f"{name}={value!r}" for name, value in cell.items()))
     return (int.from_bytes(text.encode(), "big"),) if cell else ()

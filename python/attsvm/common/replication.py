@@ -1,4 +1,4 @@
-"""Many random instances of an experiment, side by side."""
+"""Repeats an experiment with many random generators, in parallel."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from .progress import counted
 from .replicated import Cell, Replicated, cells_of, seed_of
 from .threads import as_jobs, on_workers
 
-__all__ = ["replicate"]
-
-TASKS, LONGEST_TASK = 64, 32  # a task is a few runs: enough tasks for all workers, few enough to cost nothing
-BEGIN = b'{"seed": '  # of every file
+# number of tasks aimed at, and most runs per task: enough tasks to keep all workers busy at little overhead
+TASKS, LONGEST_TASK = 64, 32
+BEGIN = b'{"seed": '  # how every file of replicate begins
 Numbers = dict[str, np.ndarray]
 
 
@@ -50,7 +49,7 @@ def replicate(
         Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says.
     grid : mapping of names to lists of values, optional
         Calls ``experiment(rng, name=value, ...)`` ``runs`` times in each cell of their product.  Values are numbers,
-        words, bool or None.  The random numbers of a cell are its own: of its values, whatever else the grid holds.
+        words, bool or None.  The random numbers of a cell depend only on its own values, not on the rest of the grid.
     file : path, optional
         A line of JSON for each run and cell, written as runs finish: seed, run, cell and numbers.  Runs that are in it
         are not done again.  Runs beyond ``runs``, cells of other values and other seeds stay in it.  Give each
@@ -129,7 +128,7 @@ def _task(
 
 
 def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, Any]) -> Numbers:
-    key = (run, *seed_of(cell))  # without a cell the run-th of SeedSequence(seed).spawn()
+    key = (run, *seed_of(cell))  # without a grid this is the run-th child of SeedSequence(seed).spawn()
     try:
         return _numbers(experiment(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)), **cell))
     except Exception as error:
@@ -139,7 +138,8 @@ def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, An
 
 
 def _numbers(result: Mapping[str, Any]) -> Numbers:
-    """Arrays of bool, integers or doubles, as they come back from a file."""
+    """The experiment's result as arrays of bool, integers or doubles, exactly as they would be read back from a
+    file."""
     if not isinstance(result, Mapping) or not result:
         raise TypeError(f"experiment must return a mapping of names to numbers, got {type(result).__name__}")
     arrays = {}
@@ -151,24 +151,25 @@ def _numbers(result: Mapping[str, Any]) -> Numbers:
 
 
 class _Found:
-    """The numbers of every run and cell, and the file that keeps them: a line {"seed", "run", "cell", "found"} each."""
+    """The numbers found so far, by cell and run, and the file that keeps them: one line {"seed", "run", "cell",
+    "found"} per run and cell."""
 
     def __init__(self, seed: int, names: list[str], cells: dict[Cell, dict[str, Any]]):
         self.seed, self.names, self.cells = seed, names, cells
         self.rows: dict[Cell, dict[int, Numbers]] = {cell: {} for cell in cells}
-        self.shapes: dict[str, Any] = {}  # of the first row's numbers, for all
+        self.shapes: dict[str, Any] = {}  # shapes of the first result; all others must have the same
         self.file: Any = None
 
     @contextlib.contextmanager
     def kept_in(self, path: str | os.PathLike[str] | None) -> Iterator[None]:
-        """Rows of the file are read, and new ones are written to it."""
+        """Context: reads the rows that the file already has, and keeps it open to append new ones."""
         if path is None:
             yield
             return
         with open(path, "ab+") as self.file:
             self.file.seek(0)
             text = self.file.read()
-            whole = text[: text.rfind(b"\n") + 1]  # an interruption may have cut the last line short
+            whole = text[: text.rfind(b"\n") + 1]  # an interruption may have cut the last line short: it is dropped
             for number, line in enumerate(whole.splitlines(), start=1):
                 self._read(f"line {number} of {os.fspath(path)!r}", line)
             if not text.startswith(BEGIN[: len(text)]):
@@ -186,7 +187,7 @@ class _Found:
         if names != self.names:
             raise ValueError(f"file must hold this experiment: {where} is of the parameters {names}, not {self.names}")
         self._compare(numbers, where)
-        if seed == self.seed and key in self.rows:  # others stay in the file
+        if seed == self.seed and key in self.rows:  # rows of other seeds or cells stay in the file, unused
             self.rows[key][run] = numbers
 
     def _compare(self, numbers: Numbers, where: str) -> None:
@@ -210,7 +211,7 @@ class _Found:
         self.rows[cell][run] = numbers
 
     def stacked(self, runs: int) -> Numbers:
-        """Of the first ``runs``, where every cell has them: (length of each axis, ..., runs, ...)."""
+        """The arrays of the runs below ``runs`` that every cell has: (length of each axis, ..., runs, ...)."""
         done = sorted(run for run in set.intersection(*map(set, self.rows.values())) if run < runs)
         if not done:
             return {}

@@ -1,4 +1,5 @@
-"""What all results can do: print, show themselves in a notebook, go into tables, pictures and files, be compared."""
+"""The base class of results: they print, appear in notebooks, become tables, pictures and files, and can be
+compared."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ import numpy as np
 
 from . import render, storage
 
-__all__ = ["Result", "Solved", "Table", "html_table", "plain", "table"]
-
-LONGEST = 120  # of a printed line
+Lines = list[tuple[str, str]]  # lines of a printed result: pairs of a name and a text
+LONGEST = 120  # longest printed line, in characters
 
 
 class Result:
-    """Base of the results.  A subclass is storable and says what it prints and tabulates.
+    """Base class of the results.  Every subclass can be saved; it defines how it is printed and tabulated.
 
-    ``_title()``, ``_lines()``, pairs of a name and a text, and ``_tables()``, headers with their rows, make the printed
-    and the notebook form, and ``_meaning()`` what can be unfolded there; ``columns()`` makes the data frame.
+    ``_title()``, ``_lines()`` (pairs of a name and a text) and ``_tables()`` (headers with their rows) make the printed
+    and the notebook form.  ``_meaning()`` is the text that can be unfolded in a notebook.  ``columns()`` makes the data
+    frame.
     """
 
-    _hidden: ClassVar[tuple[str, ...]] = ("data",)  # of the state, in to_dict
+    _hidden: ClassVar[tuple[str, ...]] = ("data",)  # parts of the state that to_dict leaves out
     _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict adds to the state
-    _least_width = 0  # of the names, when printed: so that results of one kind look the same
+    _least_width = 0  # least width of the column of names when printed, so that results of one class line up alike
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -37,7 +38,7 @@ class Result:
     def _title(self) -> str:
         raise NotImplementedError
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         return []
 
     def _tables(self) -> list[Table]:
@@ -47,11 +48,12 @@ class Result:
         return ""
 
     def columns(self) -> dict[str, Any]:
-        """The columns of :meth:`to_dataframe`, for those who have no pandas."""
+        """The columns of :meth:`to_dataframe` as a dictionary; this needs no pandas."""
         raise NotImplementedError
 
     def _values(self) -> dict[str, Any]:
-        """What :meth:`to_dict` holds, not yet made plain: the state of the object without what is hidden, and more."""
+        """The content of :meth:`to_dict` before it is converted to plain numbers: the state without hidden parts, and
+        derived properties."""
         state = {name: value for name, value in storage.state_of(self).items() if name not in self._hidden}
         return state | {name: getattr(self, name) for name in self._derived}
 
@@ -79,29 +81,29 @@ class Result:
         return ""
 
     def __eq__(self, other: object) -> bool:
-        """The same type and the same numbers (NaN equal to NaN)."""
+        """Whether the other result has the same type and the same numbers (NaN equal to NaN)."""
         if type(self) is not type(other):
             return NotImplemented
         return storage.same(storage.state_of(self), storage.state_of(other))
 
-    def __ne__(self, other: object) -> bool:  # that of a result which is a list or a dictionary would be its own
+    # needed for results that are lists or dictionaries, which have a != of their own
+    def __ne__(self, other: object) -> bool:
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers, strings, None and nested lists only, as JSON takes them (NaN and infinities as floats).
+        """The result as nested dictionaries and lists of numbers, strings and None, ready for JSON (NaN and infinities
+        as floats).
 
         Returns
         -------
         dict
         """
-        found = plain(self._values())
-        assert isinstance(found, dict)
-        return found
+        return plain(self._values())
 
     def to_dataframe(self) -> Any:
-        """The result as a table, one row per record, point, query or token.
+        """The result as a table: one row per record, point, query or token, depending on the kind of result.
 
         Returns
         -------
@@ -121,13 +123,19 @@ class Result:
     def plot(self, ax: Any = None, **line_kw: Any) -> Any:
         """Draw the result into ``ax``, a new figure by default, and return the axes.
 
-        Of a run both ends of the largest margin as training goes on, of an SVM the margin of every token, query by
-        query, of its influence each sequence's multiplier by the turn without it, of a plane its points in two
-        dimensions, else their multipliers, of a path how far the loss is above its infimum, of a diagnosis the tokens
-        by margin and score, of a decomposition its attention, of next tokens their graphs or shares; of a head the
-        accuracy over the training queries, of several heads that of each, of one SVM its multipliers, of a reason the
-        shares of its margin; of replicated runs their means over a parameter, with
-        intervals.
+        What is drawn depends on the result:
+
+        - a run: both ends of the largest margin over the steps;
+        - an SVM: the margin of every token, query by query;
+        - its influence: each sequence's multiplier against the turn of W without that sequence;
+        - a plane: the points, in two dimensions; else their multipliers;
+        - a regularisation path: how far the loss is above its infimum;
+        - a diagnosis: the tokens by margin and score;
+        - a decomposition: its attention;
+        - next tokens: their graphs; a linear decoder: the shares of the next tokens;
+        - one head: the accuracy over the number of training queries; several heads: the accuracy of each;
+        - the SVM of a head: its multipliers; the reason of a choice: the shares of its margin;
+        - replicated runs: the means over a parameter, with intervals.
 
         Parameters
         ----------
@@ -159,7 +167,8 @@ class Result:
 
 
 class Solved(Result):
-    """A result that holds the answer it rests on, its ``solution``: data, status and message are those of it."""
+    """A result that holds the SVM answer it rests on, as ``solution``: its data, status and message are those of that
+    answer."""
 
     solution: Any
 
@@ -169,15 +178,16 @@ class Solved(Result):
 
     @property
     def status(self) -> str:
-        return str(self.solution.status)
+        return self.solution.status
 
     @property
     def message(self) -> str:
-        return str(self.solution.message)
+        return self.solution.message
 
 
 def plain(value: Any) -> Any:
-    """Arrays as nested lists, NumPy's numbers as Python's, results and their parts as dictionaries."""
+    """The value as Python numbers, lists and dictionaries: arrays become lists, results and their parts
+    dictionaries."""
     if isinstance(value, Result):
         return plain(value._values())
     if dataclasses.is_dataclass(value):
@@ -192,19 +202,16 @@ def plain(value: Any) -> Any:
 
 
 def _wrapped(name: str, text: str, width: int) -> str:
-    """A printed line, a long one on several below each other."""
+    """A name and its text as printed: a long text continues on further lines, indented."""
     before = f"  {name:<{width}}" if name else "  "
-    parts = [part for line in text.split("\n") for part in _parts(line, LONGEST - len(before))]
+    fit = textwrap.TextWrapper(LONGEST - len(before), break_long_words=False, break_on_hyphens=False)
+    parts = [part for line in text.split("\n") for part in fit.wrap(line) or [""]]
     return before + ("\n" + " " * len(before)).join(parts)
 
 
-def _parts(line: str, width: int) -> list[str]:
-    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
-
-
 def interval_bar(low: float, high: float) -> str:
-    """The certified interval [low, high] as a bar from 0: what is reached dark, what is not excluded pale; none where
-    nobody sees a gap."""
+    """An HTML bar of the certified interval [low, high] of the margin, drawn from 0: the reached part dark, the rest up
+    to the bound pale.  Empty if the gap is too small to see."""
     if not (0 < low < 0.99 * high and math.isfinite(high)):
         return ""
     reached = 100 * low / high
@@ -216,11 +223,12 @@ def interval_bar(low: float, high: float) -> str:
     )
 
 
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # header and rows
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a header and its rows
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned columns two spaces apart, a line under the header; a row of one cell is a heading."""
+    """The rows as text in left-aligned columns two spaces apart, with a line under the header.  A row of one cell is a
+    heading."""
     full = [header, *(row for row in rows if len(row) > 1)]
     widths = [max(len(row[j]) for row in full) for j in range(len(header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()]
@@ -230,7 +238,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same as HTML."""
+    """The rows as an HTML table."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

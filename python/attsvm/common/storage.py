@@ -1,11 +1,11 @@
-"""Files: results as npz archives, files that are written whole, tables, and arrays that are maps of files.
+"""Files: results as npz archives, files that are replaced only when complete, CSV tables, and pickles of memory maps.
 
-A result is an npz archive of arrays with one JSON text that says what they are; nothing is pickled.  The text holds
+A result is an npz archive of arrays and one JSON text that describes them; nothing is pickled.  The text holds
 ``{"format": 1, "attsvm": version, "content": ...}``; in the content an array is ``{"array": member}``, a tuple
 ``{"tuple": [...]}``, and an object ``{"type": name, "state": {...}}`` whose state goes back to the class of that name.
-A class takes part by :func:`storable`; its state is what ``_state()`` returns, the fields of a dataclass unless it says
-otherwise.  ``_from_state`` makes the object again, ``_check()`` looks at the fields of a dataclass: both refuse what
-does not fit together.
+The decorator :func:`storable` registers a class.  Its state is what ``_state()`` returns, or the fields of a dataclass.
+When a file is read ``_from_state`` makes the object (by default the constructor), then ``_check()`` is called, if there
+is one: both raise if the parts do not fit together.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import functools
 import io
 import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
 from .threads import __version__
 
-__all__ = ["load", "replacing", "same", "save", "storable"]
-
 FORMAT = 1
-MEMBER = "attsvm"  # the archive's member with the text
+MEMBER = "attsvm"  # name of the archive's member that holds the JSON text
 ELSEWHERE = {
     "json": "json.dump(result.to_dict(), file) writes its numbers, prove(path) of an answer its proof",
     "csv": "result.to_dataframe().to_csv(file) writes its table",
@@ -39,27 +38,27 @@ _C = TypeVar("_C", bound=type)
 
 
 def storable(cls: _C) -> _C:
-    """Class decorator: objects of this class can be part of a file."""
+    """Class decorator: objects of this class can be saved as part of a result."""
     _classes[cls.__name__] = cls
     return cls
 
 
 def storable_later(load_module: Callable[[], object]) -> None:
-    """Calling this makes more classes storable: when a file holds one of a name not known yet."""
+    """Registers a function that imports more storable classes; it is called when a file names an unknown class."""
     _late.append(load_module)
 
 
 def state_of(value: Any) -> dict[str, Any]:
-    """What an object of a storable class consists of."""
+    """The state of an object of a storable class: what a file keeps of it."""
     if hasattr(value, "_state"):
         return dict(value._state())
-    if isinstance(value, tuple):  # a named one
+    if isinstance(value, tuple):  # a named tuple
         return dict(value._asdict())  # type: ignore[attr-defined]
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def save(value: Any, file: Any) -> None:
-    """Write an object of a storable class.  ``file`` is a path or a file opened for writing bytes."""
+    """Writes an object of a storable class.  ``file`` is a path or a file opened for writing bytes."""
     if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
         raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
     arrays: dict[str, np.ndarray] = {}
@@ -67,7 +66,7 @@ def save(value: Any, file: Any) -> None:
     text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
     members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
     opened = contextlib.nullcontext(file) if hasattr(file, "write") else replacing(file)
-    with opened as handle:  # not by name, to which savez would append .npz
+    with opened as handle:  # an open file: savez would append .npz to a name
         np.savez(handle, **members)
 
 
@@ -99,7 +98,8 @@ def load(file: Any) -> Any:
     >>> attsvm.load(file) == sol
     True
     """
-    name = getattr(file, "name", file) if hasattr(file, "read") else os.fspath(file)  # a number is no path
+    # fspath refuses a number, which open() would take for a file descriptor
+    name = getattr(file, "name", file) if hasattr(file, "read") else os.fspath(file)
     try:
         archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):
@@ -111,13 +111,13 @@ def load(file: Any) -> Any:
             return _unpack(header["content"], archive)
     except OSError:
         raise
-    except Exception as error:  # of damaged files, zipfile, NumPy and the constructors raise a dozen kinds
+    except Exception as error:  # for a damaged file, zipfile, NumPy and the constructors raise many kinds of errors
         reason = str(error) or type(error).__name__
         raise ValueError(f"file must be a result written by its save(), got {name!r}: {reason:.300}") from None
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality of numbers, arrays and what consists of them: by value, NaN equal to NaN."""
+    """Whether two values are equal: arrays, numbers and what consists of them by value, with NaN equal to NaN."""
     if isinstance(a, (np.ndarray, float)) and isinstance(b, (np.ndarray, float)):
         a, b = np.asarray(a), np.asarray(b)
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
@@ -133,7 +133,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The value as JSON knows it, its arrays put aside."""
+    """The value as JSON can hold it; its arrays are moved to ``arrays``, under names that the JSON refers to."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -155,7 +155,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _unpack(content: Any, archive: Any) -> Any:
-    """What the text says; whatever cannot be, the constructors refuse."""
+    """The value that ``_pack`` has packed; the constructors refuse values that cannot be."""
     if isinstance(content, list):
         return [_unpack(part, archive) for part in content]
     if not isinstance(content, dict):
@@ -188,13 +188,12 @@ def _class(name: str) -> Any:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """A file to write that takes the place of ``path`` at the end; whatever fails before, the older file stays.
+    """Context: a file to write that replaces ``path`` at the end.  On any error the old file is left unchanged.
 
-    It has the older file's permissions, those of a new file where there was none, and lies where a symbolic link
-    points to.  What cannot be replaced (a pipe, a terminal) is written to directly.  Text is UTF-8, its line ends as
-    written.
+    The new file keeps the permissions of the old one.  A symbolic link stays, and its target is replaced.  A pipe or a
+    terminal cannot be replaced and is written to directly.  Text is UTF-8, with line ends as they are written.
     """
-    target = os.path.realpath(os.fspath(path))  # fspath: a number would be an open file of others
+    target = os.path.realpath(os.fspath(path))  # fspath refuses a number, which open() would take for a file descriptor
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     older = os.stat(target).st_mode if os.path.exists(target) else None
     if older is not None and not stat.S_ISREG(older):
@@ -216,48 +215,37 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
         raise
 
 
-class Place(NamedTuple):
-    """Of an array in a file."""
-
-    path: str
-    dtype: str
-    offset: int
-    shape: tuple[int, ...]
-
-
 class Mapped:
-    """Goes to another process with the places of its memory-mapped arrays; that one must see the same files."""
+    """Pickles memory-mapped arrays as file paths and offsets; the receiving process needs the same files."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: _place(value) for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            if isinstance(value, Place):
-                value = np.memmap(value.path, value.dtype, "r", value.offset, value.shape)
-            vars(self)[name] = value
+            vars(self)[name] = value() if isinstance(value, functools.partial) else value
 
 
 def _place(value: Any) -> Any:
-    """Where a contiguous array lies in the file that it, or what it is a view of, maps; other values as they are."""
+    """For a contiguous array that is a memory map, or a view of one: the call that maps it again; else the value."""
     root = value
     while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None or not value.size or not value.flags.c_contiguous:
         return value
     begin = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return Place(str(root.filename), value.dtype.str, root.offset + begin, value.shape)
+    return functools.partial(np.memmap, str(root.filename), value.dtype.str, "r", root.offset + begin, value.shape)
 
 
 def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
-    """All at once; floats so that they read back exactly."""
+    """Appends rows as CSV in a single write; floats are written so that they read back exactly."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     file.write(text.getvalue())
 
 
 def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """The table anew, in the place of another."""
+    """Writes a CSV table, in the place of an older file."""
     with replacing(path, "w") as file:
         write_lines(file, [header])
         write_lines(file, rows)

@@ -1,4 +1,4 @@
-"""Threads: how many one call may use, and workers for many tasks."""
+"""The number of threads of one call, and workers that run many tasks in parallel."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ import numpy as np
 from .. import _core
 from .check import as_count
 
-__all__ = ["__version__", "get_num_threads", "set_num_threads", "show_config"]
-
 __version__ = "0.1.0"
 
-# NumPy's OpenBLAS ends the process when it cannot map its work buffer, and keeps the one that it has: while there is
-# memory to ask for, a product large enough to want one (_core does the same for its own).
+# NumPy's OpenBLAS aborts the process if it cannot allocate its work buffer, and keeps the buffer once it has one.  This
+# product is large enough to need the buffer, so it is allocated now, while memory is available. _core does the same for
+# its own OpenBLAS.
 np.matmul(np.zeros((128, 128)), np.zeros((128, 128)))
 
 
 def set_num_threads(k: int) -> None:
     """Let one large problem use ``k`` threads; the default is 1.
 
-    They share the loops over queries and live for one call, so a fork between calls finds none.  The carried OpenBLAS,
-    which nobody else uses, stays on one thread of its own: they call it side by side.  Results repeat bit for bit with
-    the same number of threads, of which there are 64 at most.
+    The threads share the loops over queries.  They live for one call, so a fork between calls finds none.  The OpenBLAS
+    that attsvm carries is used by attsvm alone and stays single-threaded; the threads call it side by side.  Results
+    repeat bit for bit with the same number of threads.
 
     Parameters
     ----------
@@ -50,7 +49,7 @@ def set_num_threads(k: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads one large problem may use: what :func:`set_num_threads` has set, 1 until then.
+    """The number of threads that one large problem may use: 1 unless :func:`set_num_threads` has changed it.
 
     Examples
     --------
@@ -59,7 +58,7 @@ def get_num_threads() -> int:
     2
     >>> attsvm.set_num_threads(1)
     """
-    return int(_core.config()["threads"])
+    return _core.config()["threads"]
 
 
 def show_config() -> None:
@@ -77,7 +76,8 @@ def show_config() -> None:
 
 
 def as_jobs(n_jobs: Any) -> int | None:
-    """Workers, counted as joblib does: -1 is all cores; None: these, or what ``joblib.parallel_config`` says."""
+    """The checked number of workers, counted as joblib does: -1 is all cores.  None leaves the choice to
+    ``joblib.parallel_config``, all cores by default."""
     return None if n_jobs is None else as_count("n_jobs", n_jobs, -sys.maxsize)
 
 
@@ -89,10 +89,11 @@ def on_workers(
     name: str,
     processes: bool = False,
 ) -> Iterator[Iterator[Any]]:
-    """``function(*task)`` of every task, with one BLAS thread each; ``name`` is who needs joblib.
+    """Context: an iterator over ``function(*task)`` for every task, computed by parallel workers with one BLAS thread
+    each.  ``name`` is the caller's name for the error if joblib is missing.
 
-    Results come in the order of the tasks, those of ``processes`` as they are done.  Where one worker is asked for, or
-    joblib is not in use and there is one core, or no joblib at hand, this is a loop.
+    Results come in the order of the tasks; with ``processes`` as they are done.  It is a plain loop if one worker is
+    asked for; or if ``n_jobs`` is None, joblib has not been imported, and there is one core or no joblib installed.
     """
     alone = n_jobs is None and sys.modules.get("joblib") is None
     alone = alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)
@@ -101,7 +102,8 @@ def on_workers(
             yield (function(*task) for task in tasks)
         return
     Parallel, delayed, effective_n_jobs = _joblib(name)
-    if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
+    # nothing is configured, and joblib would use one worker: use all cores
+    if n_jobs is None and effective_n_jobs(None) == 1:
         n_jobs = -1
     with one_blas_thread():
         if processes:
@@ -113,7 +115,7 @@ def on_workers(
 
 
 def _cores() -> int:
-    """Those that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -133,8 +135,10 @@ def _call(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> A
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """In this process: attsvm's own BLAS, and where threadpoolctl is installed NumPy's and any other."""
-    before, set_threads = _core.config()["threads"], _core.set_num_threads  # at exit the module may be gone before this
+    """Context: this process uses one BLAS thread, in attsvm's own BLAS and, if threadpoolctl is installed, in NumPy's
+    and any other."""
+    # both are looked up now: when Python exits the module may be cleared before the context ends
+    before, set_threads = _core.config()["threads"], _core.set_num_threads
     set_threads(1)
     try:
         with contextlib.ExitStack() as stack:
@@ -149,7 +153,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _one_blas_thread_for_good() -> contextlib.ExitStack:
-    """In a process that works for others."""
+    """Limits a worker process to one BLAS thread until it ends."""
     stack = contextlib.ExitStack()
     stack.enter_context(one_blas_thread())
     return stack

@@ -1,14 +1,12 @@
-"""The types of public arguments, so that a type checker refuses ``norm="nuc"``."""
+"""Types of public arguments, so that a type checker refuses ``norm="nuc"``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-if TYPE_CHECKING:  # NumPy loads numpy.random when it is first asked for: importing attsvm does not ask
+if TYPE_CHECKING:  # for type checkers only: at run time `np.random` would make NumPy load numpy.random
     import numpy as np
     from numpy.typing import ArrayLike
-
-__all__ = ["Ball", "Loss", "Method", "MetricLike", "Norm", "Random", "Selecting"]
 
 Norm: TypeAlias = Literal["frobenius", "nuclear", "max", "spectral"] | float
 Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored"]
@@ -19,7 +17,7 @@ Random: TypeAlias = "int | np.random.Generator | None"
 
 
 class Selecting(Protocol):
-    """What has selected tokens: a Run, of which the SVM knows nothing else."""
+    """Anything that has selected tokens, such as a Run; the SVM does not need to know more of it."""
 
     @property
     def selected(self) -> Any: ...

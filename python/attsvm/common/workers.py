@@ -1,4 +1,4 @@
-"""Shards of the tokens that several processes hold: the one reduction between them."""
+"""Communication between processes that hold shards of the data, by one operation: a sum over all processes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ MUST_ADD = "reduce must add its argument up over all workers, exactly once each"
 
 
 def _draw(below: int) -> int:
-    import secrets  # which loads hashlib: only shards pay for it
+    import secrets  # imported here because it loads hashlib
 
     return secrets.randbelow(below)
 
 
 def _name() -> str:
-    """This worker as its launcher counts it, and where it is found: the slots of :class:`Workers` are random."""
+    """This worker's rank as its launcher counts it, with process and machine.  (The ranks of :class:`Workers` are
+    random.)"""
     ranks = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
     rank = next((f"rank {os.environ[name]}, " for name in ranks if name in os.environ), "")
     return f"{rank}process {os.getpid()} on {platform.node()}"
@@ -37,26 +38,28 @@ def _checksum(value: Any) -> int:
 
 
 class Workers:
-    """What can be built from a sum over all workers: ranks, tables with a row for each, and means of gradients.
+    """What can be built from a sum over all workers: ranks, tables with one row per worker, and means of gradients.
 
-    Every method must be called by all workers in the same order.  So the workers meet before any of them looks at its
-    own data, which it then does by :meth:`together`: one that refuses its data leaves no other waiting.
+    Every method must be called by all workers in the same order.  Therefore the workers are constructed before any of
+    them checks its own data.  The checks run inside :meth:`together`: if one worker refuses its data, the others learn
+    of it instead of waiting.
     """
 
     def __init__(self, reduce: Callable[[np.ndarray], Any]):
         if not callable(reduce):
             raise TypeError(f"reduce must be a function, got {type(reduce).__name__}")
         self._reduce = reduce
-        self._over = False  # the workers have parted: nobody waits for an exchange any more
+        self._over = False  # an error has ended the exchange: no other worker waits for this one
         self.rank, self._count = self._meet()
-        # A mean or a maximum over workers that drew the same slot looks like one worker alone.  With both signs of a
-        # number drawn anew, each of them sees it: of a maximum alone, the worker with the larger number would not.
+        # Refuse a `reduce` that is a mean or a maximum instead of a sum.  If several workers drew the same slot, such a
+        # reduce looks like one worker alone.  Each worker therefore adds a fresh random number with both signs and
+        # compares; with one sign, the worker that drew the largest number would not notice a maximum.
         drawn = 1.0 + _draw(2**53 - 1)
         if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():
             raise ValueError(MUST_ADD)
 
     def weigh(self, queries: int) -> None:
-        """Means are over the queries of all workers; ``queries`` of them are here."""
+        """Sets the weights of means: each worker counts by its number of queries."""
         counts = self.table([queries])[:, 0]
         if not counts.any():
             raise ValueError("reduce needs queries on one worker at least, got none on any")
@@ -72,7 +75,8 @@ class Workers:
             raise
 
     def _meet(self) -> tuple[int, int]:
-        """Each worker draws a random slot until all slots differ; ranks are the order of the slots."""
+        """The rank of this worker and the number of workers.  Each worker draws a random slot until all slots differ;
+        ranks follow the order of the slots."""
         for slots in (2**k for k in range(6, 25, 3)):
             mine = _draw(slots)
             taken = np.zeros(slots)
@@ -85,7 +89,8 @@ class Workers:
         raise ValueError(MUST_ADD)
 
     def table(self, numbers: Iterable[float]) -> np.ndarray:
-        """(workers, len(numbers)): what each gave.  The rows of the others are zero, so their sum is exact."""
+        """A table (workers, len(numbers)) with the numbers of each worker.  The others' rows are zero before the sum,
+        so it is exact."""
         row = np.asarray(list(numbers), dtype=np.float64)
         table = np.zeros((self._count, len(row)))
         table[self.rank] = row
@@ -93,7 +98,7 @@ class Workers:
         return table
 
     def gather(self, array: np.ndarray) -> list[np.ndarray]:
-        """The array of each worker, of any length, flat and in double precision."""
+        """The arrays of all workers, which may differ in length, each flat and in double precision."""
         ends = np.cumsum(self.table([array.size])[:, 0].astype(np.intp))
         all_of_them = np.zeros(ends[-1])
         parts = np.split(all_of_them, ends[:-1])
@@ -102,14 +107,14 @@ class Workers:
         return parts
 
     def first(self, array: np.ndarray) -> np.ndarray:
-        """The array of the first worker, for all."""
+        """The first worker's array, on every worker."""
         array = array if self.rank == 0 else np.zeros_like(array)
         self._sum(array.reshape(-1))
         return array
 
     def agree(self, **settings: Any) -> None:
-        """Raises, naming those that differ, unless all workers hold the same under every name: arrays, numbers, words,
-        and lists of these."""
+        """Raises, naming the settings that differ, unless all workers have the same value under every name.  Values are
+        arrays, numbers, words, and lists of these."""
         table = self.table([_checksum(value) for value in settings.values()])
         differ = [name for name, column in zip(settings, table.T, strict=True) if np.ptp(column) != 0]
         if differ:
@@ -118,9 +123,9 @@ class Workers:
             )
 
     def together(self, call: Callable[[], Any]) -> Any:
-        """What ``call`` returns, once it has returned on every worker; where it raised on one, all raise.
+        """Calls ``call`` on every worker and returns its result.  If it raises on one worker, all workers raise.
 
-        Ctrl-C is not told: it may have reached the others too, inside an exchange that they have then left.
+        KeyboardInterrupt is not passed on: Ctrl-C may have reached the other workers too, which then no longer wait.
         """
         answer, error = None, None
         try:
@@ -135,19 +140,22 @@ class Workers:
         return answer
 
     def fail(self, error: Exception, numbers: int) -> None:
-        """Tells the others, who wait in :meth:`combine` for ``numbers`` losses and scales, that this worker failed."""
+        """Tells the others that this worker has failed.  They wait in :meth:`combine` for its ``numbers`` losses and
+        scales."""
         if not self._over:
-            with contextlib.suppress(Exception):  # of reduce: the error told here is the one to be raised
+            # an error of reduce is dropped: the one that is passed on here is raised
+            with contextlib.suppress(Exception):
                 self._part(self.table([1.0, *np.zeros(numbers)])[:, 0], error)
 
     def _part(self, failed: np.ndarray, error: BaseException | None = None) -> None:
-        """Raises, where any worker has failed, what the first of them says on those that have not."""
+        """If any worker has failed: sends the text of the first failure to the workers that have not failed, which
+        raise it."""
         if not failed.any():
             return
-        import traceback  # which an answer never needs
+        import traceback  # imported here because only failures need it
 
-        text = "" if error is None else f"{_name()} failed, so all stop: "
-        text += "" if error is None else "".join(traceback.format_exception_only(error)).strip()
+        said = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
+        text = said and f"{_name()} failed, so all stop: {said}"
         told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
         self._over = True
         if error is None:
@@ -159,7 +167,7 @@ class Workers:
         return bool(self.table([flag]).any())
 
     def mean(self, numbers: Iterable[float]) -> np.ndarray:
-        """Means over the queries of all workers, independent of the order of the workers."""
+        """The means over the queries of all workers, independent of the order of the workers."""
         return self._means(self.table(numbers))
 
     def _means(self, table: np.ndarray) -> np.ndarray:
@@ -168,16 +176,17 @@ class Workers:
     def combine(
         self, gradient: np.ndarray, losses: np.ndarray, scales: np.ndarray, blocks: list[tuple[np.ndarray, slice]]
     ) -> None:
-        """Replaces losses, gradients and their scales by the means over the queries of all workers, in place.
+        """Replaces losses, gradients and scales, in place, by the means over the queries of all workers.
 
-        ``blocks``: parts (k, size) of ``gradient``, and which k of the ``scales`` their rows are on.  The largest scale
-        of each row is agreed on first, so that nothing underflows that one process would have kept.
+        ``blocks`` are parts (k, size) of ``gradient``, each with the slice of the k ``scales`` (logarithms) of its
+        rows.  The workers first agree on the largest scale of each row, so that nothing underflows that would not have
+        underflowed in one process.
         """
         moving = np.zeros(len(scales), dtype=bool)
         for rows, on in blocks:
             moving[on] |= rows.any(axis=1)
         own, R = np.where(moving, scales, -np.inf), len(losses)  # a gradient of zero has no scale
-        table = self.table([0.0, *losses, *own])  # 1 first: the worker has failed
+        table = self.table([0.0, *losses, *own])  # the first column is 1 if the worker has failed (see fail)
         self._part(table[:, 0])
         table = table[:, 1:]
         if not np.isfinite(table[:, :R]).all():

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..attention.intervals import intervals
-from ..attention.selection import Selection
+from ..attention.selection import Selection, intervals
 from ..common.check import as_count, as_list
 from ..common.render import new_figure
 from ..common.storage import write_lines, write_table

@@ -11,7 +11,7 @@ from ..common.norms import norm_name
 from ..common.render import axes, drawing
 from ..common.types import Norm
 from ..svm.separation import Separation
-from ..theory.share import margin_share as share_of_margin
+from ..theory.conditions import margin_share as share_of_margin
 from ..training.run import Run
 from .curves import band, correlations, largest, style, weights_of
 

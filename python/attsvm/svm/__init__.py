@@ -1,1 +1,1 @@
-"""The attention SVM: selections, solvers, certified answers."""
+"""The attention SVM: its solvers, and answers that carry their certificates."""

@@ -1,7 +1,7 @@
-"""Preference cycles: equal queries that prefer tokens in a cycle cannot be satisfied by any weights.
+"""Preference cycles: queries with the same vector that prefer tokens in a cycle cannot be satisfied by any weights.
 
-Rows ``(x_a - x_t) z^T`` of one query vector z are the edges a -> t of a graph over the tokens; along a cycle they add
-up to zero.  Inconsistent labels, and tokens out of a vocabulary, make such cycles.
+For one query vector z, each row ``(x_a - x_t) z^T`` is an edge a -> t of a graph over the tokens, and the rows along a
+cycle add up to zero.  Inconsistent labels make such cycles, where sequences share tokens of a vocabulary.
 """
 
 from __future__ import annotations
@@ -11,52 +11,45 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.selection import Selection
 
-ALONE = -1
-
 
 def cycle(data: Data, selection: Selection) -> np.ndarray | None:
-    """Multipliers (entries): 1 on the rows of a preference cycle, which add up to zero.  None when there is no cycle,
-    and for selections of several tokens per query or with margins of their own."""
-    if selection.kept is not None or selection.rhs is not None:
+    """Multipliers (entries) that are 1 on the rows of a preference cycle, which therefore add up to zero.
+
+    None if there is no cycle, or if a query selects several tokens or has margins of its own.
+    """
+    # C reports references outside their windows
+    if selection.kept is not None or selection.rhs is not None or selection.outside(data):
         return None
-    first = np.sort(data.queries[:, 0])
-    if not (first[1:] == first[:-1]).any():  # rows of one query have the same tail: a cycle takes two
+    same = _kinds(data.queries)
+    if (same == np.arange(len(same))).all():  # all query vectors differ: a cycle needs two queries with one vector
         return None
-    if ((selection.reference < 0) | (selection.reference >= data.lengths)).any():
-        return None  # C reports it
-    same = _classes(data.queries, np.arange(len(data)))
-    entry = np.flatnonzero(np.repeat(same != ALONE, data.lengths))
-    query, chosen, token = data._rows_of(selection.reference, entry)
-    kinds = np.full(len(data.keys), ALONE)
-    met = np.flatnonzero(np.bincount(token))
-    kinds[met] = _classes(data.keys, met)
-    tail, head = kinds[chosen], kinds[token]
-    edges = np.flatnonzero((tail != ALONE) & (head != ALONE) & (tail != head))
-    nodes = np.array([tail, head])[:, edges] + same[query[edges]] * (kinds.max() + 1)
-    found = _edges_of_a_cycle(*np.unique(nodes, return_inverse=True)[1].reshape(2, -1))
+    query, chosen, token = data._rows_of(selection.reference)
+    kinds = _kinds(data.keys)
+    tail, head = (kinds[at] + len(kinds) * same[query] for at in (chosen, token))
+    edges = np.flatnonzero(tail != head)
+    found = _edges_of_a_cycle(tail[edges], head[edges])
     if found is None:
         return None
-    dual = np.zeros(data.indptr[-1])
-    dual[entry[edges[found]]] = 1.0
+    dual = np.zeros(data._entries)
+    dual[edges[found]] = 1.0
     return dual
 
 
-def _classes(rows: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """A number for each of the rows `among`, the same for equal ones, and ALONE where no other is equal."""
-    numbers = np.full(len(among), ALONE)
-    _, kind, count = np.unique(rows[among, 0], return_inverse=True, return_counts=True)
-    seen: dict[bytes, int] = {}
-    for i in np.flatnonzero(count[kind] > 1):  # few, as a rule: others differ in the first coordinate already
-        numbers[i] = seen.setdefault(rows[among[i]].tobytes(), len(seen))
-    several = np.bincount(numbers[numbers != ALONE], minlength=1) > 1
-    numbers[~several[numbers]] = ALONE
-    return numbers
+def _kinds(rows: np.ndarray) -> np.ndarray:
+    """For each row the number of the first row that is equal to it."""
+    kinds = np.arange(len(rows))
+    _, first, count = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
+    some = np.flatnonzero(count[first] > 1)  # usually few: the others differ in the first coordinate already
+    words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
+    _, place, equal = np.unique(words, return_index=True, return_inverse=True)
+    kinds[some] = some[place][equal]
+    return kinds
 
 
 def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
-    """The edges of one cycle of a directed graph, None when there is none."""
+    """The indices of the edges of one cycle of a directed graph; None if it has no cycle."""
     edges = np.arange(len(tail))
-    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes that no edge leaves
+    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
         edges = edges[onwards]
     if not len(edges):
         return None

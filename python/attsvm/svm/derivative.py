@@ -1,13 +1,13 @@
-"""Derivatives of an answer in its tokens and queries, forwards and backwards.
+"""Derivatives of an answer with respect to its tokens and queries, in forward and in reverse mode.
 
-Where every row is either slack or pulls (strict complementarity), the support stays as it is while the tokens move a
-little, and the answer solves smooth equations: of the rows ``r_k = (x_a - x_t) z^T`` that hold it, with multipliers y
-and ``M = sum y_k r_k``,
+If every row either has slack or a positive multiplier (strict complementarity), the support does not change when the
+tokens move a little, and the answer solves smooth equations.  With the support rows ``r_k = (x_a - x_t) z^T``, their
+multipliers y and ``M = sum y_k r_k`` these are
 
-    <r_k, W> + y_k / (2 C) = b_k        the rows, the second term of a soft margin's margin rows alone
+    <r_k, W> + y_k / (2 C) = b_k        the rows; the second term only for margin rows of a soft margin
     W = phi(M)                          stationarity, in the coordinates that the norm leaves free
 
-Their derivative is one linear system for (dW, dy), whose right side is what dX and dZ change in the rows.  The
+Their derivative is one linear system for (dW, dy); its right side is the change of the rows by dX and dZ.  The
 derivative of the margin needs no system: ``d(||W||^2 / 2) = - sum_k y_k <dr_k, W>`` (the envelope theorem).
 """
 
@@ -17,38 +17,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..common.check import as_floats
+from ..common.check import as_floats, is_ragged
 from ..common.norms import conjugate
 from .separation import Separation
 from .support import products
 
-__all__ = ["Tangent", "derivative_of", "tangent_of"]
-
-# A row holds the answer if its multiplier, as a part of the largest, is above HOLDS; it does not if it is slack by more
-# than that part of what is asked.  A row that does neither may enter or leave the support.
+# A row belongs to the support if its multiplier is above HOLDS times the largest one, and does not if its slack is
+# above HOLDS times the margin asked.  If a row does neither, it may enter or leave the support, and there is no
+# derivative.
 HOLDS = 1e-6
-# Condition number of the linear system up to which its solution has half of the digits.
+# Largest condition number of the linear system that is accepted: half of the digits are then right.
 MOST_CONDITION = 1e10
-STEPS = 3  # Newton steps on the equations: an answer with a gap of 1e-9 fixes W to about 5e-5
+# Newton steps on the equations before they are differentiated: an answer with a gap of 1e-9 fixes W only to about 5e-5.
+STEPS = 3
 
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Rows(NamedTuple):
-    """The rows that hold an answer."""
+    """The support rows of an answer."""
 
     query: np.ndarray  # (m,)
-    chosen: np.ndarray  # (m,) key of the selected token
-    token: np.ndarray  # (m,) key of the other one
+    chosen: np.ndarray  # (m,) row of keys of the selected token a
+    token: np.ndarray  # (m,) row of keys of the other token t
     delta: np.ndarray  # (m, dk) x_a - x_t
     z: np.ndarray  # (m, dz)
     asked: np.ndarray  # (m,) b
-    soft: np.ndarray  # (m,) 1 / (2 C) of a soft margin's margin rows, else 0
+    soft: np.ndarray  # (m,) 1 / (2 C) on margin rows of a soft margin, else 0
     multiplier: np.ndarray  # (m,) y
 
     def apply(self, W: np.ndarray) -> np.ndarray:
-        """<r_k, W>."""
+        """<r_k, W> for every row k."""
         return np.einsum("ki,ij,kj->k", self.delta, W, self.z, optimize=True)
 
     def adjoint(self, y: np.ndarray) -> np.ndarray:
@@ -57,12 +57,12 @@ class Rows(NamedTuple):
 
     @property
     def dense(self) -> np.ndarray:
-        """(m, dk dz)."""
+        """The rows as a matrix (m, dk dz)."""
         return products(self.delta, self.z)
 
 
 class Tangent:
-    """The linear map from (dX, dZ) to (dW, dmargin) at an answer, and its adjoint."""
+    """The derivative at an answer: the linear map from (dX, dZ) to (dW, dmargin), and its adjoint."""
 
     def __init__(self, sol: Separation):
         _check(sol)
@@ -70,11 +70,11 @@ class Tangent:
         self.rows = rows = _holding_rows(sol)
         self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
         self.rows = rows._replace(multiplier=y)
-        # Over sum y_k <dr_k, W>: margin = 1 / ||W||, where y is scaled to ||W||^2 = b.y.
+        # dmargin divided by sum y_k <dr_k, W>; margin = 1 / ||W||, and y is scaled so that ||W||^2 = b.y.
         self._dmargin = sol.margin**3
 
     def forward(self, dX: np.ndarray, dZ: np.ndarray) -> tuple[np.ndarray, float]:
-        """dW (dk, dz) and dmargin, of dX as the keys and dZ as the queries."""
+        """The derivatives dW (dk, dz) and dmargin in the direction dX of the keys and dZ of the queries."""
         rows = self.rows
         changes = rows._replace(delta=dX[rows.chosen] - dX[rows.token]), rows._replace(z=dZ[rows.query])
         moved = sum(change.apply(self.W) for change in changes)
@@ -82,7 +82,7 @@ class Tangent:
         return dW, float(self._dmargin * (rows.multiplier @ moved))
 
     def backward(self, gW: np.ndarray, gmargin: float) -> Pair:
-        """The gradients in the keys and in the queries of ``<gW, W> + gmargin * margin``."""
+        """The gradients of ``<gW, W> + gmargin * margin`` with respect to the keys and the queries."""
         rows, y = self.rows, self.rows.multiplier
         A, mu = self._solve(gW, np.zeros(len(y)))  # the system is symmetric
         pull = mu if gmargin == 0 else mu + gmargin * self._dmargin * y
@@ -96,11 +96,10 @@ class Tangent:
 
 
 def tangent_of(sol: Separation) -> Tangent:
-    """Kept with the answer, whose support and factors all directions share."""
+    """The derivative of an answer, computed once: all directions share its support and its factors."""
     if "_tangent" not in vars(sol):
         vars(sol)["_tangent"] = Tangent(sol)
-    found: Tangent = vars(sol)["_tangent"]
-    return found
+    return vars(sol)["_tangent"]
 
 
 def _check(sol: Separation) -> None:
@@ -116,15 +115,13 @@ def _check(sol: Separation) -> None:
 
 
 def _holding_rows(sol: Separation) -> Rows:
-    """The rows that hold the answer; ValueError where one may enter or leave."""
+    """The support rows of an answer; raises ValueError if a row may enter or leave the support."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
-    equal = np.zeros(len(query), dtype=bool) if selection.kept is None else selection.kept & (token != chosen)
-    if selection.rhs is None:
-        asked[equal] = 0.0
+    equal = selection.flags(data) & (token != chosen)
     margins = data._flat_margins(sol.W, selection.reference)
-    size = np.linalg.norm(data.keys[chosen].astype(np.float64) - data.keys[token], axis=1)
+    size = np.linalg.norm(data._differences(chosen, token), axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
     pull = np.abs(sol.flat_dual) * size
     holds = equal | (pull > HOLDS * pull.max())
@@ -139,15 +136,16 @@ def _holding_rows(sol: Separation) -> Rows:
             "margin with no multiplier, so that the support may change either way"
         )
     at = np.flatnonzero(row & holds)
-    delta = data.keys[chosen[at]].astype(np.float64) - data.keys[token[at]]
+    delta = data._differences(chosen[at], token[at])
     z, y = data.queries[query[at]], sol.flat_dual[at]
     if sol.C is None:
-        y = y * (1 / sol.margin**2) / (asked[at] @ y)  # so that b.y = ||W||^2
+        y = y * (1 / sol.margin**2) / (asked[at] @ y)  # scale y so that b.y = ||W||^2
     return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
 
 
 def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
-    """The (pseudo-)inverse of a symmetric matrix, of which as many directions are known to change nothing."""
+    """The inverse of a symmetric matrix, or its pseudo-inverse if its null space is known to have dimension
+    ``nullity``."""
     values, vectors = np.linalg.eigh(K)
     order = np.argsort(np.abs(values))[nullity:]
     values, vectors = values[order], vectors[:, order]
@@ -160,7 +158,7 @@ def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
 
 
 def _frobenius(sol: Separation, rows: Rows) -> Any:
-    """W = M: the Gram matrix of the rows."""
+    """Frobenius norm, W = M: the system is the Gram matrix of the rows."""
     gram = (rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft)
     inverse = _inverse(gram)
     y = inverse @ rows.asked
@@ -173,7 +171,7 @@ def _frobenius(sol: Separation, rows: Rows) -> Any:
 
 
 def _entrywise(sol: Separation, rows: Rows) -> Any:
-    """W = the gradient of ||M||_q^2 / 2: ``||M||^(2-q) sign(M) |M|^(q-1)``."""
+    """Entrywise norm: W is the gradient of ||M||_q^2 / 2, that is ``||M||^(2-q) sign(M) |M|^(q-1)``."""
     q, y, dense = conjugate(sol.norm), rows.multiplier, rows.dense
     for _ in range(STEPS):
         M = rows.adjoint(y).ravel()
@@ -184,7 +182,8 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
                 "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
             )
         W = length * np.sign(M) * unit ** (q - 1)
-        scale, slope = (q - 1) * unit ** (q - 2), W / length  # the Hessian: diag(scale) + (2 - q) slope slope^T
+        # the Hessian of ||M||_q^2 / 2 is diag(scale) + (2 - q) slope slope^T
+        scale, slope = (q - 1) * unit ** (q - 2), W / length
         curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
         inverse = _inverse(curved @ dense.T)
         y = y + inverse @ (rows.asked - dense @ W)
@@ -201,7 +200,8 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
 
 
 def _nuclear(sol: Separation, rows: Rows) -> Any:
-    """W = A B^T with A = M B, B = M^T A, and M over the norm h: those W whose rank is that of the answer."""
+    """Nuclear norm h of W: ``W = A B^T`` with ``A = M B / h`` and ``B = M^T A / h``, for W of the rank of the
+    answer."""
     (dk, dz), m, r = sol.W.shape, len(rows.asked), sol.rank or 0
     U, sizes, Vt = np.linalg.svd(sol.W)
     A, B = U[:, :r] * np.sqrt(sizes[:r]), Vt[:r].T * np.sqrt(sizes[:r])
@@ -218,7 +218,7 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
         M = rows.adjoint(y)
         N, L, R = -np.kron(M, np.eye(r)), -products(rows.delta, rows.z @ B), -products(rows.z, rows.delta @ A)
         K = np.block([[np.eye(dk * r), N, L.T], [N.T, np.eye(dz * r), R.T], [L, R, np.zeros((m, m))]])
-        inverse = _inverse(K, r * (r - 1) // 2)  # A and B may be rotated together
+        inverse = _inverse(K, r * (r - 1) // 2)  # nullity: rotating A and B together changes nothing
         dA, dB, dy = step(M @ B - A, M.T @ A - B, rows.apply(A @ B.T) - rows.asked)
         A, B, y = A + dA, B + dB, y + dy
     if r < min(dk, dz) and np.linalg.svd(rows.adjoint(y), compute_uv=False)[r] > 1 - HOLDS:
@@ -232,10 +232,12 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
 
 
 def _max(sol: Separation, rows: Rows) -> Any:
-    """W = h sign(M) where M is not zero: as many rows as h and the other entries, a vertex."""
+    """Max norm h of W: ``W = h sign(M)`` where M is not zero.  The answer is a vertex: there are as many rows as
+    unknowns (h and the entries of W where M is zero)."""
     M = rows.adjoint(rows.multiplier)
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
-    places = np.zeros((M.size, int(free.sum()) + 1))  # of the unknowns, the free entries and h, in W
+    # column k: the entries of W that unknown k (a free entry, or last h) sets
+    places = np.zeros((M.size, int(free.sum()) + 1))
     places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
     places[~free, -1] = np.sign(M).ravel()[~free]
     J = rows.dense @ places
@@ -253,17 +255,11 @@ def _max(sol: Separation, rows: Rows) -> Any:
 _SYSTEMS = {"frobenius": _frobenius, "entrywise": _entrywise, "nuclear": _nuclear, "max": _max}
 
 
-def derivative_of(sol: Separation, dX: Any, dZ: Any) -> tuple[np.ndarray, float]:
-    data = sol.data
-    moves = (_as_moves("dX", dX, data.keys.shape), _as_moves("dZ", dZ, data.queries.shape))
-    return tangent_of(sol).forward(*moves)
-
-
-def _as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Changes of all tokens or queries, one after the other."""
+def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The changes dX or dZ as an array with one row per token or query; zeros for None."""
     if value is None:
         return np.zeros(shape)
-    if isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1:
+    if is_ragged(value):
         value = np.concatenate([np.reshape(part, (-1, shape[1])) for part in value])
     array = np.asarray(value)
     if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != shape[0] * shape[1]:

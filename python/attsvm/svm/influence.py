@@ -1,4 +1,5 @@
-"""What each sequence did for an answer: the answer without it, at the price of a warm solve where it holds anything."""
+"""The influence of each sequence on an answer: the answer without it, by a warm-started solve if it holds a support
+token."""
 
 from __future__ import annotations
 
@@ -9,21 +10,19 @@ from typing import Any
 import numpy as np
 
 from ..common.norms import Metric
-from ..common.result import Solved
+from ..common.result import Lines, Solved
 from .methods import solve_request
-from .request import Request
 from .separation import SHARDED, Separation
 from .solve import solve_in_metric
 from .support import holding
+from .transform import Request
 
-TOL = 1e-9  # the default of a solve
-
-__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "turn_between", "without"]
+TOL = 1e-9  # the default tolerance of solve_svm
 
 
 @dataclass(repr=False, eq=False)
 class Influence(Solved):
-    """What each sequence did for an answer, or each point for a plane: :meth:`attsvm.Separation.influence`.
+    """The influence of each sequence on an answer, or of each point on a plane: :meth:`attsvm.Separation.influence`.
 
     Attributes
     ----------
@@ -56,8 +55,11 @@ class Influence(Solved):
 
     @property
     def share(self) -> float:
-        """Share of the sequences that hold a support token.  For exchangeable sequences whose tokens a fixed rule
-        selects it bounds, in expectation, the chance that a new one is selected wrongly."""
+        """The share of sequences that hold a support token.
+
+        For exchangeable sequences whose tokens are selected by a fixed rule, it bounds the expected chance that the
+        answer selects wrongly for a new sequence.
+        """
         return float(self.solved.mean())
 
     _derived = ("share",)
@@ -65,7 +67,7 @@ class Influence(Solved):
     def _title(self) -> str:
         return f"Influence of {len(self.turn)} {self.unit}s on a {self.solution.norm_name} SVM"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
         lines = [("support", f"{count} {self.unit}s hold the answer in place; without any other it is the same")]
         if most is not None and count:
@@ -80,7 +82,7 @@ class Influence(Solved):
 
 
 def influence_of(sol: Separation) -> Influence:
-    """What :meth:`attsvm.Separation.influence` returns."""
+    """The result of :meth:`attsvm.Separation.influence`."""
     check_removable(sol)
     owner = owners(sol.data)
     n = int(owner[-1]) + 1
@@ -92,15 +94,11 @@ def influence_of(sol: Separation) -> Influence:
         if rest.status not in ("optimal", "no constraint"):
             unfinished.append(i)
         margin[i], objective[i], turn[i] = rest.margin, rest.objective, turn_between(sol.W, rest.W)
-        if rest.status == "no constraint":
-            margin[i], objective[i] = np.inf, 0.0
-    if sol.C is not None:
-        margin[:] = np.nan
     return Influence(sol, np.bincount(owner, sol.flat_dual, n), turn, margin, objective, solved, unfinished)
 
 
 def check_removable(sol: Separation) -> None:
-    """Raises unless the answer is a W whose rows are all here."""
+    """Raises ValueError unless the answer is optimal and all of its rows are in this process."""
     if sol.data._identity:
         raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
     if sol.method == SHARDED:
@@ -110,10 +108,9 @@ def check_removable(sol: Separation) -> None:
 
 
 def moving(sol: Separation) -> np.ndarray:
-    """The entries whose rows hold the answer."""
-    if sol.selection.kept is None:
-        return holding(sol)
-    return holding(sol) | sol.selection.kept & (sol.flat_dual != 0)  # that of an equality row has either sign
+    """A bool array (entries,): whether the entry's row is one on which the answer rests."""
+    equal = sol.selection.flags(sol.data)
+    return holding(sol) | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
 
 def owners(data: Any) -> np.ndarray:
@@ -123,7 +120,7 @@ def owners(data: Any) -> np.ndarray:
 
 
 def without(sol: Separation, gone: np.ndarray) -> Separation:
-    """The answer where no row is asked of the entries that are ``gone``, from the multipliers of the others."""
+    """The answer without the rows of the entries flagged in ``gone``, warm-started from the other multipliers."""
     dual = np.where(gone, 0.0, sol.flat_dual)
     request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
     if isinstance(sol.norm, Metric):
@@ -132,7 +129,7 @@ def without(sol: Separation, gone: np.ndarray) -> Separation:
 
 
 def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:
-    """1 - correlation, with its digits where the two are close; NaN where one is zero or none."""
+    """1 - correlation of A and B, accurate also where they are close; NaN if one of them is zero or None."""
     if B is None or not B.any():
         return math.nan
     A, B = (M / np.abs(M).max() for M in (A, B))

@@ -1,4 +1,4 @@
-"""The methods of the solvers in C: which there are, and the answer of one in the units of the data."""
+"""The solver methods of the C extension, and the function that calls one and returns its answer in the data's units."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ import numpy as np
 from .. import _core
 from ..attention.data import Data
 from .cycle import cycle
-from .request import Answer, Request
 from .separation import Separation
-from .transform import OUT_OF_RANGE, in_units, scaled_number
+from .transform import OUT_OF_RANGE, Answer, Request, in_units, scaled_number
 from .vocabulary import Vocabulary, solve_levels
 
-__all__ = ["METHODS", "methods_of", "solve_request"]
-
-# The methods of a problem and a norm by their names, as the extension exports them.
+# METHODS[problem][norm][method] is a function of the extension; "capped" problems have a cap on the rank of W.
 METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped": {}}
 for name, (word, problems) in _core.METHOD.items():
     for problem in problems.split():
         METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
-# Rows up to which any method finds the contradiction of a cycle sooner than the search for it takes.
+# With at most this many rows no search for cycles is made: a solver finds the contradiction faster.
 CYCLE_ROWS = 400
-# Rows of a vocabulary's classes from which Newton's method in the levels is faster than those in C: 4,000 rows .25 s
-# and .02 to .2, 31,000 .9 s and .8 to 5, 126,000 1.4 s and 4.
+# Over a vocabulary with more rows than this, Newton's method in the levels is faster than the methods in C.  Measured:
+# with 4,000 rows it takes 0.25 s and C 0.02 to 0.2 s; with 31,000 rows 0.9 s and C 0.8 to 5 s.
 LEVELS_ROWS = 20_000
-# Contexts up to which a step, a system of as many unknowns, takes about a second and no more memory than the rest.
+# Most contexts for Newton's method in the levels: a step solves a dense system with one unknown per context.
 LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 
 
 def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = None) -> Separation:
-    """The answer of one method.  ``vocabulary``: the one whose classes of tokens ``data`` holds, if any."""
+    """The answer of the requested method.  ``vocabulary`` is the one that ``data`` was made of, if any."""
     methods = methods_of(request.norm, request.C, request.rank)
-    if request.method not in methods:  # "auto" where there is but one
+    if request.method not in methods:  # "auto", where there is only one method
         request = replace(request, method=next(iter(methods)))
     if data._identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
         return _solve_vocabulary(data, request, Vocabulary(data, request))
@@ -62,9 +59,9 @@ def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = 
             exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
-    except KeyboardInterrupt as interrupt:  # wherever it came
+    except KeyboardInterrupt as interrupt:  # Ctrl-C at any point: attach an answer that says nothing
         if not hasattr(interrupt, "partial"):
-            nothing = Answer(CODE["undecided"], np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1]), 0.0, math.inf)
+            nothing = Answer(CODE["undecided"], np.zeros(data._W_shape), np.zeros(data._entries), 0.0, math.inf)
             interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
         raise
 
@@ -80,7 +77,8 @@ def _solve_vocabulary(data: Data, request: Request, vocabulary: Vocabulary) -> S
 
 
 def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
-    """The answer of Newton's method in the levels; None where it decides nothing, with multipliers to begin with."""
+    """The answer of Newton's method in the levels, or None if it reaches no final status.  The second value is the
+    request for the methods in C, which starts from Newton's multipliers."""
     if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
         return None, request
     found = solve_levels(
@@ -101,13 +99,16 @@ def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str
 
 
 def _call(solver: Any, data: Data, request: Request) -> Answer:
-    """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
-    weights, a report) has no units: it is scaled to fit."""
+    """Calls a C solver and returns its answer in the data's units.
+
+    Tokens and queries are scaled by powers of two so that products are in range.  Starting values (multipliers,
+    weights) have no units; C scales them to fit.
+    """
     powers, choosing, selection, norm, C = data._powers, data._choosing, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
     soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
     reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
-    if choosing is not None:  # a window of one token has no row, but would cost every product its share
+    if choosing is not None:  # leave out queries that see one token: they have no row, but cost time
         queries, entries = choosing
         if (reference[~queries] != 0).any():
             raise ValueError(selection.outside(data))
@@ -121,18 +122,16 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         )  # fmt: skip
     except IndexError:
         raise ValueError(selection.outside(data)) from None
-    except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
+    # a row's length is out of range: X or Z was changed, or the rows differ too much in scale
+    except FloatingPointError:
         data._check_finite()
         del data._powers
         if data._powers != powers:
             return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
     answer = in_units(Answer._make(found), power, selection.power, C is not None, norm)
-    return answer if choosing is None else _over_all_entries(answer, choosing[1])
-
-
-def _over_all_entries(answer: Answer, entries: np.ndarray) -> Answer:
-    """The answer of some entries, in a place for each."""
+    if choosing is None:
+        return answer
     dual = np.zeros(len(entries))
     dual[entries] = answer.dual
     where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1

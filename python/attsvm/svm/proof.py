@@ -1,8 +1,8 @@
-"""Proofs in exact arithmetic of what an answer says, found with NumPy and checked by ``attsvm/check.py``.
+"""Exact proofs of an answer: the witnesses are computed here with NumPy, and ``attsvm/check.py`` checks them.
 
-``check.py`` states what is proved and from what.  Here the witnesses it asks for are computed in floating point: the
-factors of a matrix whose nuclear or spectral norm is bounded, and, where equations must be met exactly, a square part
-of them that is far from singular, with its inverse.
+``check.py`` states what is proved and from which witnesses.  Two kinds of witnesses are computed here, in floating
+point: factors of a matrix whose nuclear or spectral norm must be bounded; and, where equations must hold exactly, a
+square subsystem that is far from singular, with its inverse.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from .influence import check_removable, moving, owners, without
 from .separation import Separation
 from .support import ROUNDED, log_pulls, products
 
-DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
-BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
-MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 take minutes
-NUDGES = (0.0, 1e-13, 1e-11, 1e-9)  # of W, into the margins that it misses by rounding
+DEPENDENT = 1e-9  # An equation depends on others if they leave less than this fraction of the largest equation.
+BINDING = 1e-6  # A margin binds if W exceeds it by less than this fraction of the largest margin asked.
+MOST_DEPENDED = 12  # most equations that a dependent one may combine: exact factors of 40 take minutes
+NUDGES = (0.0, 1e-13, 1e-11, 1e-9)  # steps of W, tried in turn, into the margins that it misses by rounding
 
 
 def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
-    """Writes the proof and returns its statement; ValueError, and no file, where there is none.  Of an answer without
-    the sequence ``gone``: that of this answer, where the sequence has no part in it."""
+    """Writes the proof of an answer and returns its statement; raises ValueError, and writes no file, if there is none.
+
+    With ``gone``, the proof is of the answer without that sequence.  If the sequence has no part in the answer, that is
+    this answer with the sequence left out.
+    """
     left_out = None
     if gone is not None:
         check_removable(sol)
@@ -51,8 +54,8 @@ def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
 
 
 def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[str, Any], str, Fraction | None]:
-    """The content of the file, what it proves and the proved gap; ValueError with the reason where there is none.
-    ``left_out``: entries without whose rows the same is proved."""
+    """The content of the file, its statement and the proved gap; raises ValueError with the reason if there is no
+    proof.  ``left_out`` flags entries without whose rows the same is proved."""
     why = "no witness was found"
     for proof in _candidates(sol, left_out):
         try:
@@ -68,7 +71,7 @@ def _text(proof: dict[str, Any]) -> bytes:
 
 
 def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[str, Any]]:
-    """Contents of files that may prove the answer, the likeliest first."""
+    """File contents that may prove the answer, the likeliest first."""
     if sol.metric is not None:
         raise ValueError("not proved: the checker knows no metric")
     if sol.method == "working set":
@@ -82,7 +85,8 @@ def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[s
 
 
 class _Rows:
-    """The rows of an answer, in the numbers of the file: queries without rows and tokens that none sees are dropped."""
+    """The rows of an answer, numbered as in the file.  Queries without rows and tokens that no query sees are left
+    out."""
 
     def __init__(self, sol: Separation, left_out: np.ndarray | None = None):
         data, selection = sol.data, sol.selection
@@ -96,7 +100,7 @@ class _Rows:
         self.stop, self.selected = self.start + data.lengths[queries], selection.reference[queries]
         self.token = self.key - self.start[self.query]
         reference = self.key == self.chosen
-        self.kept = reference if selection.kept is None else selection.kept[self.entries]
+        self.kept = selection.flags(data)[self.entries]
         self.equation = self.kept & ~reference
         self.rhs = None if selection.rhs is None else selection.asked(self.entries)
         gone = np.zeros_like(reference) if left_out is None else left_out[self.entries]
@@ -107,7 +111,7 @@ class _Rows:
         return self.keys[self.chosen[rows]] - self.keys[self.key[rows]]
 
     def dense(self, rows: np.ndarray) -> np.ndarray:
-        """The matrices (x_a - x_t) z^T, flat."""
+        """The rows' matrices (x_a - x_t) z^T, each as a flat row."""
         return products(self.differences(rows), self.queries[self.query[rows]])
 
     def combined(self, dual: np.ndarray) -> np.ndarray:
@@ -116,7 +120,7 @@ class _Rows:
         return (dual[rows, None] * self.differences(rows)).T @ self.queries[self.query[rows]]
 
     def entry(self, row: int, i: int, j: int) -> Fraction:
-        """Of the matrix (x_a - x_t) z^T, exactly."""
+        """Entry (i, j) of a row's matrix (x_a - x_t) z^T, as an exact fraction."""
         difference = Fraction(self.keys[self.chosen[row], i]) - Fraction(self.keys[self.key[row], i])
         return difference * Fraction(self.queries[self.query[row], j])
 
@@ -126,7 +130,8 @@ class _Rows:
     def file(
         self, claim: str, dual: np.ndarray, W: np.ndarray | None, witness: dict[str, Any], used: Any = None
     ) -> dict[str, Any]:
-        """The content of the file, but for its statement.  ``used``: rows whose multiplier is listed, zero or not."""
+        """The content of the file, with an empty statement.  The multipliers of the rows ``used`` are listed even if
+        they are zero; by default all nonzero ones."""
         sol, some = self.sol, np.flatnonzero(dual) if used is None else used
         ends = np.cumsum(self.stop - self.start)[:-1]
         several = sol.selection.kept is not None
@@ -134,8 +139,8 @@ class _Rows:
             "format": "attsvm-proof-1",
             "statement": None,
             "claim": claim,
-            "norm": sol.norm if isinstance(sol.norm, str) else float(sol.norm).hex(),
-            "C": None if sol.C is None else float(sol.C).hex(),
+            "norm": sol.norm if isinstance(sol.norm, str) else _hex(sol.norm),
+            "C": _hex(sol.C),
             "keys": _hex(self.keys),
             "queries": _hex(self.queries),
             "start": self.start.tolist(),
@@ -143,15 +148,15 @@ class _Rows:
             "selected": self.selected.tolist(),
             "kept": [np.flatnonzero(part).tolist() for part in np.split(self.kept, ends)] if several else None,
             "rhs": None if self.rhs is None else [_hex(part) for part in np.split(self.rhs, ends)],
-            "W": None if W is None else _hex(W),
+            "W": _hex(W),
             "dual": [[*name, x] for name, x in zip(self.names(some), _hex(dual[some]), strict=True)],
             "witness": witness,
         } | ({"without": self.without} if self.without else {})
 
 
-def _hex(array: np.ndarray) -> Any:
-    """Doubles as hexadecimal strings, in lists of the array's shape."""
-    return np.vectorize(float.hex, otypes=[object])(array).tolist()
+def _hex(array: Any) -> Any:
+    """An array of doubles as nested lists of hexadecimal strings; None stays None."""
+    return None if array is None else np.vectorize(float.hex, otypes=[object])(array).tolist()
 
 
 # ------------------------------------------------------------------------------------- weights and their bound
@@ -164,14 +169,17 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     inward = _inward(rows, W) if rows.rhs is not None and sol.C is None else np.zeros_like(W)
     for nudge in NUDGES if inward.any() else NUDGES[:1]:
         moved = W + nudge * inward
-        if of_values(sol.norm)[0]:  # a norm of metric= would have its witness here
+        if of_values(sol.norm)[0]:  # norms of singular values need factors as witnesses
             witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
         yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, moved, witness)
 
 
 def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
-    """A direction along which the margins that bind grow by what they are asked, and equations stay: W may miss some
-    by rounding, and where they ask for various numbers no stretching of W mends that."""
+    """A direction in which the binding margins grow by the largest margin asked, and equations stay.
+
+    W may miss a margin by rounding.  If the margins asked differ, W cannot simply be stretched; it is moved along this
+    direction instead.
+    """
     every, largest = np.arange(len(rows.query)), rows.sol.selection.largest
     excess = np.einsum("kd,kd->k", rows.differences(every), rows.queries[rows.query] @ W.T) - rows.rhs
     binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
@@ -180,14 +188,15 @@ def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
 
 
 def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
-    """U^T and V^T with U V^T = A, from singular vectors; ``balanced``: either times the roots of the values."""
+    """Factors U^T and V^T with U V^T = A, from the singular value decomposition.  If ``balanced`` both get the square
+    roots of the singular values; else U gets all of them."""
     U, sizes, Vt = np.linalg.svd(A, full_matrices=False)
     left, right = (np.sqrt(sizes), np.sqrt(sizes)) if balanced else (sizes, np.ones_like(sizes))
     return [_hex((U * left).T), _hex(right[:, None] * Vt)]
 
 
 def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
-    """What `check.step` needs where W must meet equations, whose unknowns are its entries."""
+    """The witness for the equations that W must meet; their unknowns are the entries of W."""
     at = np.flatnonzero(rows.equation)
     if not len(at):
         return {}
@@ -202,7 +211,8 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
 
 def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     exact = {"lift": False, "basis": [], "dependent": [], "inverse": []}
-    yield rows.file("infeasible", rows.dual, None, exact)  # copies, zero queries, cycles
+    # the multipliers as they are: exact for copies, zero queries and cycles
+    yield rows.file("infeasible", rows.dual, None, exact)
     at = np.flatnonzero(rows.dual)
     pull = log_pulls(rows.sol, rows.entries[at])
     needed = np.zeros(len(rows.dual))
@@ -211,20 +221,20 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
         found = _contradiction(rows, needed, lift)
         if found is not None:
             yield found
-    if rows.sol.C is None:  # rounding has made the contradiction one of very large W alone
+    if rows.sol.C is None:  # rounding may hide W of large norm: prove that only such W can exist
         factors = of_values(rows.sol.norm)[0]
         held = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
         yield rows.file("excluded", rows.dual, None, {"dual": held} if factors else {})
 
 
 def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] | None:
-    """The file of multipliers near these whose rows add up to zero.  With ``lift``, as if unequal tokens were
-    orthogonal."""
+    """The file with multipliers close to ``dual`` whose rows add up to exactly zero, or None.  With ``lift``, unequal
+    tokens are treated as orthogonal."""
     at = np.flatnonzero(dual)
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
         _, last, kind = np.unique(rows.keys[::-1], axis=0, return_index=True, return_inverse=True)
-        place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # the last of the keys that are equal to each
+        place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # the position of the last equal key, for each key
         D, every = np.zeros((len(at), len(rows.keys))), np.arange(len(at))
         D[every, place[rows.chosen[at]]] = 1.0
         D[every, place[rows.key[at]]] -= 1.0
@@ -241,7 +251,8 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     found = _square(A[touched], places, names, wanted, entry)
     if found is None:
         return None
-    basis = [names.index(tuple(name)) for name in found["basis"]]  # takes up what the solver's tolerance has left
+    # the basis absorbs the residual of the solver's tolerance
+    basis = [names.index(tuple(name)) for name in found["basis"]]
     exact = dual.copy()
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
     if (exact[at][~rows.equation[at]] < 0).any():
@@ -255,9 +266,11 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
 def _square(
     A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: np.ndarray, entry: Callable[[int, int], Fraction]
 ) -> dict[str, Any] | None:
-    """A square part of equations (rows, in the order of their names) that is far from singular, how the others depend
-    on them, and its inverse.  ``weights``: the unknowns that should be part of it.  ``entry``: of A, exactly.  None:
-    where one depends on too many for exact factors.
+    """A square subsystem of the equations A that is far from singular, its inverse, and how the other equations depend
+    on it; None if one depends on too many for exact factors.
+
+    Rows of A are equations, columns unknowns, with the given names.  Unknowns of large ``weights`` are preferred for
+    the subsystem.  ``entry(i, j)`` is the exact value of A[i, j].
     """
     sizes = np.abs(A).max(axis=1)
     scaled = A / np.where(sizes > 0, sizes, 1.0)[:, None] * (weights / weights.max())
@@ -282,7 +295,7 @@ def _square(
 
 
 def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None:
-    """x with A x = b, exactly; None where A is singular."""
+    """The exact solution x of A x = b; None if A is singular."""
     rows = np.empty((len(b), len(b) + 1), dtype=object)
     rows[:, :-1], rows[:, -1] = A, b
     for k in range(len(b)):
@@ -297,13 +310,14 @@ def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None
 
 
 def _whole(numbers: list[Fraction]) -> list[int]:
-    """Proportional integers."""
+    """Integers in the proportions of these fractions."""
     scale = math.lcm(*(x.denominator for x in numbers))
     return [int(x * scale) for x in numbers]
 
 
 def _pivots(A: np.ndarray) -> np.ndarray:
-    """Columns that span all, chosen one by one: the longest of what the chosen ones leave of the others."""
+    """Columns that span the column space of A, chosen by pivoted QR: each time the column with the largest part
+    orthogonal to the chosen ones."""
     A, chosen = A.copy(), []
     least = DEPENDENT * np.linalg.norm(A, axis=0).max(initial=0.0)
     for _ in range(min(A.shape)):

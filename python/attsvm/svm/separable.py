@@ -1,9 +1,10 @@
-"""Whether two classes of points are linearly separable, with what margin, and the proof: the hard-margin SVM.
+"""Linear separability of two classes of points: the hard-margin SVM, with its margin and a certificate.
 
-The dual has one multiplier a point and, for a free bias, the equation ``sum dual y = 0``.  The solver knows no free
-coordinate: the bias is one more coordinate of every point, whose price is moved to where the bias is, until it moves no
-more (the proximal point method).  The certificate is that of the points themselves: the margin of w and b, and half
-the distance of the two means that the multipliers make.  Pairs of points are rows for the exact proof alone.
+The dual has one multiplier per point and, for a free bias, the equation ``sum dual y = 0``.  The solver has no free
+variables, so the bias is solved for by the proximal point method: it becomes one more coordinate of every point, and
+its penalty is centred at the last bias until the bias no longer moves.  The certificate is computed from the points:
+the margin of w and b, and half the distance between the two means that the multipliers define.  Rows that are pairs of
+points are used for the exact proof alone.
 """
 
 from __future__ import annotations
@@ -18,26 +19,35 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..common.check import as_flag, as_floats, check_shapes
-from ..common.result import Result
+from ..common.result import Lines, Result
 from .influence import Influence, turn_between
-from .pairs import WINDOW, separation_of
 from .separation import Separation
 from .solve import solve_svm
 from .support import ROUNDED
 
-__all__ = ["Plane", "separable"]
+# most points in one window: with all of 100,000 points in one window the solver treats it as one dense problem
+WINDOW = 1000
+ORIGIN = -1  # instead of a point's number: the row is the point itself, not a pair
 
-FINE = 1e-11  # gap of the rows with their bias: 1e-9 leaves 3e-9 on the points of the standardised breast cancer data
-SETTLED = 1e-12  # of a margin: a step of the bias
-INSEPARABLE = 2e-9  # of the farthest point: 1e-9 of a row with its bias, and what balancing the classes adds
-TOL, ROUNDINGS = 1e-9, 100  # the relative gap that is promised: of solve_svm, or this many of a height's roundings
-UNIT = float(np.finfo(np.float64).eps) / 2  # of rounding
+# a point (or ORIGIN), the points it is paired with, and the weights of these pairs
+Window = tuple[int, np.ndarray, np.ndarray]
+# Tolerance of the solves with the bias as a coordinate.  With 1e-9 the gap of the points themselves was 3e-9 on the
+# standardised breast cancer data.
+FINE = 1e-11
+SETTLED = 1e-12  # stop when the bias moves by less than this, in units of the margin
+# Not separable if the distance of the two means is below this fraction of the farthest point's distance: 1e-9 from the
+# solve, and as much from balancing the multipliers of the classes.
+INSEPARABLE = 2e-9
+# largest relative gap of an optimal plane; or ROUNDINGS times the rounding error of a height, if that is more
+TOL, ROUNDINGS = 1e-9, 100
+UNIT = float(np.finfo(np.float64).eps) / 2  # unit roundoff
 SHOWN = 8  # support points that are printed
 
 
 @dataclass(repr=False, eq=False)
 class Plane(Result):
-    """The plane ``w . x + b = 0`` of largest margin between two classes of points, or that there is none.
+    """The plane ``w . x + b = 0`` of largest margin between two classes of points, or the certificate that there is
+    none.
 
     Attributes
     ----------
@@ -49,22 +59,21 @@ class Plane(Result):
     labels : (2,) array
         Those of the negative and of the positive class.
     positive : (n,) bool array
-        Which points are of the class where ``w . x + b > 0``.
+        Which points belong to the positive class, where ``w . x + b > 0``.
     w : (d,) array or None
         Normal of the plane: ``y (w . x + b) >= 1`` for every point, and 1 for the nearest; None where there is none.
     b : float
     bias : bool
         Whether b was free.
     margin, margin_bound : float
-        The distance of the nearest points to the largest plane lies between, rounding included: the first is that of
-        w and b, the second follows from the multipliers.  The margin is 0 where no plane was found.
+        The largest distance that a plane can have from its nearest points lies between the two, rounding included.  The
+        first is reached by w and b, the second is proved by the multipliers.  The margin is 0 if no plane was found.
     weights : (n,) array
-        Of the points in the mean of their class, times 1/2: the two means are the nearest points of the two hulls, and
-        half their distance is the bound.  Where the classes are not separable the means are equal.  Without a bias:
-        weights of all ``y x`` in the mean nearest to the origin.
+        The weight of each point in a mean of its class, times 1/2.  The two means are the nearest points of the two
+        convex hulls; half their distance is the bound.  If the classes are not separable the means are equal.  Without
+        a bias: the weights of all ``y x`` in their mean nearest to the origin.
     dual : (n,) array
-        Multiplier of each point, ``weights / margin^2``: ``w`` is their sum, ``sum dual y x``.  The weights where there
-        is no plane.
+        The multiplier of each point, ``weights / margin^2``; ``w = sum dual y x``.  If there is no plane: the weights.
     support : integer array
         The points that hold the plane in place, or that show that there is none.
     message : str
@@ -89,14 +98,25 @@ class Plane(Result):
 
     @cached_property
     def separation(self) -> Separation:
-        """The same answer over differences of points, whose ``prove(path)`` writes an exact proof.
+        """The same answer as an SVM over differences of points; its ``prove(path)`` writes an exact proof.
 
-        Its rows are a tree of pairs of support points, which carries the multipliers, and every other point beside the
-        nearest of the other class.  Solved when first asked for.
+        Its rows are pairs of a positive and a negative point.  The pairs of support points form a tree and carry the
+        multipliers; every other point is paired with the nearest point of the other class.  Without a bias a row is a
+        single point.  Computed on first access.
         """
-        heights = self._heights
+        turned, margin, origin = _turned(self.points, self.positive), self.margin or 1.0, np.zeros(self.points.shape[1])
+        heights = turned @ (origin if self.w is None else self.w) + np.where(self.positive, self.b, -self.b)
         sides = [side[np.argsort(heights[side])] for side in _sides(self.positive, self.bias)]
-        return separation_of(_turned(self.points, self.positive), self.weights, self.margin, sides, self.support)
+        windows = _tree(self.weights, sides, self.support) if self.bias else _stars(ORIGIN, sides[0], self.weights)
+        tokens = [
+            np.vstack([origin if first == ORIGIN else turned[first], -turned[rows]]) for first, rows, _ in windows
+        ]
+        asked = [np.full(len(window), float(len(sides))) for window in tokens]
+        with np.errstate(over="ignore", under="ignore"):  # units may be extreme
+            flows = [np.append(0.0, flow) / margin / margin for _, _, flow in windows]
+        known = flows if all(np.isfinite(flow).all() for flow in flows) else None
+        data = cross_attention(tokens, np.ones((len(tokens), 1)))
+        return solve_svm(data, [0] * len(tokens), margins=asked, warm_start=known)
 
     @property
     def dual(self) -> np.ndarray:
@@ -106,13 +126,6 @@ class Plane(Result):
     @property
     def data(self) -> Data:
         return self.separation.data
-
-    @property
-    def _heights(self) -> np.ndarray:
-        """``y (w . x + b)``: that of the nearest points is 1; zero without a plane."""
-        if self.w is None:
-            return np.zeros(len(self.points))
-        return np.where(self.positive, 1.0, -1.0) * (self.points @ self.w + self.b)
 
     @property
     def message(self) -> str:
@@ -150,13 +163,14 @@ class Plane(Result):
         return as_floats("X", _dense(X), "m, d", (None, len(self.w))) @ self.w + self.b
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """The label of each new point; parameters and errors as in :meth:`decision_function`."""
+        """The label of each new point.  Parameters and errors are those of :meth:`decision_function`."""
         return self.labels[(self.decision_function(X) > 0).astype(np.intp)]
 
     def influence(self) -> Influence:
-        """What each point did: its multiplier, and the plane without it.
+        """The influence of each point: its multiplier, and the plane without it.
 
-        Only support points take a solve, from the multipliers of the others: without any other the plane is the same.
+        Without a point that is no support point the plane is the same; without a support point it is solved again,
+        warm-started from the multipliers of the others.
 
         Returns
         -------
@@ -200,7 +214,7 @@ class Plane(Result):
     def _title(self) -> str:
         return f"Plane between {int(self.positive.sum())} and {int((~self.positive).sum())} points: {self.status}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         lines = [("", self.message)]
         if self.w is None:
             return lines
@@ -222,7 +236,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
     y : (n,) array_like
         Any two labels; the larger one is the positive class.
     bias : bool
-        Whether the plane may pass beside the origin.
+        Whether the plane has a bias b; without one it passes through the origin.
     progress : bool, optional
         As in :func:`attsvm.solve_svm`.
 
@@ -264,7 +278,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
         raise ValueError(f"y must hold two different labels, got NaN for point {missing[0]}")
     try:
         labels, which = np.unique(classes, return_inverse=True)
-    except TypeError as error:  # None among words: there is no larger one
+    except TypeError as error:  # labels of types that have no order, such as None among words
         kinds = ", ".join(sorted({type(label).__name__ for label in classes.tolist()}))
         raise TypeError(f"y must hold labels that can be ordered, got {kinds}") from error
     if len(labels) != 2:
@@ -277,12 +291,12 @@ def _dense(X: Any) -> Any:
 
 
 def _turned(points: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """``y x``: which are to lie high along w."""
+    """The points times their labels y = +-1; a separating plane has ``w . y x`` positive for all of them."""
     return np.where(positive[:, None], points, -points)
 
 
 def _sides(positive: np.ndarray, bias: bool) -> list[np.ndarray]:
-    """The points of either class, or of both together."""
+    """The indices of the points of each class; without a bias, of all points together."""
     return [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(positive))]
 
 
@@ -294,8 +308,11 @@ def _plane(
     start: tuple[np.ndarray, float] | None = None,
     progress: bool | None = None,
 ) -> Plane:
-    """Solved, from weights and margin of a plane like it, and certified by the points as they came; in a power of two
-    as unit, since squares leave double precision."""
+    """The plane between two classes, certified from the points as they were given.
+
+    ``start`` are the weights and the margin of a similar plane.  Coordinates are divided by a power of two, since their
+    squares may leave double precision.
+    """
     unit = float(2.0 ** np.floor(np.log2(np.abs(points).max() or 1.0)))
     X = points / unit
     moved = X - X.mean(axis=0) if bias else X
@@ -303,12 +320,12 @@ def _plane(
     known = None if start is None else start[0] * (unit / start[1]) ** 2
     w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
     sides = _sides(positive, bias)
-    for side in sides:  # the multipliers of either class have one sum
+    for side in sides:  # balance the multipliers: both classes have the same sum
         weights[side] /= len(sides) * weights[side].sum() or 1.0
     turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
     used = int(np.count_nonzero(weights))
     bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length
-    if weights.sum() < 0.9:  # a class without multipliers: no bound
+    if weights.sum() < 0.9:  # a class has no multipliers: they prove no bound
         bound = np.inf
     held = weights > ROUNDED * weights.max()
     margin = 0.0
@@ -332,8 +349,11 @@ def _plane(
 def _solve(
     points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Normal, or None, and multipliers.  ``spread`` is the bias coordinate of every point, 0 without a bias: as long as
-    the farthest point, since a longer one takes few steps less and makes the certificate coarser."""
+    """The normal w (None if there is none) and the multipliers.
+
+    ``spread`` is the bias coordinate of every point, 0 without a bias.  It is as long as the farthest point: a longer
+    one saves few steps and makes the certificate coarser.
+    """
     basis, n = None, len(points)
     if n < points.shape[1]:
         basis, coordinates = np.linalg.qr(points.T)
@@ -344,13 +364,13 @@ def _solve(
     parts = np.array_split(np.arange(n), n // WINDOW + 1)
     origin = np.zeros(points.shape[1])
     data = cross_attention([np.vstack([origin, -turned[part]]) for part in parts], np.ones((len(parts), 1)))
-    selected = np.zeros(len(parts), dtype=np.intp)
+    selected = [0] * len(parts)
     warm: Any = None if known is None else [np.append(0.0, known[part]) for part in parts]
     b, last = 0.0, np.inf
     while True:
         asked = [np.append(0.0, 1 - b * signs[part]) for part in parts]
         warm = sol = solve_svm(data, selected, margins=asked, tol=FINE, warm_start=warm, progress=progress)
-        multipliers = np.maximum(np.delete(sol.flat_dual, data.indptr[:-1]), 0.0)
+        multipliers = np.maximum(np.delete(sol.flat_dual, data._begin), 0.0)
         if sol.W is None:
             return None, multipliers
         w = sol.W[:, 0]
@@ -360,3 +380,32 @@ def _solve(
         b, last = b + step, abs(step)
     w = w[:-1] if spread else w
     return w if basis is None else basis @ w, multipliers
+
+
+# -------------------------------------------------------------------------------- pairs of points, for exact proofs
+
+
+def _stars(first: int, points: np.ndarray, weights: np.ndarray) -> list[Window]:
+    parts = np.array_split(points, len(points) // WINDOW + 1)
+    return [(first, part, weights[part]) for part in parts if len(part)]
+
+
+def _tree(weights: np.ndarray, sides: list[np.ndarray], support: np.ndarray) -> list[Window]:
+    """Pairs of a positive and a negative support point, one fewer than points, whose weights add up to the weights of
+    the points.
+
+    The points of each class are laid along a line as intervals as long as their weights; two points are a pair where
+    their intervals overlap.  The nearest points come first, so they are a pair.  Each point that is no support point is
+    paired, with weight 0, with the nearest point of the other class.
+    """
+    held = [side[np.isin(side, np.append(support, side[0]))] for side in sides]
+    ends = [np.cumsum(weights[some]) for some in held]
+    cuts = np.union1d(*ends)
+    one, other = (
+        some[np.minimum(np.searchsorted(end, cuts), len(some) - 1)] for some, end in zip(held, ends, strict=True)
+    )
+    flow = np.diff(cuts, prepend=0.0)
+    windows: list[Window] = [(int(i), other[one == i], flow[one == i]) for i in np.unique(one)]
+    for side, some, opposite in zip(sides, held, sides[::-1], strict=True):
+        windows += _stars(int(opposite[0]), np.setdiff1d(side, some), np.zeros_like(weights))
+    return windows

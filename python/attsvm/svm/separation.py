@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,16 @@ from .. import _core
 from ..attention.data import Data, fits
 from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, check_shape
 from ..common.norms import Metric, as_metric, norm_name
-from ..common.result import Result, interval_bar
-from .message import message_of
-from .request import Answer, Request
-from .support import holding, is_unique
+from ..common.result import Lines, Result, interval_bar
+from .support import holding, is_unique, log_pulls
+from .transform import Answer, Request
 
-__all__ = ["Separation"]
-
-# Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
+# Singular values below this fraction of the largest do not count for the rank: a gap of 1e-9 fixes W only to about
+# 5e-5.
 RANK_TOLERANCE = 1e-4
-STATE = ("data", "selection", "norm", "method", "C", "status")  # in files, with the answer
-SHARDED = "working set"  # the method of an answer whose rows are sharded
+STATE = ("data", "selection", "norm", "method", "C", "status")  # attributes that a file keeps, besides the answer
+ROWS_SHOWN = 4  # most rows of a certificate that the message lists one by one
+SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 
 
 class Separation(Result):
@@ -41,21 +40,22 @@ class Separation(Result):
     margin, margin_bound : float
         The largest margin of a unit-norm W lies in [margin, margin_bound]: the first is reached by ``W``, the second
         proved by ``dual``.  Both are computed from the tokens, not taken from the solver.  A rank cap that binds lowers
-        the first alone: the second is that of the problem without it.  With ``margins=``, 1 / the least norm instead.
+        the first only; the second is the bound of the problem without the cap.  With ``margins=`` the interval is of
+        1 / the least norm instead.
     gap : float
         ``margin_bound / margin - 1``.
     dual : array or list, in the data's entry shape, or None
-        One multiplier per entry: nonnegative on margin rows, free on equality rows, 0 on the reference (first
-        selected) token; ``W`` is ``sum dual (x_ref - x_t) z^T`` for the Frobenius norm (up to a factor, where products
-        of tokens and queries are so far from 1 that multipliers would leave double precision and W does not).
+        One multiplier per entry: nonnegative on margin rows, of either sign on equality rows, 0 on the reference (first
+        selected) token.  For the Frobenius norm ``W`` is ``sum dual (x_ref - x_t) z^T``; only up to a factor if the
+        multipliers would leave double precision while W does not (extreme scales of tokens and queries).
     certificate : array or list, in the data's entry shape, or None
-        When infeasible, multipliers of order one that combine the rows to zero (Farkas): no W exists, but for ones of
-        a norm above what ``message`` says, which rounding might hide.
+        When infeasible, multipliers of order one with which the rows add up to zero (Farkas): no W exists.  Rounding
+        might hide a W of very large norm; ``message`` says above which norm.
     support : boolean array or list
-        The tokens that hold the solution in place: margin rows whose multiplier (times the size of the row, the largest
-        numbers of x_ref - x_t and of z), as a part of the largest, is above 1e-12, and above the part by which the
-        margin exceeds what is asked.  Of multiplier and excess one is zero, but rounding leaves a little of either, and
-        an interior point, which stops at their product, of both.
+        The support tokens, which hold the solution in place.  A margin row counts if its multiplier, times the size of
+        the row (the largest number in x_ref - x_t times that in z) and divided by the largest such product, is above
+        1e-12 and above the relative excess of the margin over what is asked.  Exactly, multiplier or excess is zero;
+        rounding and interior points leave small positive values of both.
     objective, objective_bound : float
         ``1/2 ||W||^2`` reached by ``W`` (with a soft margin, plus ``C`` times the squared slacks), and the bound that
         ``dual`` proves.  A soft margin has no margin interval; ``gap`` is ``objective / objective_bound - 1``.
@@ -66,18 +66,18 @@ class Separation(Result):
     selected : integer array or list, in the data's query shape; or bool, in its entry shape
         What was to be separated.
     unique : bool or None
-        Whether W is the only one of least norm: always so in the Frobenius and entrywise norms; in the others None
-        where rounding cannot tell, or where the rows of other processes would have to be known.
+        Whether W is the only one of least norm.  It always is in the Frobenius and entrywise norms.  In the other norms
+        None if rounding does not allow a decision, or if the rows of other processes would be needed.
     method : str
-        Which one answered; "presolve" where none had to run: a token that equals the selected one, a zero query, a
-        cycle of preferences, or nothing asked; "newton", in the levels of the contexts, of a large vocabulary
-        (:func:`attsvm.theory.soft_labels`).
+        The method that found the answer.  "presolve": no method had to run, because a token equals the selected one, a
+        query is zero, preferences form a cycle, or nothing is asked.  "newton": Newton's method in the levels of the
+        contexts, for a large vocabulary (:func:`attsvm.theory.soft_labels`).
     norm : str or float
         Of the weights, as :func:`solve_svm` names it.
     metric : (dk, dz) array, tuple (P, R) or None
-        Of the weights, as :func:`solve_svm` got it; then ``norm`` is that metric.
+        The metric of the weights, as given to :func:`solve_svm`; ``norm`` is then that metric.
     iterations : int
-        Of the method that answered; what one is depends on the method.
+        The number of iterations of the method that answered; their meaning depends on the method.
     message : str
         What the status means here, in a sentence.
     """
@@ -93,14 +93,15 @@ class Separation(Result):
         self.data, self.selection, self.norm, self.C = data, request.selection, request.norm, request.C
         self.method = answer.method or request.method
         self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
-        self.answer = answer  # as the solver gave it
+        self.answer = answer  # the solver's answer, in the units of the data
 
     @property
     def metric(self) -> Any:
         return self.norm.value if isinstance(self.norm, Metric) else None
 
     @property
-    def W(self) -> np.ndarray | Any:  # or None: Any, so that a user's type checker asks for no test where one exists
+    # declared Any although it may be None, so that type checkers do not demand a test before every use
+    def W(self) -> np.ndarray | Any:
         open_ended = self.C is None and self.status not in ("optimal", "no constraint")
         if self.status == "infeasible" or open_ended and not self.answer.lower > 0:
             return None
@@ -162,28 +163,27 @@ class Separation(Result):
     def slack(self) -> Any:
         if self.C is None:
             return None
-        slack = self.flat_dual / (2 * self.C)
-        if self.selection.kept is not None:
-            slack = np.where(self.selection.kept, 0.0, slack)  # equality rows are hard
+        # equality rows have no slack
+        slack = np.where(self.selection.flags(self.data), 0.0, self.flat_dual / (2 * self.C))
         return self.data._layout.shape_entries(slack, 0.0)
 
-    @functools.cached_property
+    @cached_property
     def support(self) -> Any:
         return self.data._layout.shape_entries(self._holding, False)
 
-    @functools.cached_property
+    @cached_property
     def _holding(self) -> np.ndarray:
-        """Which entries are support, flat."""
+        """The support as a flat bool array (entries,)."""
         return holding(self)
 
-    @functools.cached_property
+    @cached_property
     def rank(self) -> int | None:
         if self.W is None:
             return None
         sigma = np.linalg.svd(self.W, compute_uv=False)
         return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
 
-    @functools.cached_property
+    @cached_property
     def unique(self) -> bool | None:
         if self.W is None or self.status not in ("optimal", "no constraint"):
             return None
@@ -193,8 +193,30 @@ class Separation(Result):
 
     @property
     def message(self) -> str:
-        """One sentence on what the status means here."""
-        return message_of(self)
+        """A sentence that says what the status means for this problem."""
+        soft, asked = self.C is not None, self.selection.rhs is not None
+        if self.status == "optimal" and soft:
+            return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
+        if self.status == "optimal":
+            return (
+                f"every margin is at least {'what was asked' if asked else 1} and no smaller {self.norm_name} norm "
+                f"does it, to a relative {self.gap:.1e}"
+            )
+        if self.status == "feasible":
+            return "every margin is at least 1; the least norm was not asked for"
+        if self.status == "no constraint" and asked:
+            return "zero weights reach every margin asked"
+        if self.status == "no constraint":
+            return "every query selects all the tokens it can tell apart, so zero weights do"
+        if self.status == "infeasible":
+            what = "reach these margins" if asked else "rank the selected tokens first"
+            impossible = _impossible_pair(self) or f"no weights {what}{_at_least(self)}: {_proof(self)}"
+            return impossible if soft else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
+        if self.status == "stationary":
+            return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
+        if self.status == "undecided":
+            return "no separating weights were found, and no proof that there are none"
+        return f"stopped before the tolerance; its two bounds are a relative {self.gap:.1e} apart"
 
     @property
     def norm_name(self) -> str:
@@ -230,20 +252,20 @@ class Separation(Result):
         return data.select(self.W)
 
     def prove(self, path: Any, without: int | None = None) -> str:
-        """Write a proof in exact arithmetic that anybody can check with ``attsvm/check.py`` alone.
+        """Writes a proof in exact arithmetic that anybody can check with ``attsvm/check.py`` alone.
 
-        The file, JSON of hexadecimal doubles, holds tokens, queries, selection and witnesses; the checker needs the
-        standard library alone: ``python -S -I check.py FILE``.  What is proved is about the numbers as they are: the
-        least norm lies between two fractions, or no W exists, or, where the rows combine to zero by rounding alone,
-        only ones above some norm.  Tokens that no query sees are left out.
+        The file is JSON with tokens, queries, selection and witnesses as hexadecimal doubles.  The checker needs only
+        the standard library: ``python -S -I check.py FILE``.  The proof is about these doubles as exact numbers.  It
+        states that the least norm lies between two fractions; or that no W exists; or, if the rows add up to zero only
+        up to rounding, that every W has more than some norm.  Tokens that no query sees are left out.
 
         Parameters
         ----------
         path : path
             Compressed where the name ends in ``.gz``.
         without : int, optional
-            A sequence.  Where it has no part in the answer, that is proved too: the same bounds hold without its rows.
-            Else the answer without it is solved and proved.
+            The number of a sequence.  If it has no part in the answer, the proof also states that the same bounds hold
+            without its rows.  Otherwise the answer without that sequence is solved and proved.
 
         Returns
         -------
@@ -270,7 +292,7 @@ class Separation(Result):
         return write_proof(self, path, without)
 
     def proved_gap(self) -> Fraction:
-        """The gap as a fraction that is proved in exact arithmetic, as :meth:`prove` does; no file is written.
+        """The gap as an exact fraction, proved as :meth:`prove` does; no file is written.
 
         Returns
         -------
@@ -279,7 +301,7 @@ class Separation(Result):
         Raises
         ------
         ValueError
-            With the reason, where it is not proved; also where what is proved is which W are excluded.
+            With the reason, if it is not proved; also for an infeasible answer, whose proof has no gap.
 
         Examples
         --------
@@ -294,11 +316,11 @@ class Separation(Result):
         return gap
 
     def influence(self) -> Any:
-        """What each sequence did for the answer: its multiplier, and the answer without it.
+        """The influence of each sequence: its multiplier, and the answer without it.
 
-        A sequence without a support token has no part in the answer, which stays optimal without it: that takes no
-        solve.  Each other one takes a solve that begins with the multipliers of the rest.  Several queries of a
-        sequence leave together.
+        Without a sequence that holds no support token the answer stays optimal, so nothing is solved.  For every other
+        sequence the answer without it is solved, warm-started from the multipliers of the rest.  All queries of a
+        sequence are left out together.
 
         Returns
         -------
@@ -315,8 +337,8 @@ class Separation(Result):
 
         Notes
         -----
-        In the limit of training the influence of a sequence is that of its rows here, provided that the others go on
-        selecting their tokens.  Where W is not unique (:attr:`unique`) the turn is that of the W that were found.
+        In the limit of training the influence of a sequence is that of its rows here, provided that the other sequences
+        still select the same tokens.  If W is not unique (:attr:`unique`), the turn compares the two W that were found.
 
         Examples
         --------
@@ -331,12 +353,12 @@ class Separation(Result):
         return influence_of(self)
 
     def derivative(self, dX: ArrayLike | None = None, dZ: ArrayLike | None = None) -> tuple[np.ndarray, float]:
-        """How W and the margin move with the tokens and the queries: a directional derivative.
+        """The directional derivative of W and of the margin with respect to the tokens and the queries.
 
         Parameters
         ----------
         dX : array_like of the shape of X, or list, optional
-            Direction in which the tokens move; None: they stay.  A selection stays as it is.
+            Direction in which the tokens move; None: they stay.  The selection does not change.
         dZ : array_like of the shape of Z, or list, optional
             Direction in which the queries move.  The queries of self-attention are tokens: give the change of both.
 
@@ -344,22 +366,22 @@ class Separation(Result):
         -------
         dW : (dk, dz) array
         dmargin : float
-            NaN of a soft margin, which has none.
+            NaN for a soft margin, which has no margin interval.
 
         Raises
         ------
         ValueError
-            Where there is no derivative, with the reason: an answer that is not optimal, a row on the margin without a
-            multiplier, rows that depend on each other, a rank that may grow; the spectral norm and metrics, for which
-            none is implemented.
+            If there is no derivative, with the reason: the answer is not optimal, a row is on the margin without a
+            multiplier, support rows depend on each other, or the rank may grow.  Also for the spectral norm and for
+            metrics, where it is not implemented.
 
         Notes
         -----
-        With the rows r_k that hold the answer and their multipliers y, ``<r_k, W> = b_k`` and, in the Frobenius norm,
-        ``W = sum y_k r_k``: where each row either pulls or is slack these equations go on holding, and their derivative
-        is one solve with the Gram matrix of these rows.  ``dmargin = margin^3 sum_k y_k <dr_k, W>``.  The entrywise,
-        nuclear and max norms have the same equations in the coordinates that the norm leaves free.  The factors are
-        kept with the answer.
+        The support rows r_k and their multipliers y satisfy ``<r_k, W> = b_k`` and, in the Frobenius norm,
+        ``W = sum y_k r_k``.  If every row either has slack or a positive multiplier, these equations still hold after a
+        small move of the tokens, and their derivative is one solve with the Gram matrix of the support rows.
+        ``dmargin = margin^3 sum_k y_k <dr_k, W>``.  The entrywise, nuclear and max norms have the same equations, in
+        the coordinates that the norm leaves free.  The factors are kept with the answer.
 
         Examples
         --------
@@ -369,14 +391,15 @@ class Separation(Result):
         >>> dW.ravel().tolist(), dmargin
         ([-1.0, 0.0], 1.0)
         """
-        from .derivative import derivative_of
+        from .derivative import as_moves, tangent_of
 
-        return derivative_of(self, dX, dZ)
+        moves = as_moves("dX", dX, self.data.keys.shape), as_moves("dZ", dZ, self.data.queries.shape)
+        return tangent_of(self).forward(*moves)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         lines = [("", self.message)]
         if self.W is not None:
             if self.C is None:
@@ -397,16 +420,11 @@ class Separation(Result):
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
-        q = data._query_of()
-        reference = data.indptr[:-1] + chosen.reference
-        selected = chosen.kept
-        if selected is None:
-            selected = np.zeros(len(q), dtype=bool)
-            selected[reference] = True
+        q, selected = data._query_of(), chosen.flags(data)
         columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
         if self.W is not None:
             columns["margin"] = data._flat_margins(self.W, chosen.reference)
-            columns["margin"][reference] = 0.0
+            columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding & ~selected}
 
@@ -415,25 +433,27 @@ class Separation(Result):
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_tangent"}  # made again when asked for
+        # the derivative cannot be pickled; it is computed again on demand
+        return {name: value for name, value in vars(self).items() if name != "_tangent"}
 
     def _state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in STATE} | {"answer": self.answer[:-1]}  # not its exception
+        # without the exception, the last field
+        return {name: getattr(self, name) for name in STATE} | {"answer": self.answer[:-1]}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Separation:
-        """Of a file, where anything may stand."""
+        """The answer from the state in a file, which is checked."""
         found, answer = cls.__new__(cls), Answer(*state["answer"])
         vars(found).update({name: state[name] for name in STATE}, answer=answer)
         data = found.data
         found.selection.check(data)
         as_choice("status", found.status, (*_core.STATUS.values(), "optimal", "feasible"))
         if isinstance(found.norm, Metric):
-            as_metric("norm", found.norm, data.dk, data.dz)
+            as_metric("norm", found.norm, *data._W_shape)
         else:
             as_norm("norm", found.norm)
-        check_shape("W", as_numeric("W", answer.W), "dk, dz", (data.dk, data.dz))
-        check_shape("dual", as_numeric("dual", answer.dual), "entries", (int(data.indptr[-1]),))
+        check_shape("W", as_numeric("W", answer.W), "dk, dz", data._W_shape)
+        check_shape("dual", as_numeric("dual", answer.dual), "entries", (data._entries,))
         for name in ("status", "iterations", "entry"):
             as_count(name, getattr(answer, name), least=-1)
         if not all(isinstance(bound, float) and bound >= 0 for bound in (answer.lower, answer.upper)):
@@ -441,3 +461,54 @@ class Separation(Result):
         if found.C is not None:
             as_number("C", found.C, above=0)
         return found
+
+
+def _at_least(sol: Separation) -> str:
+    """The end of the message of an infeasible answer: the norm up to which the multipliers y exclude every W, rounding
+    included.
+
+    It follows from <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y.
+    """
+    data, entries = sol.data, np.flatnonzero(sol.flat_dual)
+    entries = entries[log_pulls(sol, entries) > -np.inf]  # a zero row has no W at all and needs no bound
+    if data._identity or not len(entries):  # a vocabulary has no token differences to bound
+        return ""
+    (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
+    pull = log_pulls(sol, entries)
+    D, Z = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2, data.queries[q]
+    # scaled, since their products may leave double precision
+    D, Z = (A / np.abs(A).max(axis=1, keepdims=True) for A in (D, Z))
+    weights = np.sign(y) * np.exp(pull - pull.max())
+    most = np.linalg.norm((weights[:, None] * D).T @ Z)
+    most += (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (np.linalg.norm(D, axis=1) * np.linalg.norm(Z, axis=1))
+    asked = sol.selection.asked(entries) @ y
+    with np.errstate(over="ignore"):
+        bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
+    return f", at least none of Frobenius norm below {bound:.1e}"
+
+
+def _proof(sol: Separation) -> str:
+    entries = np.flatnonzero(sol.flat_dual)
+    if len(entries) > ROWS_SHOWN:
+        return "the certificate combines the rows to zero"
+    q = sol.data._query_at(entries)
+    chosen, token = sol.selection.reference[q], entries - sol.data.indptr[q]
+    rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
+    return f"these rows combine to zero: {'; '.join(rows)}"
+
+
+def _impossible_pair(sol: Separation) -> str | None:
+    """The message if a single row is impossible: a token equals the selected one, or the query is zero; else None."""
+    if sol.answer.entry < 0:
+        return None
+    q = int(sol.data._query_at(sol.answer.entry))
+    token, chosen = int(sol.answer.entry - sol.data.indptr[q]), int(sol.selection.reference[q])
+    if not sol.data.queries[q].any():
+        return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
+    equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
+    if sol.selection.kept is not None and sol.selection.kept[sol.answer.entry]:
+        return f"{equals}, so no weights make their logits differ, as margins asks"
+    return (
+        f"{equals}, so no weights can prefer "
+        "one: select both by a bool selection, which asks for equal logits among the selected tokens"
+    )

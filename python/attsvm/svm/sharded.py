@@ -1,8 +1,9 @@
-"""The attention SVM of rows sharded over several processes, by a working set that all share.
+"""The attention SVM of rows sharded over several processes, by a working set that they share.
 
-The least-norm W depends on its support rows alone.  Each worker proposes those of its own shard; the SVM of all
-proposed rows is solved; each worker adds those which that W breaks; until there are none.  Whatever the working set
-proves (a bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others.
+The least-norm W depends only on its support rows.  Each worker proposes the support rows of its own shard.  The first
+worker solves the SVM of all proposed rows.  Each worker adds its rows that this W violates, until there are none.
+A bound on the margin, or a proof that no W exists, that holds for the working set also holds for all rows: the other
+rows have multiplier zero.
 """
 
 from __future__ import annotations
@@ -13,35 +14,37 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
-from .request import Answer, Request
+from .methods import CODE, solve_request
 from .separation import SHARDED, Separation
+from .transform import Answer, Request
 
-CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
+CODES = CODE | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
-# Multipliers below this part of the largest do not hold W (an interior point leaves none at zero).
+# Rows whose multiplier is below this fraction of the largest are not proposed (interior points leave all of them
+# positive).
 PROPOSED = 1e-6
 
 
-def solve_sharded(
-    data: Data, request: Request, workers: Workers, solve: Callable[[Data, Request], Separation]
-) -> Separation:
-    """The answer of all rows, with the multipliers of the own ones; ``solve`` is for the rows of one process."""
+def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> Separation:
+    """The answer for the rows of all workers, with the multipliers of this worker's rows.  ``ask`` checks the arguments
+    and returns the request."""
+    request = workers.together(ask)
     selection, tol = request.selection, request.tol
-    held = np.zeros(data.indptr[-1], dtype=bool) if selection.kept is None else selection.kept.copy()
-    held[data.indptr[:-1] + selection.reference] = True  # these have no margin row
-    own = workers.together(lambda: solve(data, request))
+    norm, shape = str(request.norm), {"dk": data.dk, "dz": data.dz}
+    workers.agree(norm=norm, **shape, tol=tol, max_iter=request.max_iter, method=request.method)
+    held = selection.flags(data)  # the selected tokens have no margin row
+    own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
         entries, first, working, selected = _propose(data, chosen, held, workers)
-        if working is None:  # nobody has a row
+        if working is None:  # no worker has a row
             return own
         asked = replace(request, selection=Selection(working, selected), tol=tol / 2)
-        sol = workers.together(lambda: solve(working, asked) if workers.rank == 0 else None)  # noqa: B023
+        sol = workers.together(lambda: solve_request(working, asked) if workers.rank == 0 else None)  # noqa: B023
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
@@ -50,9 +53,9 @@ def solve_sharded(
         if code not in GOES_ON or not workers.any(bool(broken.any())):
             break
         chosen |= broken
-    if 0 < worst < 1:  # by less than the tolerance, or the solver has stopped before it
+    if 0 < worst < 1:  # W misses a margin, by rounding or because the solver stopped early: scale it up
         W, lower = W / worst, lower * worst
-    elif worst <= 0:  # W breaks a row, or there is none
+    elif worst <= 0:  # W does not separate, or there is no W
         lower = 0.0
     mine, here = np.zeros(len(chosen)), at - first
     mine[entries] = dual[first : first + len(entries)]
@@ -61,8 +64,9 @@ def solve_sharded(
 
 
 def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
-    """The own entries in the working set, and from where on they stand in it; the working set as data and selection."""
-    counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
+    """This worker's entries in the working set and the position of the first; the data and the selection of the whole
+    working set (None if it has no rows)."""
+    counts = np.add.reduceat(chosen | held, data._begin, dtype=np.intp)
     has_rows = counts > 1
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))
     tokens = data.keys[data._rows_of(data.start, entries)[2]]
@@ -72,19 +76,16 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     if not len(lengths):
         return entries, first, None, None
     ends = np.cumsum(lengths, dtype=np.intp)[:-1]
-    flags = np.split(kept > 0, ends)
     working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
-    single = all(f.sum() == 1 for f in flags)
-    return entries, first, working, [int(f.argmax()) for f in flags] if single else flags
+    return entries, first, working, np.split(kept > 0, ends)
 
 
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
-    """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
-    size = working.dk * working.dz
-    told = np.zeros(5 + size + working.indptr[-1])
+    """The first worker's answer, on every worker: code, bounds, iterations, the impossible entry, W and the
+    multipliers."""
+    numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
     if sol is not None:
-        told[:5] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
-        told[5 : 5 + size] = 0.0 if sol.W is None else sol.W.ravel()
-        told[5 + size :] = sol.flat_dual
-    (code, lower, upper, iterations, entry), W, dual = np.split(workers.first(told), [5, 5 + size])
-    return int(code), float(lower), float(upper), int(iterations), int(entry), W.reshape(working.dk, -1), dual
+        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
+        W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
+    code, lower, upper, iterations, entry = workers.first(numbers).tolist()
+    return int(code), lower, upper, int(iterations), int(entry), workers.first(W), workers.first(dual)

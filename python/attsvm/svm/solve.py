@@ -1,4 +1,4 @@
-"""The attention SVM: the least weights that separate the selected tokens from the rest."""
+"""The attention SVM: the weights of least norm that separate the selected tokens from the others."""
 
 from __future__ import annotations
 
@@ -11,32 +11,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
-from ..attention.intervals import intervals
-from ..attention.selection import Selection, as_entries, number_undecided
+from ..attention.selection import Selection, as_entries, intervals, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
-from ..common.norms import Metric, as_metric, size
+from ..common.norms import read_norm, size
 from ..common.progress import closing_gap, watched
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
 from .methods import CODE, methods_of, solve_request
-from .request import Request
 from .separation import Separation
 from .sharded import solve_sharded
-from .transform import Whitening
+from .transform import Request, Whitening
 
-__all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
-
-# Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
+# Gap at which `feasible` stops: a separating W is then known, and its margin within a factor of 2.
 ROUGH = 1.0
-SMALL = 10_000  # numbers of the tokens: a solve takes less time than to find out whether anybody watches
-LOOSEST = 2.3e-5  # the gap that rounding may leave at most (CERTIFICATE_LOOSEST of certificate.h)
-listeners: list[Callable[[Separation], None]] = []  # each is called with every answer of solve_svm
+# With fewer numbers in the tokens no progress is shown by default: the solve is faster than finding out whether stderr
+# is a terminal.
+SMALL = 10_000
+LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CERTIFICATE_LOOSEST of certificate.h)
+listeners: list[Callable[[Separation], None]] = []  # functions that are called with every answer of solve_svm
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped before its tolerance, or a run before every query had chosen.
+    """A solver stopped before its tolerance, or a training run ended before every query had chosen a token.
 
-    The answer holds within the bounds it carries.
+    The answer is still correct within the bounds that it carries.
     """
 
 
@@ -65,9 +63,10 @@ def solve_svm(
     ----------
     data : Data
     selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those, or Run
-        One token per query, counted within its window; or, per entry, whether the token is selected.  A run: what it
-        selects, with a warning where that is undecided, or where another token scores as much as the selected one:
-        there is no row between the two, since the loss does not change when attention moves from one to the other.
+        One token per query, counted within its window; or, per entry, whether the token is selected.  A run stands for
+        the tokens that it selects.  There is a warning if a query is undecided, or if another token scores as much as
+        the selected one: then there is no row between the two, since the loss does not change when attention moves from
+        one to the other.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Training W leads to the Frobenius solution; training K and Q is observed to come near the nuclear one; mirror
         descent on W with the potential ``sum |W_ij|^p / p`` goes to that of the entrywise norm
@@ -75,8 +74,8 @@ def solve_svm(
         "spectral", the largest singular value.  2.0 is "frobenius" and infinity "max": numbers are exponents of the
         entries (``numpy.linalg.norm(W, 2)``, the largest singular value, is "spectral" here).
     tol : float
-        Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
-        100 * 2.2e-16 * (longest row) / margin, at most 2.2e-5.
+        Relative gap between the certified bounds of the margin.  If rounding does not allow it, a gap of
+        100 * 2.2e-16 * (longest row) / margin is accepted, at most 2.2e-5.
     method : {"auto", "active", "block", "interior", "gradient", "factored"}
         Frobenius: "active" (dual active set, exact), "block" (block-coordinate ascent, then primal-dual active
         set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
@@ -92,34 +91,34 @@ def solve_svm(
         Cap on the rank of W, what K and Q with that many columns can reach; nuclear norm only.  Where it binds the
         problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
     margins : array_like in the data's entry shape, optional
-        What each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
-        ``= 0`` between several selected tokens.  Of any sign; that of the first selected token is not read.  Minus
-        infinity: no row, nothing is asked of this token.  Where some are not positive "block" and "gradient" may end
-        "undecided"; "auto" then goes on.
+        The margin that each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
+        ``= 0`` between several selected tokens.  Margins may have any sign; that of the first selected token is not
+        read.  Minus infinity: the token has no row.  If some margins are not positive, "block" and "gradient" may end
+        "undecided"; "auto" then tries another method.
     metric : (dk, dz) array_like, or tuple of (dk, dk) and (dz, dz) array_like, optional
-        With ``norm="frobenius"``: the norm ``sqrt(sum metric W^2)``, positive; or of a tuple (P, R), symmetric and
-        positive definite, ``||P^(1/2) W R^(1/2)||_F``.  W comes in the original coordinates, margin and bound in the
-        metric.  A preconditioned step ``W <- W - lr H * dL`` is gradient descent in the metric ``1 / H``.  Not with
-        ``reduce``.
+        With ``norm="frobenius"``: the norm ``sqrt(sum metric W^2)`` of a positive array, or
+        ``||P^(1/2) W R^(1/2)||_F`` of a tuple (P, R) of symmetric positive definite matrices.  W is returned in the
+        original coordinates; margin and bound are in the metric.  A preconditioned step ``W <- W - lr H * dL`` is
+        gradient descent in the metric ``1 / H``.  Not with ``reduce``.
     max_iter : int, optional
-        Most iterations of the method, its finish included.  The Frobenius solution that other norms begin with is
-        counted apart.
+        Most iterations of the method, including its final Newton steps.  The Frobenius problem that is solved first for
+        other norms has a count of its own.
     warm_start : Separation or array_like in the data's entry shape, optional
-        An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
-        shaped as its ``dual``; each entry that is a margin row here starts with its own.  The certificate decides as
-        ever: a poor start costs time, never the answer.  "active", "block" and "gradient" begin there, and so does
-        "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" can
-        with C alone; of another norm, the Frobenius problem that it solves first begins there.  Over a vocabulary
-        (:func:`soft_labels`), whose tokens are solved by classes, nothing does.
+        An answer of a similar problem (another selection, norm, C or tol, or data slightly moved), or multipliers
+        shaped as its ``dual``.  Each margin row starts with the multiplier of its entry.  The certificate is computed
+        as always: a poor start costs time, but never changes what is proved.  "active", "block", "gradient" and
+        "factored" use the start; "factored" also uses the weights of a nuclear-norm answer.  "interior" uses it with C;
+        for other norms only the Frobenius problem that is solved first uses it.  Over a vocabulary
+        (:func:`soft_labels`) it is not used.
     progress : bool, optional
-        Whether to show the gap closing: a bar where tqdm is installed, else a line on stderr every second.  By default
-        after a second, for large problems, at a terminal or in a notebook.
+        Whether to show the gap while it closes: a bar where tqdm is installed, else a line on stderr every second.  By
+        default it is shown for large problems, after one second, at a terminal or in a notebook.
     reduce : callable, optional
-        For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
-        W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
-        support W are exchanged until W violates none of any process, so these should fit into the memory of one.
-        A worker may have none (:class:`Data`), and learns the answer.  Goes with neither C, rank,
-        margins, warm_start nor progress.
+        For queries sharded over processes, as in :func:`train`: a function that sums a float64 vector over all
+        processes, in place.  W and its bounds are those of all rows; ``dual`` or ``certificate`` has the multipliers of
+        this process's rows.  Support rows are exchanged until W violates no row of any process, so the support should
+        fit into the memory of one process.  A worker may have no sequences (:class:`Data`) and still gets the answer.
+        Not with C, rank, margins, warm_start or progress.
 
     Returns
     -------
@@ -134,7 +133,7 @@ def solve_svm(
     Warns
     -----
     ConvergenceWarning
-        When the solver stopped before the tolerance.
+        When the solver stopped before its tolerance.
 
     Notes
     -----
@@ -162,7 +161,7 @@ def solve_svm(
         raise ValueError("metric goes without reduce and progress")
 
     def ask() -> Request:
-        """What is asked for, by arguments that are checked."""
+        """The request, from arguments that are checked."""
         check_data("data", data, shard=reduce is not None)
         kind, gap = as_norm("norm", norm), as_number("tol", tol, above=0.0)
         soft = None if C is None else as_number("C", C, above=0.0)
@@ -197,11 +196,11 @@ def solve_svm(
         return Request(selection, kind, way, gap, most, soft, cap, *start)
 
     if reduce is not None:
-        sol = _solve_shard(Workers(reduce), data, ask)
+        sol = solve_sharded(data, ask, Workers(reduce))
     else:
         request = ask()
         if metric is not None:
-            sol = solve_in_metric(data, request, as_metric("metric", metric, data.dk, data.dz))
+            sol = solve_in_metric(data, request, read_norm(request.norm, metric, *data._W_shape))
         elif (progress or data.keys.size > SMALL) and watched(progress):
             with closing_gap(tol, progress) as report:
                 sol = solve_request(data, replace(request, report=report))
@@ -215,10 +214,9 @@ def solve_svm(
     return sol
 
 
-def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
-    """The plain problem on whitened tokens; both bounds are computed again from the tokens as they are."""
-    if request.norm != "frobenius":
-        raise ValueError(f"metric goes with norm='frobenius', got norm={request.norm!r}")
+def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
+    """The answer in a metric: a Frobenius problem over whitened tokens, whose bounds are computed again from the
+    original tokens."""
     whitening = Whitening(data, metric, request.selection.reference)
     plain = solve_request(whitening.plain, request)
     answer, W = plain.answer, whitening.back(plain.answer.W)
@@ -227,7 +225,7 @@ def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
     if bounded and request.C is None and request.selection.rhs is None:
         ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
         low, high = (float(end[0]) for end in ends)
-        if low > 0:  # whitening has moved the margins by rounding: the least is 1 again
+        if low > 0:  # scale W so that its least margin is 1 again after rounding in the whitening
             W = W / (low * float(size(W, metric)))
         if not high <= low * (1 + LOOSEST):
             answer = answer._replace(status=CODE["iteration limit"])
@@ -235,15 +233,8 @@ def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
     return Separation(data, replace(request, norm=metric), found)
 
 
-def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:
-    request = workers.together(ask)
-    asked = {name: getattr(request, name) for name in ("tol", "max_iter", "method")}
-    workers.agree(norm=str(request.norm), dk=data.dk, dz=data.dz, **asked)
-    return solve_sharded(data, request, workers, solve_request)
-
-
 def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobenius") -> Separation:
-    """Whether some W ranks the selected tokens first, without solving to the end.
+    """Whether some W ranks the selected tokens first; it stops as soon as this is known.
 
     Parameters
     ----------
@@ -253,10 +244,10 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
     Returns
     -------
     Separation
-        With status "feasible" (and a W with every margin at least 1, not the smallest), "infeasible" (with its
+        With status "feasible" (and a W with every margin at least 1, not of least norm), "infeasible" (with its
         certificate), "no constraint" or "undecided".  The largest margin of a unit-norm W lies in
-        ``[margin, margin_bound]``, an interval within a factor of 2 or so.  The norm decides that interval, never
-        the answer.
+        ``[margin, margin_bound]``, whose ends are within a factor of about 2.  The norm changes this interval, but
+        never the answer.
 
     Raises
     ------
@@ -281,22 +272,18 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
 
 
 def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Multipliers per entry, and weights where they can serve: those of a nuclear answer, for another."""
-    entries = int(data.indptr[-1])
+    """The starting multipliers (entries,), and the starting weights, or None.  Weights are used only if this problem
+    and the given answer are both in the nuclear norm."""
+    entries = data._entries
     if isinstance(warm_start, Separation):
-        dual: np.ndarray = warm_start.flat_dual
-        W: Any = warm_start.W
+        dual, W = warm_start.flat_dual, warm_start.W
         if len(dual) != entries:
             raise ValueError(
                 f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"
             )
-        serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
-        return _finite(dual), W if serves and np.isfinite(W).all() else None
-    if hasattr(warm_start, "multipliers"):  # a run: its gradient at the end has their form
+        serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == data._W_shape
+        dual = np.where(np.isfinite(dual), dual, 0.0)  # multipliers of extreme data may overflow: start those at zero
+        return dual, W if serves and np.isfinite(W).all() else None
+    if hasattr(warm_start, "multipliers"):  # a training run: its last gradient has the form of multipliers
         warm_start = warm_start.multipliers
     return as_entries(data, "warm_start", warm_start), None
-
-
-def _finite(dual: np.ndarray) -> np.ndarray:
-    """Multipliers of extreme data may overflow: those say nothing."""
-    return np.where(np.isfinite(dual), dual, 0.0)

@@ -1,4 +1,4 @@
-"""Which rows hold a solution in place, and whether it is the only one."""
+"""The support of an answer, and whether the solution is unique."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ import numpy as np
 
 from ..common.norms import Metric, of_values
 
-__all__ = ["ROUNDED", "holding", "log_pulls", "products"]
-
-ROUNDED = 1e-12  # of the largest multiplier, each times the size of its row: what sums of thousands of rows leave
-CHUNK = 65536  # rows whose sizes are taken at a time
+# Multiplier times size of a row, divided by the largest such product: below this it is rounding of sums over thousands
+# of rows.
+ROUNDED = 1e-12
+CHUNK = 65536  # number of rows whose differences are computed at a time
 
 
 def holding(sol: Any) -> np.ndarray:
-    """The entries of an answer's support, flat."""
-    selection, found = sol.selection, sol.flat_dual > 0
-    if selection.kept is not None:
-        found &= ~selection.kept
+    """The support tokens of an answer, as a flat bool array (entries,)."""
+    selection = sol.selection
+    found = (sol.flat_dual > 0) & ~selection.flags(sol.data)
     entries = np.flatnonzero(found)
     pull = log_pulls(sol, entries)
     largest = pull.max(initial=-np.inf)
-    if largest == -np.inf:  # none, or that of a copy or a zero query, whose row is zero
+    if largest == -np.inf:  # no multipliers, or only those of zero rows (a copy of the token, or a zero query)
         return found
     part = np.exp(pull - largest)
     found[entries] = part > ROUNDED
-    if sol.status == "optimal" and sol.C is None:  # else W and multipliers need not belong together
+    if sol.status == "optimal" and sol.C is None:  # of other answers W and multipliers may come from different iterates
         excess = sol.data._flat_margins(sol.W, selection.reference)[entries] - selection.asked(entries)
         found[entries] &= part > excess / selection.largest
     return found
 
 
 def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
-    """Logarithms, as the numbers may leave double precision, of the multipliers of these entries, each times the size
-    of its row: the largest number in x_ref - x_t times that in z."""
+    """The logarithms of the multipliers of these entries times the sizes of their rows.
+
+    The size of a row is the largest number in x_ref - x_t times the largest number in z.  Logarithms are used since the
+    products may leave double precision.
+    """
     data = sol.data
     q, chosen, token = data._rows_of(sol.selection.reference, entries)
     sizes = (chosen != token) / 2
@@ -46,19 +48,22 @@ def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
         return np.log(np.abs(sol.flat_dual[entries])) + np.log(sizes) + np.log(np.abs(data.queries).max(axis=1))[q]
 
 
-# Zero below the first part of the largest, not zero above the second; a gap of 1e-9 says nothing in between.
+# Relative to the largest value, a value below ZERO is zero and one above NONZERO is not; in between a gap of 1e-9 does
+# not decide.
 ZERO, NONZERO = 1e-7, 1e-5
-# Least singular value of the rows on the face, those of unit length, that leave a direction of it, or none.
+# The support rows, at unit length and restricted to the face, leave a free direction if their least singular value is
+# below SINGULAR, and none if it is above REGULAR.
 SINGULAR, REGULAR = 1e-11, 1e-7
-LARGEST = 4_000_000  # numbers in the matrix of the rows on the face: 32 MB
+LARGEST = 4_000_000  # most numbers in the matrix of the restricted rows (32 MB)
 
 
 def is_unique(sol: Any) -> bool | None:
-    """Of an answer with weights; None where rounding, or the size, does not let it be decided."""
+    """Whether the W of an answer is the only one of least norm; None if rounding or the problem's size does not allow a
+    decision."""
     if sol.C is not None or isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
-        return True  # strictly convex, or zero
+        return True  # a strictly convex norm, or W = 0
     query, delta, multiplier, slack = _rows(sol)
-    # Nothing below depends on units, but squares of numbers in them may leave double precision.
+    # The result does not depend on scale; scale to order one, since squares may leave double precision.
     delta, Z, multiplier, W = (
         a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
         for a in (delta, sol.data.queries, multiplier, sol.W)
@@ -88,25 +93,26 @@ def is_unique(sol: Any) -> bool | None:
 
 
 def _rows(sol: Any) -> tuple[Any, ...]:
-    """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
+    """Query, difference x_a - x_t, multiplier and relative slack of every row; the slack of equality rows is
+    infinite."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
-    delta = data.keys[chosen].astype(np.float64) - data.keys[token]
+    delta = data._differences(chosen, token)
     asked = selection.asked(np.arange(len(token)))
     slack = (np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T) - asked) / selection.largest
-    if selection.kept is not None:
-        slack[selection.kept] = np.inf
+    slack[selection.flags(data)] = np.inf
     row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     return query[row], delta[row], sol.flat_dual[row], slack[row]
 
 
 def _split(values: np.ndarray, top: float) -> np.ndarray | None:
-    """Which values are not zero beside ``top``; None where that is not plain."""
+    """Which values are nonzero relative to ``top``, as a bool array; None if a value lies between ZERO and NONZERO."""
     large = np.abs(values) >= NONZERO * top
     return large if (large | (np.abs(values) <= ZERO * top)).all() else None
 
 
-# Of each norm, whether W is inside its face and what rows see there; None where its dimensions are not plain.
+# For each norm: whether W lies in the interior of the face of the norm ball that M exposes, and a function that
+# restricts rows to that face; None if the dimension of the face cannot be decided.
 
 
 def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
@@ -145,5 +151,5 @@ def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
 
 
 def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Row by row, all products of an entry of a with one of b."""
+    """For each row, all products of an entry of a and an entry of b, flat."""
     return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)

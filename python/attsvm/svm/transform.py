@@ -1,20 +1,52 @@
-"""Between the problem as it is given and as C solves it: powers of two, and metrics."""
+"""The request to a solver method and its answer, and the change of units between Python and C."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
 from ..attention.data import Data
 from ..attention.layout import Layout
+from ..attention.selection import Selection
 from ..common.norms import Metric, of_values
-from .request import Answer
+from ..common.progress import Report
 
-__all__ = ["Whitening"]
 
-LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
+@dataclass(slots=True)
+class Request:
+    """The checked arguments of a solve, except the data.  It has slots, which are faster to read than a named tuple."""
+
+    selection: Selection
+    norm: Any  # a name or an exponent, as from as_norm; or a Metric
+    method: str
+    tol: float
+    max_iter: int = 0  # 0: the method's default limit
+    C: float | None = None
+    rank: int | None = None
+    dual: np.ndarray | None = None  # starting multipliers, one per entry
+    W: np.ndarray | None = None  # starting weights
+    report: Report | None = None
+
+
+class Answer(NamedTuple):
+    """The answer of a method in C."""
+
+    status: int
+    W: np.ndarray
+    dual: np.ndarray
+    lower: float
+    upper: float
+    iterations: int = 0
+    entry: int = -1  # an entry whose row alone is impossible; -1: none
+    method: str | None = None
+    exception: BaseException | None = None
+
+
+LARGEST_EXPONENT = 1020  # largest exponent, of either sign, of a double that keeps all of its digits
 OUT_OF_RANGE = (
     "tokens times queries must be of a scale at which rows, weights, multipliers and bounds lie within "
     "1e-307 .. 1e307, got {}: rescale X or Z"
@@ -22,7 +54,7 @@ OUT_OF_RANGE = (
 
 
 def scaled_number(number: float, power: int, what: str) -> float:
-    """``number * 2**power``; ValueError where it leaves double precision."""
+    """``number * 2**power``; raises ValueError if the result leaves double precision."""
     if power == 0 or number == 0 or not math.isfinite(number):
         return number
     exponent = math.frexp(number)[1] + power
@@ -32,7 +64,7 @@ def scaled_number(number: float, power: int, what: str) -> float:
 
 
 def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
-    """``array * 2**power``; ValueError where its largest number leaves double precision."""
+    """``array * 2**power``; raises ValueError if its largest number leaves double precision."""
     if power == 0:
         return array
     scaled_number(float(np.abs(array).max()), power, what)
@@ -40,28 +72,30 @@ def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
 
 
 def of_order_one(dual: np.ndarray) -> np.ndarray:
-    """The multipliers over a power of two, the largest between 1 and 2."""
+    """The multipliers divided by a power of two, so that the largest is between 1 and 2."""
     largest = float(np.abs(dual).max(initial=0.0))
     return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
 
 
 def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | float) -> Answer:
-    """The answer of C on rows over ``2**rows`` that were asked for margins over ``2**asked``, for the rows as they are.
+    """The answer in the units of the data.  C has solved a problem with rows divided by ``2**rows`` and margins divided
+    by ``2**asked``.
 
-    ``M = sum dual (x_a - x_t) z^T`` has the degree 1 in W; 0 in the norms "max" and "spectral"; and p - 1 in the
-    entrywise norm of exponent p.  Where multipliers leave double precision though W does not, they come at order one:
-    what they prove, ``||M|| / sum dual``, has no scale.  (Those of a soft margin have: they are slacks.)
+    ``M = sum dual (x_a - x_t) z^T`` scales as the power 1 of W; as the power 0 in the norms "max" and "spectral"; and
+    as the power p - 1 in the entrywise norm of exponent p.  If the multipliers would leave double precision although W
+    does not, they are returned at order one: the bound that they prove, ``||M|| / sum dual``, does not depend on their
+    scale.  Multipliers of a soft margin are slacks, whose scale matters; for them it is an error.
     """
     if rows == asked == answer.status == 0:
         return answer
     W, dual = answer.W, answer.dual
-    if not np.isfinite(dual).all():  # a method that rounding stopped leaves such, and they prove nothing
+    if not np.isfinite(dual).all():  # a method that rounding stopped may return these; they prove nothing
         dual = np.zeros_like(dual)
     if _core.STATUS[answer.status] == "infeasible":
         return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
-    if soft or answer.lower > 0:  # else W means nothing, and is not shown
+    if soft or answer.lower > 0:  # otherwise W is not shown to the user
         W = scaled_array(W, asked - rows, "weights")
     if soft:
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")
@@ -78,16 +112,17 @@ def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
     return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)
 
 
-MOST = 2e8  # numbers in the tokens of a metric that is not of rank one, 1.6 GB
+MOST = 2e8  # most numbers in the tokens that an array D as metric leads to: 1.6 GB
 
 
 class Whitening:
-    """``min ||W||`` in a metric as ``min ||V||_F`` over other data: ``V = L^T W M`` with ``P = L L^T``, ``R = M M^T``.
+    """A solve in a metric as a Frobenius solve over other data: ``||V||_F`` with ``V = L^T W M``, ``P = L L^T``, ``R =
+    M M^T``.
 
-    The rows are ``(L^-1 (x_t - x_ref)) V (M^-1 z)``.  A metric D (dk, dz) that is no product of two vectors has
-    ``V = sqrt(D) W`` as one vector: tokens ``vec(x z^T) / sqrt(D)`` of their own for each query, and the query 1.
-    The difference to the reference token is taken before a token is multiplied: after it, a row that is short beside
-    its tokens would be rounding.  Where queries share tokens, the difference is that to the sequence's first token.
+    The rows are ``(L^-1 (x_t - x_ref)) V (M^-1 z)``.  For a metric given as an array D (dk, dz), V is the flat vector
+    ``sqrt(D) W``: each query gets tokens ``vec(x z^T) / sqrt(D)`` of its own, and the query becomes the number 1.  The
+    reference token is subtracted before a token is multiplied; afterwards, rows that are short relative to their tokens
+    would be lost to rounding.  If queries share tokens, the first token of the sequence is subtracted instead.
     """
 
     def __init__(self, data: Data, metric: Metric, reference: np.ndarray):
@@ -98,23 +133,22 @@ class Whitening:
             if not layout.single or layout.begin is not None:  # queries may share tokens
                 chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
             keys = np.zeros(data.keys.shape)
-            keys[token] = data.keys[token].astype(np.float64) - data.keys[chosen]
+            keys[token] = data._differences(token, chosen)
             self.plain = Data("metric", keys @ left.T, np.ascontiguousarray(data.queries @ right.T), None, layout)
             return
-        entries = int(data.indptr[-1])
+        entries = data._entries
         if entries * metric.D.size > MOST:
             raise ValueError(
                 f"metric must be a tuple (P, R) where entries times dk dz are above {MOST:g}, "
                 f"got an array D and {entries} entries"
             )
-        keys = data.keys[token].astype(np.float64) - data.keys[chosen]
-        rows = keys[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
+        rows = data._differences(token, chosen)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
         lengths = np.diff(data.indptr)
         layout = Layout(lengths, np.ones_like(lengths), True)
         self.plain = Data("metric", rows.reshape(entries, -1), np.ones((len(data), 1)), None, layout)
 
     def back(self, V: np.ndarray) -> np.ndarray:
-        """W of the plain problem's answer."""
+        """W from the weights V of the whitened problem."""
         if self.metric.D is not None:
             return V.reshape(self.metric.D.shape) / np.sqrt(self.metric.D)
         left, right = self.metric.inverses

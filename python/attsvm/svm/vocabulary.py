@@ -1,4 +1,4 @@
-"""The SVM over a vocabulary, whose keys are the identity."""
+"""The SVM over a vocabulary, whose keys are the identity: reduced to classes of tokens, solved by Newton's method."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.norms import of_values
 from ..common.progress import Report
-from .request import Answer, Request
+from .transform import Answer, Request
 
-__all__ = ["Found", "Vocabulary", "solve_levels"]
-
-OUTWARDS = 2.0**-50  # roundings of the keys' size and of W
+OUTWARDS = 2.0**-50  # relative rounding of the keys' sizes and of W, by which bounds are moved outwards
 
 
 class Vocabulary:
-    """The same problem over classes of tokens: two tokens are in one class if the same queries select them.
+    """The same problem with one token for each class; tokens are in one class if the same queries select them.
 
-    Exchanging two tokens of a class changes neither rows nor norm, so some solution gives them the same weights w_k.
-    With n_k tokens in class k and ``W'_k = n_k^(1/p) w_k``, ``||W'|| = ||W||`` and the keys are ``e_k / n_k^(1/p)``:
-    p is that of an entrywise norm, infinite for the max norm, and 2 for every norm of the singular values.
+    Exchanging two tokens of a class changes neither the rows nor the norm, so some solution gives them the same weights
+    w_k.  With n_k tokens in class k and ``W'_k = n_k^(1/p) w_k`` the norm stays, ``||W'|| = ||W||``.  The keys are
+    ``e_k / n_k^(1/p)``.  p is the exponent of an entrywise norm, infinite for the max norm, and 2 for every norm of the
+    singular values.
     """
 
     def __init__(self, data: Data, request: Request):
         selection = request.selection.within(data)
-        self.reference, one = selection.reference, selection.kept is None
-        kept: Any = np.arange(data.dk) == self.reference[:, None] if one else selection.kept
-        chosen = kept.reshape(len(data), data.dk)
-        queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)  # a row of bits for each token
+        self.reference, chosen = selection.reference, selection.flags(data).reshape(len(data), data.dk)
+        # one row of bits per token: which queries select it
+        queries = np.ascontiguousarray(np.packbits(chosen, axis=0).T)
         rows = queries.view(f"V{queries.shape[1]}").ravel()
         _, self.first, self.class_of, self.count = np.unique(
             rows, return_index=True, return_inverse=True, return_counts=True
@@ -41,14 +39,14 @@ class Vocabulary:
         self.scale = self.count ** (-1 / (2.0 if singular else p))
         layout: Any = replace(data._layout, lengths=np.full(len(data), len(self.first)))
         self.data = Data(data._name, np.diag(self.scale), data.queries, None, layout)
-        self.chosen = chosen[:, self.first]  # the classes that each query selects
-        selected = self.class_of[self.reference] if one else self.chosen
+        self.chosen = chosen[:, self.first]  # (M, K) which classes each query selects
+        selected = self.class_of[self.reference] if selection.kept is None else self.chosen
         self.request = replace(request, selection=Selection(self.data, selected), dual=None, W=None)
 
     def back(self, answer: Any) -> Answer:
-        """The answer of all tokens: multipliers of a class are shared by its tokens, as its weights are."""
+        """The answer for all tokens: the tokens of a class share its multipliers and have the same weights."""
         M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        pull = -answer.dual.reshape(M, K)  # of each query on every class; that on its reference makes up for all
+        pull = -answer.dual.reshape(M, K)  # minus the multipliers; that of the reference makes each query's sum zero
         pull[every, self.request.selection.reference] = -pull.sum(axis=1)
         dual = (pull / -self.count)[:, self.class_of]
         dual[every, self.reference] = 0
@@ -62,20 +60,24 @@ class Vocabulary:
         )
 
 
-# V = 50,000, 1,000 contexts of ten labels, d = 64: 134 steps from sigma = 5 by doubling; by ten, steps become
-# short and many.
+# First sigma of the augmented Lagrangian, and its growth.  With 50,000 tokens, 1,000 contexts of ten labels and d = 64,
+# doubling took 134 steps; with a growth of ten, steps became short and many.
 SIGMA, GROWTH = 5.0, 2.0
-CONVERGING = 0.3  # of the gap before: sigma is large enough (at .1 it grew until rounding took tight problems over)
-STEPS, STALLED = 60, 10  # steps for one update of multipliers, and updates without a better bound
-ROUNDING = 1e-14  # of the multipliers: the gradient of a minimum
-FLAT, TRIES = 0.2, 12  # of the slope at the step's beginning
-STIFF = 1e8  # sigma of the projection on the equalities, which is made twice
-CONTRADICTION = 1e-11  # a hundredth of the residual at which multipliers prove that there is no W
-LARGEST = 1e8  # numbers in all C_k: .8 GB, and up to three times as much beside them
+# Sigma grows only if the gap falls to no less than this fraction of the last gap.  (With 0.1 sigma grew until rounding
+# dominated on tight problems.)
+CONVERGING = 0.3
+# most Newton steps per update of the multipliers; updates without a better bound after which it stops
+STEPS, STALLED = 60, 10
+ROUNDING = 1e-14  # a minimum is reached when the gradient is below this fraction of the multipliers
+# line search: stop when the slope is below FLAT times the initial slope, or after TRIES evaluations
+FLAT, TRIES = 0.2, 12
+STIFF = 1e8  # sigma of the projection onto the equalities, which is applied twice
+CONTRADICTION = 1e-11  # stop as infeasible at this relative residual: a hundredth of what proves that no W exists
+LARGEST = 1e8  # most numbers in all matrices C_k: 0.8 GB, and up to three times as much in temporaries
 
 
 class Found(NamedTuple):
-    """Weights of each class and multipliers of every entry (a context and a class), for the gate to judge."""
+    """Weights of each kind and multipliers of every entry (context, kind), to be certified by C."""
 
     W: np.ndarray
     dual: np.ndarray
@@ -86,9 +88,11 @@ class Found(NamedTuple):
 def solve_levels(
     contexts: np.ndarray, selected: np.ndarray, count: np.ndarray, tol: float, most: int, report: Report | None
 ) -> Found:
-    """Until the gap is below ``tol``, there is a contradiction, ``most`` steps are made (0: no limit) or none helps.
+    """Runs Newton's method until the gap is below ``tol``, no W exists, ``most`` steps are made (0: no limit) or no
+    progress is made.
 
-    ``contexts`` (M, d), not zero; ``selected`` (M, K): the classes that each selects; ``count`` (K,) of their tokens.
+    ``contexts`` (M, d) are the queries, none zero.  ``selected`` (M, K) flags the classes that each context selects.
+    ``count`` (K,) is the number of tokens of each kind.
     """
     problem = _Problem(contexts, selected, count)
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
@@ -108,7 +112,8 @@ def solve_levels(
             sigma *= 1 if gap < CONVERGING * last else GROWTH
     except KeyboardInterrupt as interrupt:
         return problem.found(interrupt)
-    except (np.linalg.LinAlgError, MemoryError):  # 1 / sigma is rounding; many rows are active
+    # 1 / sigma is lost to rounding, or too many rows are active for memory
+    except (np.linalg.LinAlgError, MemoryError):
         pass
     return problem.found(None)
 
@@ -120,16 +125,17 @@ class _Problem:
         self.gram = self.Z @ self.Z.T
         self.selected, self.n = np.ascontiguousarray(selected.T), count.astype(np.float64)
         self.reference = selected.argmax(axis=1)
-        # Few rows are active at the highest logits of tokens that are not selected.
+        # Start the levels t at the highest logits of tokens that are not selected: few rows are then active.
         self.W = self.selected @ (self.Z - self.Z.mean(axis=0))
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
-        self.t[np.isinf(self.t)] = 0.0  # every token is selected
+        self.t[np.isinf(self.t)] = 0.0  # the context selects every token
         self.y = np.zeros(self.selected.shape)
-        self.met, self.steps = self.W, 0  # W that meets the equalities
-        self.best = self.W, self.y  # W that does, and multipliers, to be handed over
+        self.met, self.steps = self.W, 0  # met: W projected onto the equalities
+        self.best = self.W, self.y  # the best projected W and multipliers so far
 
     def minimise(self, sigma: float, most: int) -> bool:
-        """Of the augmented Lagrangian; then its multipliers.  Whether more may be done."""
+        """Minimises the augmented Lagrangian at this sigma and updates the multipliers.  Returns whether to
+        continue."""
         n, u = self.n, self._cut(self._uncut(sigma))
         for _ in range(STEPS):
             g, h = self.W + u @ self.Z, -(n @ u)
@@ -149,10 +155,10 @@ class _Problem:
         return True
 
     def bounds(self) -> tuple[float, float, bool]:
-        """Of the margin, in units of b; and whether the multipliers prove that there is no W instead."""
+        """The lower and upper bound of the margin, in units of b, and whether the multipliers show that no W exists."""
         dual = self._balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
-        weight = np.where(self.selected, 0.0, dual) @ self.b  # of each class
+        weight = np.where(self.selected, 0.0, dual) @ self.b  # (K,) weight of each kind's margin rows
         self._meet_equalities()
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
@@ -166,7 +172,7 @@ class _Problem:
         return Found(W, (self._balanced(y) / self.length).T, self.steps, exception)
 
     def _balanced(self, y: np.ndarray) -> np.ndarray:
-        """Multipliers of the entries, whose reference makes up for the others of its context."""
+        """The multipliers of all entries; that of the reference kind makes each context's sum zero."""
         dual = self.n[:, None] * y
         dual[self.reference, np.arange(len(self.Z))] -= dual.sum(axis=0)
         return dual
@@ -180,7 +186,7 @@ class _Problem:
     def _direction(
         self, active: np.ndarray, sigma: float, g: np.ndarray, h: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """dW and dt of Newton's step; None: too many rows are active."""
+        """Newton's step (dW, dt); None if too many rows are active for memory."""
         M, along, right, parts = len(h), g @ self.Z.T, -h, []
         sizes = active.sum(axis=1)
         if (sizes**2).sum() > LARGEST:
@@ -202,7 +208,8 @@ class _Problem:
         return du @ self.Z - g, dt
 
     def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
-        """Of the step, 1 at most, to where the slope, which only grows, is a small part of what it begins with."""
+        """The step length, at most 1, at which the slope is a small fraction of its initial value.  The slope only
+        grows along the step."""
         linear, square = self.n @ (self.W * dW).sum(axis=1), self.n @ (dW * dW).sum(axis=1)
         start, du = self._uncut(sigma), sigma * (dW @ self.Z.T - dt)
         low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
@@ -219,7 +226,7 @@ class _Problem:
         return length
 
     def _meet_equalities(self) -> None:
-        """The W nearest to this one whose selected rows have no excess, at levels of its own."""
+        """Sets ``met`` to the W nearest to the current one that meets the equalities, with its own levels."""
         W, t = self.W, self.t
         for _ in range(2):
             u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)

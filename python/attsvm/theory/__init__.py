@@ -1,14 +1,13 @@
-"""Where training and SVM meet: conditions on a dataset, selections of several tokens, next tokens, soft labels."""
+"""Theory that relates training to the SVM: conditions on a dataset, several selected tokens, next tokens, stacked
+layers."""
 
-from .conditions import is_locally_optimal
+from .conditions import is_locally_optimal, margin_share
 from .diagnosis import Diagnosis
-from .hierarchy import hierarchy
+from .hierarchy import Stack, hierarchy, train_stack
 from .joint import label_svm, relaxed_margins
 from .next_tokens import Identifiability, NextToken, SoftLabels, identifiable, next_token, soft_labels
 from .random_tokens import capacity
 from .regularization_path import Path
-from .share import margin_share
-from .stack import Stack, train_stack
 from .token_sets import Decomposition, decompose, selected_sets, tokens_kept
 
 __all__ = [

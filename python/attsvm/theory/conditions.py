@@ -1,8 +1,9 @@
-"""Where the two halves meet: directions of training against solutions of the SVM."""
+"""Weights compared with SVM solutions: correlation, share of the largest margin, and conditions of convergence."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,19 +11,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_numeric, check_finite, check_type
+from ..attention.data import Data, check_data
+from ..attention.selection import Selection
+from ..common.check import as_finite, check_type
+from ..common.norms import read_norm, size
+from ..common.types import MetricLike, Norm
 from ..svm.separation import Separation
+from ..svm.solve import solve_svm
 from ..training.problem import Problem
 from .limit_proofs import lengths_of_rows
 
-__all__ = ["correlation", "is_locally_optimal"]
-
-# A tight token's margin is 1; a certified gap of 1e-9 fixes margins to about its square root.
+# Warn if less than this share of the Frobenius norm lies in the span of rows and queries: projecting W would more than
+# double its margin share.
+MOST_OUTSIDE = 0.5
+SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest count as zero
+CHUNK = 4096  # rows processed at a time
+ROUNDING = 1e-13  # rounding error of a computed margin, relative to (row length) (norm of W)
+# A token is tight if its margin is at most 1 + TIGHT: a certified gap of 1e-9 fixes margins only to about 3e-5.
 TIGHT = 1e-4
 
 
 def correlation(A: ArrayLike, B: ArrayLike) -> float:
-    """Cosine ``<A, B> / (||A||_F ||B||_F)`` of two weight matrices; NaN when one of them is zero.
+    """The cosine ``<A, B> / (||A||_F ||B||_F)`` of two weight matrices; NaN if one of them is zero.
 
     Parameters
     ----------
@@ -33,26 +43,24 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
     >>> attsvm.correlation([[1.0, 0.0]], [[1.0, 1.0]])
     0.7071067811865475
     """
-    A = np.asarray(as_numeric("A", A), dtype=np.float64)
-    B = np.asarray(as_numeric("B", B), dtype=np.float64)
+    A, B = as_finite("A", A), as_finite("B", B)
     if A.shape != B.shape:
         raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}")
-    check_finite("A", A)
-    check_finite("B", B)
     largest_a, largest_b = np.abs(A).max(initial=0.0), np.abs(B).max(initial=0.0)
     if largest_a == 0 or largest_b == 0:
         return float("nan")
-    A, B = A / largest_a, B / largest_b  # norms of weights may overflow when squared
+    A, B = A / largest_a, B / largest_b  # scaled, since squares of large weights may overflow
     return float(np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B)))  # type: ignore[arg-type]
 
 
 def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
-    """Whether every selected token scores more than each of its support tokens (margin exactly 1).
+    """Whether every selected token scores more than each tight token of its query (a token whose margin is exactly 1).
 
-    Plain gradient descent with small steps converges to the direction of such a solution from all weights that are near
-    enough to it and large enough.  Where a support token with a positive multiplier scores more, training leaves the
-    direction if the rows of the SVM are linearly independent; if they are not, other rows may outweigh it.  Nothing is
-    proved of equal scores.  Holds for one selected token per query.
+    Plain gradient descent with small steps converges to the direction of such a solution from all weights that are
+    large enough and close enough to that direction.  If instead a support token with a positive multiplier scores more
+    than the selected one, training leaves the direction, provided that the rows of the SVM are linearly independent; if
+    they are not, other rows may outweigh it.  For equal scores nothing is proved.  The condition is for one selected
+    token per query.
 
     Parameters
     ----------
@@ -82,9 +90,7 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     data = problem.data
     if not _same(data, solution.data):
         raise ValueError("solution must be of the data of the problem")
-    reference = solution.selection.reference
-    rivals = tight_entries(data, solution.W, reference) & (problem._flat_scores >= at_reference(problem, reference))
-    return not rivals.any()
+    return not rivals_of(problem, solution).any()
 
 
 def _same(data: Any, other: Any) -> bool:
@@ -92,18 +98,25 @@ def _same(data: Any, other: Any) -> bool:
     return data is other or all(np.array_equal(getattr(data, name), getattr(other, name)) for name in names)
 
 
+def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
+    """A bool array (entries,): the tight tokens that score at least as much as the selected one."""
+    reference = solution.selection.reference
+    tight = tight_entries(problem.data, solution.W, reference)
+    return tight & (problem._flat_scores >= at_reference(problem, reference))
+
+
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
-    """The score of the selected token of each entry's query."""
-    return (problem._flat_scores[problem.data.indptr[:-1] + reference])[problem.data._query_of()]
+    """For each entry, the score of its query's selected token."""
+    return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
 
 
 def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Where the margin is 1, for the solution W of a selection."""
+    """A bool array (entries,): whether the margin is 1, up to TIGHT, for the solution W of a selection."""
     return data._flat_margins(W, reference) <= 1 + TIGHT
 
 
 def all_tight(solution: Separation, tolerance: float = TIGHT) -> bool | None:
-    """Whether every token but the selected ones has a margin of 1; None without weights."""
+    """Whether every token that is not selected has a margin of 1; None without weights."""
     if solution.W is None:
         return None
     margins = solution.data._flat_margins(solution.W, solution.selection.reference)
@@ -123,30 +136,31 @@ def smoothness(problem: Problem) -> float:
     values = keys if data.values is data.keys else _largest_singular(data, data.values)
     g = values * heads
     if problem._own_loss is not None:
-        return np.inf  # nothing is known of its second derivative
+        return np.inf  # the second derivative of the user's loss is not known
     M0, M1 = _core.loss_bounds(_core.LOSS[problem._loss_name], float(problem._flat_scores.min()))
     terms = (data.queries**2).sum(axis=1) * keys**2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())
 
 
 def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
-    """(M,) spectral norm of the keys or values of each query's window."""
+    """The spectral norm of the keys, or values, of each query's window: (M,)."""
     windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
     return np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
-    """``(iota, ||G||_F)``: the least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0, and its norm.
+    """``(iota, ||G||_F)`` for the gradient G at W = 0: iota is the least ``(x_t - x_optimal)^T G z``.
 
-    A positive iota: the first step of gradient descent from zero ranks every optimal token first.
+    If iota is positive, the first step of gradient descent from zero ranks every optimal token first.
     """
     data = problem.data
-    _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
+    _, G = problem.loss_and_grad(np.zeros(data._W_shape))
     return float(data._flat_margins(-G, reference).min()), float(np.linalg.norm(G))
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
-    """``(mu, R)``: W descends from all weights of norm at least R and correlation with W at least 1 - mu.
+    """``(mu, R)``: the loss falls along W at all weights of norm at least R whose correlation with W is at least 1 -
+    mu.
 
     W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
     W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
@@ -158,7 +172,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     eps))`` that of all but the selected token; gap, G and H are the least and largest score differences to support
     tokens, to better ones, and to any; B the largest margin of W.  R is where the bracket becomes positive.
 
-    None where it cannot be had: a query without support token, or a support token with a score as good.
+    None if there is no such cone: a query has no support token, or a support token scores as much as the selected one.
     """
     data = problem.data
     own = data._flat_margins(W, reference)
@@ -166,20 +180,22 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     if not others.any():
         return None
     near, far = own <= 1 + TIGHT, others & (own > 1 + TIGHT)
-    better = at_reference(problem, reference) - problem._flat_scores  # by how much the selected token scores more
+    # score of the selected token minus that of the entry's token
+    better = at_reference(problem, reference) - problem._flat_scores
     longest = lengths_of_rows(data, reference).max()
     slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
-    begin, several = data.indptr[:-1], data.lengths > 1
-    gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]  # infinite without a support token
+    begin, several = data._begin, data.lengths > 1
+    # infinite if the query has no support token
+    gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]
     if not (0 < gap.min() and gap.max() < np.inf):
         return None
     B = np.maximum.reduceat(np.where(others, own, 0.0), begin)[several]
     G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
     H = B * np.maximum.reduceat(np.abs(better), begin)[several]
     T = data.lengths[several] - 1.0
-    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)  # the brackets are linear in 1, u, v and u v
+    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)  # each query's bracket is linear in 1, u, v and u v
 
     def least_bracket(r: float) -> float:
         u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
@@ -190,7 +206,8 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
 
 def _first_positive(increasing: Callable[[float], float]) -> float:
-    """Where an increasing function that ends positive becomes so, at most 1e-12 of it, or of 1, beyond."""
+    """The point from which an increasing function is positive, or a point at most a relative (or absolute) 1e-12 above
+    it."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
@@ -201,11 +218,12 @@ def _first_positive(increasing: Callable[[float], float]) -> float:
 
 
 def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
-    """``(mu, R)``: ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no stationary point.
+    """``(mu, R)`` such that the cone ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no
+    stationary point.
 
-    mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``; R is where every optimal token holds so much
-    softmax that ``B (1 - s_optimal) < 1`` with B the largest margin of W_svm, which makes each covariance positive.
-    None when the first gradient does not separate.
+    mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``.  From norm R on every optimal token has so much
+    probability s_optimal that ``B (1 - s_optimal) < 1``, with B the largest margin of W_svm; each covariance is then
+    positive.  None if the first gradient step does not separate.
     """
     if iota <= 0 or solution.W is None or not np.isfinite(iota):
         return None
@@ -213,6 +231,113 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     W, reference = solution.W, solution.selection.reference
     own = data._flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
-    mu = min(iota * norm / size, 1.0)  # rounding may put it above
+    mu = min(iota * norm / size, 1.0)  # at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
+
+
+def margin_share(
+    data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", metric: MetricLike | None = None
+) -> tuple[Any, ...]:
+    """The margin of ``W / ||W||`` as a share of the largest margin gamma*: ``min_e A(W)_e / ||W|| / gamma*``.
+
+    The share is 1 if W has the direction of an SVM solution of that norm (any of them, if there are several), and
+    negative if W does not rank the selected tokens first.
+
+    Parameters
+    ----------
+    data : Data
+    selected : as in :func:`solve_svm`
+        Several selected tokens of a query must have equal logits.  If their logits differ, minus the largest difference
+        counts as a margin.
+    W : array_like (..., dk, dz)
+        Weights, or a stack of them (those of a run: ``run.weights``).
+    norm, metric : as in :func:`solve_svm`
+
+    Returns
+    -------
+    low, high : float, or arrays (...)
+        The share lies in [low, high]: the margin of W divided by the certified upper and lower bound of the largest
+        margin.  (W itself proves a lower bound.)  0 for W = 0.
+
+    Raises
+    ------
+    ValueError
+        When the selection is infeasible, or asks nothing: there is no largest margin.
+
+    Warns
+    -----
+    UserWarning
+        In the Frobenius and nuclear norms, if less than half of the Frobenius norm of W lies in the span of rows and
+        queries: the rest changes no margin and lowers the share.  Weights trained from zero lie in this span; the
+        weights of a head of a model do not if there are fewer queries or tokens than dimensions.
+
+    Notes
+    -----
+    The norm of each W is computed here; a solution need not be unique for this measure to make sense, as it has to be
+    for a correlation with one.
+
+    Examples
+    --------
+    >>> sol = attsvm.solve_svm(data, [0, 1, 2, 3, 4, 5], "max")
+    >>> low, high = attsvm.theory.margin_share(data, [0, 1, 2, 3, 4, 5], sol.W, "max")
+    >>> 1 - 1e-8 < low <= high <= 1
+    True
+    """
+    check_data("data", data)
+    kind = read_norm(norm, metric, *data._W_shape)
+    W = as_finite("W", W)
+    if W.ndim < 2 or W.shape[-2:] != data._W_shape:
+        raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
+    selection = Selection(data, selected)
+    sol = solve_svm(data, selected, norm, metric=metric)
+    if sol.status == "no constraint":
+        raise ValueError("selected must leave a token out that differs: without a row no margin is the largest")
+    if sol.status == "infeasible":
+        raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
+    stack = W.reshape(-1, *data._W_shape)
+    sizes = size(stack, kind)
+    if kind in ("frobenius", "nuclear"):
+        _warn_outside(data, selection, stack)
+    units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
+    least = np.array([_least(data, selection, unit) for unit in units])
+    lower = np.maximum(sol.margin, least)  # the margin of W is a lower bound, too
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
+    low, high = np.sort(ends, axis=0).reshape(2, *W.shape[:-2])
+    return (float(low), float(high)) if W.ndim == 2 else (low, high)
+
+
+def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
+    whole = np.linalg.norm(stack, axis=(1, 2))
+    _, chosen, token = data._rows_of(selection.reference)
+    left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
+    right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
+    share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
+    if share.min(initial=1.0) < MOST_OUTSIDE:
+        warnings.warn(
+            f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; the "
+            "rest changes no margin and lowers the share",
+            stacklevel=3,
+        )
+
+
+def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """Orthonormal columns that span the given rows of d numbers."""
+    scatter = np.zeros((d, d))
+    for at in range(0, count, CHUNK):
+        some = rows(slice(at, at + CHUNK))
+        scatter += some.T @ some
+    eigenvalues, vectors = np.linalg.eigh(scatter)
+    return vectors[:, eigenvalues > SPANNED**2 * eigenvalues[-1]]
+
+
+def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
+    """The least margin of W.  An equality row counts as minus the difference of its sides, if that exceeds rounding."""
+    found, equal = data._flat_margins(W, selection.reference), np.flatnonzero(selection.flags(data))
+    query, chosen, token = data._rows_of(selection.reference, equal)
+    equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))
+    length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
+    off = np.abs(found[equal])
+    found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
+    return float(found.min())

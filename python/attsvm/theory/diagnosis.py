@@ -1,4 +1,4 @@
-"""What the theory says of a dataset: the numbers, and the sentences that they print as."""
+"""The theory's conditions on a dataset, as numbers and as printed sentences."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
+from ..attention.data import largest
 from ..attention.selection import Selection
-from ..attention.windows import largest
 from ..common.check import as_norm, check_type
 from ..common.norms import norm_name
-from ..common.result import Solved
+from ..common.result import Lines, Solved
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -23,19 +23,17 @@ from ..training.run import Run
 from . import conditions
 from .limit_proofs import BestTokens, Rows, longest_step
 
-__all__ = ["Diagnosis", "diagnose"]
-
-IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
-# Scores that differ by this part of the gap above them, and margins of 1 + EQUAL, are taken as equal: larger
-# differences can make weights of norm log(1 / difference) stationary.
+IN_RANGE = 300  # The products in the conditions must lie within 1e-IN_RANGE .. 1eIN_RANGE.
+# Scores that differ by less than this fraction of the gap to the best score count as equal, and margins up to 1 + EQUAL
+# as tight.  With larger differences weights of norm log(1 / difference) can be stationary.
 EQUAL = 1e-9
-BEATEN_SHOWN = 8  # queries listed by name
+BEATEN_SHOWN = 8  # most beaten queries that are listed one by one
 DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Diagnosis(Solved):
-    """What the theory says of a problem and a selection.  Prints as sentences; :meth:`to_dict` gives plain numbers.
+    """The theory's conditions for a problem and a selection.  Prints as sentences; :meth:`to_dict` gives plain numbers.
 
     Attributes
     ----------
@@ -50,16 +48,18 @@ class Diagnosis(Solved):
     solution : Separation
         Its SVM, with margin interval or, when infeasible, the certificate.
     dimension_suffices : bool
-        The shape alone makes every selection of almost all data separable: each window has at most dk + 1 tokens, and
-        there are at most dk dz rows where no two queries share tokens, else at most dz queries.  False decides nothing.
+        Whether the shape alone makes every selection separable, for almost all data: each window has at most dk + 1
+        tokens, and there are at most dk dz rows, or, if queries share tokens, at most dz queries.  The condition is
+        sufficient, not necessary.
     tight : bool array or list, in the data's entry shape, or None
-        Tokens whose margin is 1, to 1e-4: the paper's support indices; ``solution.support`` are those of them that have
-        a multiplier.  None without an optimal solution.
+        Tokens whose margin is 1, up to 1e-4: the paper's support indices.  ``solution.support`` has only those tight
+        tokens that have a positive multiplier.  None without an optimal solution.
     beaten_by : integer array or list, in the data's query shape, or None
         The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
-        No query is beaten by a tight token: plain gradient descent on W, in steps up to ``step_size``, converges to the
-        direction of the Frobenius SVM from all weights that are near enough to it and large enough.
+        Whether no tight token scores at least as much as the selected one.  Then plain gradient descent on W, in steps
+        up to ``step_size``, converges to the direction of the Frobenius SVM from all weights that are large enough and
+        close enough to that direction.
     globally_optimal : bool
         Every query selects a token of its highest score.
     all_support : bool or None
@@ -71,24 +71,26 @@ class Diagnosis(Solved):
     equal_scores : bool
         All non-optimal tokens of a query tie, below the best.
     no_stationary_point : str or None
-        Why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support" (of the
-        optimal selection) or "equal scores"; None when neither holds.  Independent rows are another reason.
+        The reason why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support"
+        (every token but the optimal ones is tight in their SVM) or "equal scores".  None if neither holds; there may
+        still be no stationary point, as when the rows are linearly independent.
     iota : float
-        Least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0: positive when the first step separates.
+        The least ``(x_t - x_optimal)^T G z`` for the gradient G at W = 0; positive if the first step separates.
     separating_cone : (float, float) or None
-        mu and R of the cone around the first step in which no weights are stationary.
+        mu and R of a cone around the first step in which no weights are stationary; None if the step does not separate.
     local_cone : (float, float) or None
         mu and R: at weights of norm at least R whose correlation with the SVM solution is at least 1 - mu the loss
-        falls along that solution, so none is stationary.  A bound, and a pessimistic one.  Training may leave the cone.
+        falls along that solution, so no such weights are stationary.  The bound is pessimistic, and training may leave
+        the cone.
     lipschitz, step_size : float
         ``L_W``, a Lipschitz constant of the gradient, and 1 / L_W, the theory's step of plain gradient descent.
     barrier, longest_step : float or None
-        What :meth:`attsvm.Run.limit` asks of a run that goes to the optimal tokens: a loss that is less than
-        ``barrier`` above its infimum, and steps shorter than ``longest_step = 8 rho / Delta^2``, rho the margin of
-        their SVM and Delta a bound of the distance of two rows.  None where several tokens have the best score, or
-        where no margin is certified.
+        The conditions under which :meth:`attsvm.Run.limit` can prove that a run goes to the optimal tokens: a loss less
+        than ``barrier`` above its infimum, and steps shorter than ``longest_step = 8 rho / Delta^2``, where rho is the
+        margin of the optimal tokens' SVM and Delta bounds the distance between two rows.  None if several tokens have
+        the best score, or if no margin is certified.
     undecided : bool array or list, in the data's query shape, or None
-        Of the run that was diagnosed: queries whose attention has not chosen yet.
+        For a diagnosed run: the queries whose attention has not chosen a token yet.
     """
 
     scores: Any
@@ -125,12 +127,12 @@ class Diagnosis(Solved):
     _least_width = 20
 
     def _queries(self, name: str) -> Any:
-        """One for each query, flat."""
+        """The values of an attribute, one per query, flat."""
         return self.data._layout.flatten_queries(name, getattr(self, name))
 
     def _scores_of(self, name: str) -> Any:
-        """Of the token that each query selects, that is optimal, or that beats them."""
-        return self._entries("scores")[self.data.indptr[:-1] + self._queries(name)]
+        """The scores of the tokens that an attribute (selected, optimal or beaten_by) names, one per query."""
+        return self._entries("scores")[self.data._begin + self._queries(name)]
 
     def _entries(self, name: str) -> np.ndarray:
         return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
@@ -140,7 +142,7 @@ class Diagnosis(Solved):
         for name, score in (("selected", "score"), ("optimal", "optimal_score")):
             columns |= {name: self._queries(name), score: self._scores_of(name)}
         if self.tight is not None:
-            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data.indptr[:-1], dtype=np.intp)
+            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), self.data._begin, dtype=np.intp)
             columns["beaten_by"] = self._queries("beaten_by")
         return columns
 
@@ -149,14 +151,14 @@ class Diagnosis(Solved):
         tokens = str(lengths.max()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         return f"Diagnosis of {len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         data, lines = self.data, [("selected", self._selected())]
         if self.undecided is not None and (count := int(self._queries("undecided").sum())):
             left = f"{count} of {len(data)} queries of the run: their attention has not chosen yet"
             lines.append(("undecided", left))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
-            share = f"{int(self._entries('tight').sum())} of the {int(data.indptr[-1]) - len(data)} tokens not selected"
+            share = f"{int(self._entries('tight').sum())} of the {data._entries - len(data)} tokens not selected"
             lines.append(("tight", f"{share}: their margin is 1, to 1e-4"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:
@@ -218,10 +220,10 @@ class Diagnosis(Solved):
             return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
             return f"none, the other tokens of a query score the same: {DIVERGES}"
-        least = np.minimum.reduceat(self._entries("scores"), self.data.indptr[:-1])
+        least = np.minimum.reduceat(self._entries("scores"), self.data._begin)
         if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
-        if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
+        if self.dimension_suffices and self.solution.W is not None:  # rows that no W separates are linearly dependent
             return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
         return (
             "not excluded: enough would be one best token in each query, weights that rank these first, and the others "
@@ -248,7 +250,7 @@ def windows_apart(data: Any) -> bool:
 
 
 def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: Norm = "frobenius") -> Diagnosis:
-    """The conditions of the theory on this dataset: which hold, with which numbers.
+    """The theory's conditions on this dataset: which of them hold, and with which numbers.
 
     Parameters
     ----------
@@ -267,7 +269,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     Raises
     ------
     ValueError, TypeError
-        Tokens whose products with queries and scores leave double precision.
+        If products of tokens, queries and scores leave double precision.
     KeyboardInterrupt
         On Ctrl-C.
 
@@ -336,7 +338,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 
 
 def _check_scale(problem: Problem) -> None:
-    """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
+    """Raises ValueError if products that the conditions need would underflow or overflow."""
     parts = {"queries": problem.data.queries, "scores": problem._flat_scores}
     sizes = {"tokens": problem.data._largest_key} | {name: largest(part) for name, part in parts.items()}
     if min(sizes.values()) == 0:
@@ -352,7 +354,7 @@ def _check_scale(problem: Problem) -> None:
 
 
 def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
-    """What a run must meet for its limit on the optimal tokens to be proved."""
+    """The numbers ``barrier`` and ``longest_step`` of a Diagnosis, or none."""
     rows = Rows(best.problem.data, best.best)
     rows.solution = ideal
     if len(best.tied) or not rows.margin > 0:
@@ -364,11 +366,10 @@ def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None or solution.status not in ("optimal", "no constraint"):
         return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
-    data, chosen = problem.data, solution.selection.reference
-    tight = conditions.tight_entries(data, solution.W, chosen)
-    rivals = tight & (problem._flat_scores >= conditions.at_reference(problem, chosen))
+    data, rivals = problem.data, conditions.rivals_of(problem, solution)
+    tight = conditions.tight_entries(data, solution.W, solution.selection.reference)
     strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
-    beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
+    beaten = np.logical_or.reduceat(rivals, data._begin)
     return {
         "tight": data._layout.shape_entries(tight, False),
         "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),

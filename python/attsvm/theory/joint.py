@@ -1,4 +1,4 @@
-"""Head and attention trained together: the SVM of the labels, and what it asks of attention."""
+"""Joint training of head and attention: the SVM of the labels, and the margins that it leaves to attention."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
-__all__ = ["label_svm", "relaxed_margins"]
-
 
 def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Separation:
     """``min ||v||  s.t.  y v . x_a >= 1`` for the value of the selected token a of each query.
 
-    Where a linear head goes that is trained together with attention, once attention has selected these tokens.
+    A linear head that is trained together with attention goes to this direction, once attention has selected these
+    tokens.
 
     Parameters
     ----------
@@ -64,13 +63,13 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
         raise TypeError("selected must be one token per query, got bools")
     chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.within(data).reference]
     signed = problem._labels[:, None] * chosen
-    # A row x_a - 0 of a prompt whose other token is zero.
+    # Each window holds the signed value and a zero token, so its row is the signed value.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))
-    return solve_svm(pairs, np.zeros(len(signed), dtype=np.intp), norm)
+    return solve_svm(pairs, [0] * len(signed), norm)
 
 
 def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
-    """What the head's own SVM leaves to ask of attention: margins 1 for its support queries, 0 for all others.
+    """The margins that attention must reach, given the head's own SVM: 1 for its support queries, 0 for all others.
 
     A query whose label the head predicts by more than its margin needs no sharp attention.  Where head and attention
     are trained at one speed, attention goes to the relaxed SVM, ``solve_svm(data, selected, margins=...)`` with these.

@@ -1,11 +1,11 @@
-"""What training converges to, proved at a record: ``run.limit()`` and ``train(until="limit")``."""
+"""The limit of training, proved from the records of a run: ``run.limit()`` and ``train(until="limit")``."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,33 +15,35 @@ from ..svm.separation import Separation
 from ..training.run import Run
 from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
 
-__all__ = ["Judge", "Limit"]
-
-Proof: TypeAlias = tuple[np.ndarray, Separation]  # the limit's tokens, flat, and their SVM
-STEPS = ("normalized", "normalized jointly", "constant")  # rules of theorem A: on one matrix the first two are one
-LOSS_OFF = 1e-9  # relative error of the recorded loss, at most: what is above by more needs no second look
-# Theorem B is tried where e^-lead (R / margin)^2 is below this, of the least lead and the margin that W has reached: a
-# trial costs ten steps.  At the first records that it proves the number is .016 in the median at 6,8,10.
+Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
+# update rules that the theorems cover; on one matrix the first two are the same
+STEPS = ("normalized", "normalized jointly", "constant")
+# Bound on the relative error of the recorded loss.  A record whose loss is above the barrier by more cannot be proved
+# by theorem A.
+LOSS_OFF = 1e-9
+# Theorem B is tried only if e^-lead (R / margin)^2 is below WORTH, with the least lead and the margin that W has
+# reached: a trial costs as much as ten steps.  At the first records that theorem B proves, the median of this number is
+# 0.016 (6 sequences of 8 tokens, d = 10).
 WORTH = 0.03
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Limit:
-    """Where a training run goes, and from which record on that is known.
+    """The limit of a training run, and the record from which on it is known.
 
     Attributes
     ----------
     status : str, or list of str with ``runs=R``
         "proved"; "conditional": true as long as no later step raises the loss; "open".
     step : int or None, or a list of those
-        The first recorded step from which it is.
+        The first recorded step from which on the status holds.
     message : str, or a list of those
-        The same as a sentence; where it is open, what is missing and of which query.
+        The status as a sentence; if it is open, what is missing and for which query.
     final : bool array or list, in the data's query shape; with ``runs=R`` an axis, or a list, of the runs first
-        At the last record the query gives more than half of its attention to its best token (in every attention head),
-        and will at all weights of no larger loss.  Where other tokens than the best are proved: true, of those.
+        Whether the query gives more than half of its attention to its best token (in every attention head) at the last
+        record, and at all weights of no larger loss.  If a limit with other tokens is proved: true for all queries.
     solution : Separation or None, or a list of those
-        The SVM of the limit's tokens, in the norm of the rule; None where it is open.
+        The SVM of the tokens that the limit selects, in the norm of the update rule; None if the status is open.
     """
 
     status: Any
@@ -52,9 +54,9 @@ class Limit:
 
     @property
     def summary(self) -> str:
-        """One line: the message, or how many of several runs have which status."""
+        """One line: the message; for several runs how many have each status."""
         if isinstance(self.status, str):
-            return str(self.message)
+            return self.message
         words = ("proved", "conditional", "open")
         return ", ".join(f"{self.status.count(word)} {word}" for word in words if word in self.status)
 
@@ -66,7 +68,7 @@ class Limit:
 
 
 class Judge:
-    """Judges the records of one run: what each of them proves by theorems A (best tokens) and B (any tokens)."""
+    """Judges the records of one run: what each proves by theorem A (best tokens) or theorem B (any tokens)."""
 
     def __init__(self, run: Run):
         problem = run.problem
@@ -84,16 +86,18 @@ class Judge:
         one = problem.heads is None and run.K is None and run.metric is None
         self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
         self.along = self.rate > 0
-        self.provable = self.along and problem._loss_name in LOSSES and run.data._powers is None  # squares are in range
+        # _powers None: squares of tokens and queries are in range
+        self.provable = self.along and problem._loss_name in LOSSES and run.data._powers is None
         self._local: dict[bytes, LocalTokens] = {}
 
-    @functools.cached_property
+    @cached_property
     def never_raises(self) -> bool:
-        """Whether plain descent at this rate lowers the loss from any weights: ``lr < 2 / L``."""
+        """Whether plain gradient descent at this rate lowers the loss from all weights: ``lr < 2 / L``."""
         return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
 
     def proves(self, found: Excess) -> bool:
-        """Theorem A: the gradient in the cone of the best tokens' rows, a margin, steps that never raise the loss."""
+        """Whether theorem A holds: the gradient lies in the cone of the best tokens' rows, their SVM has a margin, and
+        no later step raises the loss."""
         if not (self.provable and found.in_cone and self.rows.margin > 0):
             return False
         longest, (drift, mass) = float(self.rows.lengths.max()), self.best.region(found.total, self.rows.lengths)
@@ -102,10 +106,10 @@ class Judge:
         return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
 
     def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
-        """Theorem B: the selection that these weights prove to be final; None where they prove none."""
+        """Theorem B: the selection of these weights if they prove that it is final, else None."""
         if not self.provable or not np.isfinite(W).all():
             return None
-        chosen = _core.top(self.data._handle, _core.logits(self.data._handle, np.ascontiguousarray(W)))
+        chosen = _core.top(self.data._handle, self.data._logits(W))
         lead = float(self.data._flat_margins(W, chosen).min())
         largest = float(np.linalg.norm(W) * self.rows.lengths.max())
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
@@ -118,28 +122,31 @@ class Judge:
         return local if local.keeps(state, self._longest_step(local, state)) else None
 
     def _longest_step(self, local: LocalTokens, state: State) -> float:
-        """No later step is longer: ``lr``, or ``lr R sum |mu|``."""
+        """A bound on the length of all later steps: ``lr``, or ``lr R sum |mu|`` for plain descent."""
         return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
 
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
-        """What these weights, of this recorded loss, prove by either theorem."""
+        """The limit that these weights, with this recorded loss, prove by either theorem; else None."""
         if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
                 return self.best.best, self.rows.solution
         local = self.keeps(W, step)
         return None if local is None else (local.chosen, local.solution)
 
-    @functools.cached_property
+    @cached_property
     def infimum(self) -> float:
         return self.run.problem.infimum()
 
     def suggests(self, found: Excess) -> bool:
-        """Whether this record shows the limit, as long as no later step raises the loss."""
+        """Whether this record determines the limit, provided that no later step raises the loss."""
         enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
         return bool(enough and self.rows.margin > 0)
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
-        """status, step, message, final (M,), solution.  Goes back from the last record, as long as they agree."""
+        """Status, step, message, final (M,) and solution.
+
+        Goes back from the last record to find the first one from which on all records prove the same limit.
+        """
         run, steps = self.run, [int(step) for step in self.run.steps]
         if not steps:
             return "open", None, "open: the run has no record yet", ~self.best.several, None
@@ -154,7 +161,7 @@ class Judge:
             final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
             return "proved", first, self._says(first, proof[0]), final, proof[1]
         highest = -np.inf
-        for k in records:  # the loss never rose above that of an earlier record
+        for k in records:  # goes back while no record has a larger loss than an earlier one
             here = self.best.at(run.weights[k], steps[k])
             highest = max(highest, here.total)
             if here.total < highest or not self.suggests(here):
@@ -173,7 +180,7 @@ class Judge:
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
-        """What the last record lacks, and of which query."""
+        """The message of an open limit: what the last record lacks, and for which query."""
         best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"
@@ -183,7 +190,7 @@ class Judge:
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if last.in_cone and self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
-        W = weights.reshape(-1, self.data.dk, self.data.dz)[0]  # of several attention heads the first
+        W = weights.reshape(-1, *self.data._W_shape)[0]  # the first of several attention heads
         attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
@@ -199,7 +206,7 @@ def _judges(run: Run) -> list[Judge]:
 
 
 def find_limit(run: Run) -> Limit:
-    """:meth:`attsvm.Run.limit`."""
+    """The result of :meth:`attsvm.Run.limit`."""
     found = (judge.verdict() for judge in _judges(run))
     status, step, message, final, solution = map(list, zip(*found, strict=True))
     shaped = [run.data._layout.shape_queries(flags) for flags in final]
@@ -210,7 +217,8 @@ def find_limit(run: Run) -> Limit:
 
 
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
-    """Whether a record (weights, step, loss) of a run like this one proves the limit; of several runs, of all."""
+    """A function that says whether a record (weights, step, loss) of a run like this one proves its limit; with several
+    runs, whether the limits of all are proved."""
     judges = _judges(run)
     known = [False] * len(judges)
 

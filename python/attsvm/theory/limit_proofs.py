@@ -1,61 +1,50 @@
-"""When tokens are what training selects for ever: the inequalities of notebooks/limit.md, one function each.
+"""Conditions under which training selects the same tokens for ever: the inequalities of notebooks/limit.md, one
+function each.
 
-Notation of that page.  Theorem A is of the best tokens.  Query i has the best token a(i) of score g_i1, the second
-score g_i2, and the drops ``g_i1 - g_it``.  Its output is ``u_i = g_i1 - v_i`` with the shortfall
+The notation is that of the page.  Theorem A is about the best tokens.  Query i has a best token a(i) with score g_i1,
+the second score g_i2, and the drops ``g_i1 - g_it``.  Its output is ``u_i = g_i1 - v_i`` with the shortfall
 ``v_i = sum_t p_it (g_i1 - g_it)``.  Its excess is ``phi_i(v) = l(g_i1 - v) - l(g_i1)``.  The sum of all excesses is
 ``n (F(W) - F*)``; call it ``total``.  Excesses are compared as logarithms, so that near ties and large scores keep
 their digits.
 
-Theorem B is of the tokens that attention selects now, optimal or not: the selection a(i); ``r_it`` the rows,
-``lead_it = <r_it, W>``; threats score at least as much as the selected token, the other rows are P; mu the multipliers,
-``q = mu / S`` on P with ``S = sum_P mu``, ``M = sum_P q r``; ``rho`` the certified margin of the unit direction U.
+Theorem B is about the tokens a(i) that attention selects now, optimal or not.  ``r_it`` are their rows and
+``lead_it = <r_it, W>``.  A threat is a token that scores at least as much as the selected one; P are the rows of all
+other tokens.  mu are the multipliers, ``S = sum_P mu``, ``q = mu / S`` on P, and ``M = sum_P q r``.  ``rho`` is the
+certified margin of the unit direction U.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
-from ..attention.intervals import intervals
-from ..attention.selection import Selection
+from ..attention.selection import Selection, intervals
 from ..common.norms import Metric
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
-__all__ = [
-    "LOSSES",
-    "BestTokens",
-    "Excess",
-    "LocalTokens",
-    "Rows",
-    "State",
-    "curvature",
-    "descends",
-    "longest_step",
-    "stays",
-]
-
-UNIT = 2.0**-53  # of one rounding
-EVALUATED = 64 * UNIT  # of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
-CHUNK = 2**16  # numbers of token differences at once, which stay in cache
-LARGEST = 700  # exponents: those of larger ones leave the range of double precision
-SPARE = 1e-9  # relative, of what is compared once its rounding is relative: rho, R, the diameter, the step
-CERTIFIED = ("optimal", "iteration limit")  # statuses of an answer whose margin is certified
-TINY = 1e-300  # in the place of what underflows
-TRIES = 52  # of the bound P^2 on ||M||^2: from 1e-9 rho^2 to rho^2 above it, each 1.5 times as far as the last
-EXACT_ROWS = 512  # at most so many rows are compared pair by pair; of more, the queries are
-EXACT_QUERIES = 2048  # and of more queries than these nothing
+UNIT = 2.0**-53  # relative error of one rounding
+EVALUATED = 64 * UNIT  # error of an evaluated excess, relative to the numbers that enter it: at most 20 operations
+CHUNK = 2**16  # most numbers of token differences computed at once, so that they stay in cache
+LARGEST = 700  # the exponential of a larger number may leave double precision
+SPARE = 1e-9  # relative reserve for rounding in comparisons of rho, R, the diameter and the step
+CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
+TINY = 1e-300  # replaces a number that underflowed
+TRIES = 52  # trials of the bound P^2 on ||M||^2: P^2 - ||M||^2 grows from 1e-9 rho^2 to rho^2, by a factor of 1.5 each
+# up to this many rows the largest distance is computed from all pairs of rows, else from pairs of queries
+EXACT_ROWS = 512
+EXACT_QUERIES = 2048  # with more queries than this only the longest row is used
 
 
 class LossForm(NamedTuple):
-    """What the proofs ask of a convex, strictly decreasing loss.  Arrays over queries.
+    """Properties of a convex, strictly decreasing loss that the proofs use; all functions take arrays over queries.
 
     ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.
     ``reach(top, log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from
@@ -69,7 +58,7 @@ class LossForm(NamedTuple):
 
 
 def log_expm1(log_v: Any) -> Any:
-    """log(e^v - 1); where v is small, that of v."""
+    """log(e^v - 1), also where v is so small that its exponential rounds to 1."""
     v = np.exp(log_v)
     return np.where(log_v < -37, log_v, v + np.log(-np.expm1(-v)))
 
@@ -85,7 +74,7 @@ def _log_slope(top: Any) -> Any:
 
 
 def _log_of_log_loss(top: Any, log_v: Any) -> Any:
-    """log(-log(1 - v / top)); infinite from v = top on."""
+    """log(-log(1 - v / top)) for the log loss; infinite for v >= top."""
     share = np.minimum(np.exp(log_v) / top, 1.0)
     return np.where(share < 1e-16, log_v - np.log(top), np.log(-np.log1p(-share)))
 
@@ -95,7 +84,7 @@ LOSSES = {
         _log_slope,
         lambda top, log_v: log_log1p_exp(_log_slope(top) + log_expm1(log_v)),
         lambda top, log_e: np.logaddexp(0.0, log_expm1(log_e) - _log_slope(top)),
-        lambda top, v: np.exp(_log_slope(-top)),  # 1 - |l'| at the top
+        lambda top, v: np.exp(_log_slope(-top)),  # 1 - |l'| at u = top
     ),
     "exponential": LossForm(
         np.negative,
@@ -116,24 +105,24 @@ LOSSES = {
 
 
 class Excess(NamedTuple):
-    """What one record says of the excess: logarithms, rounded outwards."""
+    """The excess at one record, as logarithms that are rounded outwards."""
 
-    each: np.ndarray  # (M,) upper ends of log phi_i(v_i)
-    total: float  # upper end of the log of their sum
-    final: np.ndarray  # (M,) bool: inequality A.1
-    in_cone: bool  # inequality A.2
+    each: np.ndarray  # (M,) upper bounds of log phi_i(v_i)
+    total: float  # upper bound of the logarithm of their sum
+    final: np.ndarray  # (M,) bool: whether inequality A.1 holds
+    in_cone: bool  # whether inequality A.2 holds
 
 
 class BestTokens:
-    """The constants of a problem, and the excess at weights.
+    """Constants of a problem for theorem A, and the excess at given weights.
 
-    With attention heads whose attended vectors are summed every head has the same best token; the top output is H
-    times the best score, and the shortfall is the sum of those of the heads.
+    With H attention heads whose attended vectors are summed, every head has the same best token.  The highest output is
+    then H times the best score, and the shortfall is the sum of the heads' shortfalls.
     """
 
     def __init__(self, problem: Problem):
         data, self.problem = problem.data, problem
-        self.scores, begin = problem._flat_scores, data.indptr[:-1]
+        self.scores, begin = problem._flat_scores, data._begin
         self.heads, self.begin, self.of_query = problem.heads or 1, begin, data._query_of()
         self.best = _core.top(data._handle, self.scores)
         self.several = data.lengths > 1
@@ -141,23 +130,24 @@ class BestTokens:
         others = self.scores.copy()
         others[begin + self.best] = -np.inf
         self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
-        self.gap = score - self.second  # g_i1 - g_i2; 0 on a tie, and of a query that sees one token
+        self.gap = score - self.second  # g_i1 - g_i2; 0 on a tie, and for a query that sees one token
         self.top = score * self.heads
         with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
-        # |x^T W z| summed without signs is at most this times ||W||.
+        # |x|^T |W| |z| is at most reach times ||W||.
         self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
-        self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)  # right sides of A.1 and A.2
+        # the right sides of A.1 and A.2, as logarithms
+        self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
     @property
     def tied(self) -> np.ndarray:
-        """The queries with several tokens of the best score."""
+        """The queries in which several tokens have the best score."""
         return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
         """log phi_i(v_i), rounded up (side 1) or down (side -1)."""
         own = self.problem._own_loss
-        if own is not None:  # by differences of its values, each to some units in the last place
+        if own is not None:  # a user's loss: the difference of two values, each right to a few units in the last place
             at, top = own.value(self.top - np.exp(log_v)), own.value(self.top)
             allowed = EVALUATED * (np.abs(at) + np.abs(top))
             return np.log(np.maximum(at - top + side * allowed, 0.0))
@@ -167,60 +157,62 @@ class BestTokens:
 
     @property
     def barrier(self) -> float:
-        """B: the right side of A.2, over the number of queries."""
+        """B: the right side of A.2 divided by the number of queries."""
         return float(np.exp(self.wholes.min())) / len(self.top)
 
     def _barriers(self, share: float) -> np.ndarray:
-        """Lower ends of log phi_i(share (g_i1 - g_i2)): -inf on a tie, infinite for a query that sees one token."""
+        """Lower bounds of log phi_i(share (g_i1 - g_i2)): -inf on a tie, infinite for a query that sees one token."""
         with np.errstate(all="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
-        """The excess at weights ([H,] dk, dz) after so many steps; each number of W is off by a rounding a step."""
+        """The excess at weights ([H,] dk, dz) after ``step`` steps, each of which may have added a rounding error to
+        W."""
         with np.errstate(all="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
-            each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)  # -inf: the scores are all alike
+            # -inf if all scores of the query are equal
+            each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)
             largest = each.max()
             count = math.log1p(len(each) * UNIT + EVALUATED)
-            # A number that is none stays one, and meets no inequality.
+            # NaN stays NaN, and satisfies no inequality.
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
             in_cone = bool(total < self.wholes.min())  # A.2; on a tie the right side is -inf
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
-        """(M,) by how much a computed lead can be off: ``gamma_N`` times the sum of ``|x_a - x_t| |W| |z|``.
+        """(M,) bounds on the rounding error of a computed lead: ``gamma_N`` times ``|x_a - x_t|^T |W| |z|``.
 
-        N: the products of one lead, and the roundings of W itself, of which each step adds one.
+        N counts the operations of one lead, and the roundings of W itself, one for each step.
         """
         rounds = UNIT * (self.problem.data.dk + self.problem.data.dz + len(self.begin) + step + 8)
         return 2 * rounds * self.reach * float(np.linalg.norm(W))
 
     def _shortfall(self, stack: np.ndarray, step: int) -> np.ndarray:
-        """Upper ends of log v_i: log sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))."""
+        """Upper bounds of log v_i = log sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))."""
         data, parts = self.problem.data, []
         for W in stack:
             lead = data._flat_margins(W, self.best)
             lead[self.begin + self.best] = 0.0
             (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
-            off = 2 * self.rounding(W, step)  # the leads of numerator and denominator
+            off = 2 * self.rounding(W, step)  # errors of the leads in numerator and denominator
             off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
             parts.append(above - below + off)
-        return np.asarray(np.logaddexp.reduce(parts, axis=0))
+        return np.logaddexp.reduce(parts, axis=0)
 
     def _log_sums(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log sum_t e^term of each query, and its largest term."""
+        """log sum_t e^term for each query, and the largest term of each query."""
         most = np.maximum.reduceat(terms, self.begin)
-        most[most == -np.inf] = 0.0  # of tokens that all score the same
+        most[most == -np.inf] = 0.0  # all tokens of the query score the same
         return most + np.log(np.add.reduceat(np.exp(terms - most[self.of_query]), self.begin)), most
 
     def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
-        """Bounds on the level set ``F <= F(W_k)``, where the negative gradient lies in the cone of the rows, for rows
-        of query i at most ``longest`` (M,); infinite where A.2 fails.
+        """Bounds on the level set ``F <= F(W_k)``, in which the negative gradient lies in the cone of the rows.
+        ``longest`` (M,) bounds the rows of each query.  Infinite if A.2 fails.
 
-        The drift ``R E``, a bound of ``|d log mu / ds + <r, D>|`` along a unit direction D, and a bound of sum mu:
-        ``e^(K V) (F - F*)``.
+        Returns the drift ``R E``, which bounds ``|d log mu / ds + <r, D>|`` along every unit direction D, and the bound
+        ``e^(K V) (F - F*)`` of sum mu.
         """
         form, there = LOSSES[self.problem._loss_name], self.several
         top, gap, longest = self.top[there], self.gap[there], longest[there]
@@ -234,12 +226,13 @@ class BestTokens:
 
 
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
-    """(M,) the longest row ``(x_a - x_t) z^T`` of each query, in Frobenius norm; None: from the mean of its tokens."""
+    """(M,) the Frobenius norm of the longest row ``(x_a - x_t) z^T`` of each query.  With ``best`` None, x_a is the
+    mean of the query's tokens."""
     found, of_entry = np.empty(len(data.queries)), data._token_of()
     chunk = max(1, CHUNK // (data.dk * data._longest))
     for first in range(0, len(found), chunk):
         part = slice(first, first + chunk)
-        lengths, begin = data.lengths[part], data.indptr[:-1][part]
+        lengths, begin = data.lengths[part], data._begin[part]
         tokens = data.keys[of_entry[begin[0] :][: lengths.sum()]].astype(np.float64)
         begin = begin - begin[0]
         if best is None:
@@ -253,15 +246,16 @@ def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
 
 
 def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
-    """A bound of the distance between two rows; ``longest`` (M,) those of each query.
+    """A bound on the distance between two rows; ``longest`` (M,) is the length of each query's longest row.
 
-    Exact of few rows.  Of more, two rows of one query are at most twice as far apart as its tokens are from their
-    mean; two of queries i and j at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, squared.
+    For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query are at most twice
+    as far apart as its tokens are from their mean, and the squared distance of rows of queries i and j is at most
+    ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``.
     """
     if data._rows <= EXACT_ROWS:
         q, chosen, token = data._rows_of(best)
         q, chosen, token = (part[chosen != token] for part in (q, chosen, token))
-        difference = data.keys[chosen].astype(np.float64) - data.keys[token]
+        difference = data._differences(chosen, token)
         gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
         squares = np.diag(gram)
         largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))
@@ -277,8 +271,8 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
 def curvature(best: BestTokens, longest: np.ndarray) -> float:
     """A Lipschitz constant of dF/dW: the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
 
-    Of one attention head.  d bounds the distance of two logits of the query along a unit direction, s is the range of
-    its scores, M0 and M1 bound ``|l''|`` and ``|l'|``, which is largest at the least, over them.
+    For one attention head.  d bounds the difference of two logits of the query along a unit direction; s is the range
+    of its scores.  M0 and M1 bound ``|l''|`` and ``|l'|`` over these scores; ``|l'|`` is largest at the least score.
     """
     loss, least = best.problem._loss_name, np.minimum.reduceat(best.scores, best.begin)
     spread = best.top - least
@@ -290,10 +284,11 @@ def curvature(best: BestTokens, longest: np.ndarray) -> float:
 
 
 def descends(step: float, rho: float, longest: float, apart: float, drift: float) -> bool:
-    """Inequality A.4: a step of this length along the negative gradient, and every shorter one, lowers the loss.
+    """Inequality A.4: whether a step of this length along the negative gradient, and every shorter one, lowers the
+    loss.
 
-    ``1 - exp(-rho s + Delta^2 s^2 / 8) > (e^(s R E) - 1) (e^(s R) - 1)``: rho the margin, R the longest row, Delta the
-    distance of two rows at most, R E the drift of the multipliers.
+    ``1 - exp(-rho s + Delta^2 s^2 / 8) > (e^(s R E) - 1) (e^(s R) - 1)``, where rho is the margin, R the longest row,
+    Delta a bound on the distance of two rows, and R E the drift of the multipliers.
     """
     step *= 1 + SPARE
     fall = rho * step - (apart * step) ** 2 / 8
@@ -303,35 +298,35 @@ def descends(step: float, rho: float, longest: float, apart: float, drift: float
 
 
 def longest_step(rho: float, longest: float, apart: float) -> float:
-    """A step of which :func:`descends` is true where nothing drifts: a part in 1,024 below ``8 rho / Delta^2``."""
+    """A step length for which :func:`descends` is true if there is no drift: slightly below ``8 rho / Delta^2``."""
     return (1 - 2.0**-10) * min(8 * rho / apart**2, LARGEST / longest) if apart > 0 else math.inf
 
 
 class State(NamedTuple):
-    """What one record says of a selection, each number rounded to the safe side."""
+    """The numbers of theorem B at one record for a selection, each rounded to the safe side."""
 
-    holds: bool = False  # every query: attention above 1/2, output above all scores of P
-    drift: float = math.inf  # R E: bound of |d log mu / ds + <r, D>| on P
-    threats: float = math.inf  # tau: bound of the threats' sum of |mu|, over S
+    holds: bool = False  # whether every query has attention above 1/2 on its token, and an output above all scores of P
+    drift: float = math.inf  # R E: bounds |d log mu / ds + <r, D>| on P
+    threats: float = math.inf  # tau: bounds the sum of |mu| over the threats, divided by S
     pull: float = math.inf  # ||M||
-    size: float = math.inf  # bound of sum |mu|: ||dF|| <= R size
+    size: float = math.inf  # bounds sum |mu|, so that ||dF|| <= R size
 
 
 class Rows:
-    """The rows of a selection and their SVM, each number when it is asked for."""
+    """The rows of a selection and their SVM; each number is computed on demand."""
 
     def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
         self.data, self.chosen, self.norm = data, chosen, norm
 
-    @functools.cached_property
+    @cached_property
     def lengths(self) -> np.ndarray:
         return lengths_of_rows(self.data, self.chosen)
 
-    @functools.cached_property
+    @cached_property
     def apart(self) -> float:
         return diameter(self.data, self.chosen, self.lengths)
 
-    @functools.cached_property
+    @cached_property
     def solution(self) -> Separation:
         selected, norm = self.data._layout.shape_queries(self.chosen), self.norm
         if isinstance(norm, Metric):
@@ -340,28 +335,29 @@ class Rows:
 
     @property
     def margin(self) -> float:
-        """rho: the certified lower end of the largest margin; 0 where none is certified."""
+        """rho: the certified lower bound of the largest margin; 0 if none is certified."""
         found = self.solution
         return max(found.margin * (1 - SPARE), 0.0) if found.status in CERTIFIED else 0.0
 
 
 class LocalTokens(Rows):
-    """A selection of a problem; its SVM is solved when the rest of inequality B may hold."""
+    """A selection for theorem B.  Its SVM is solved only if the rest of inequality B may hold."""
 
     def __init__(self, best: BestTokens, chosen: np.ndarray):
         super().__init__(best.problem.data, chosen)
         self.best, self.problem = best, best.problem
         self.selection = Selection(self.data, self.data._layout.shape_queries(chosen))
         self.score = best.scores[best.begin + chosen]
-        self.drop = self.score[best.of_query] - best.scores  # positive on P; of the selected tokens themselves 0
+        self.drop = self.score[best.of_query] - best.scores  # positive on P, 0 at the selected tokens
         self.threat = self.drop <= 0
         self.threat[best.begin + chosen] = False
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
         self.longest = float(self.lengths.max()) * (1 + SPARE)
 
-    @functools.cached_property
+    @cached_property
     def margins(self) -> tuple[float, float]:
-        """rho, and the least margin of a threat, under the direction of the solution; zeros where none is certified."""
+        """rho, and the least margin of a threat under the direction of the solution; zeros if no margin is
+        certified."""
         rho, W = self.margin, self.solution.W
         if not rho > 0 or W is None:
             return 0.0, 0.0
@@ -373,7 +369,8 @@ class LocalTokens(Rows):
         """The numbers of theorem B at weights (dk, dz)."""
         begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
         off = 2 * self.best.rounding(W, step) + EVALUATED
-        lead = self.data._flat_margins(W, self.chosen)  # infinite of the selected tokens, which add nothing below
+        # infinite at the selected tokens, which then add nothing to the sums below
+        lead = self.data._flat_margins(W, self.chosen)
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
             return State()
         up = np.exp(off) * (1 + self.data.lengths * UNIT)
@@ -382,7 +379,7 @@ class LocalTokens(Rows):
         sigma = mass * up  # >= 1 - p_ia
         A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # >= |u - g_ia|
         V = np.add.reduceat(w * self.drop * plain, begin) * up  # >= g_ia - u
-        if not ((sigma < 1).all() and (V < self.gap).all()):  # p_ia > 1 / (1 + 1)
+        if not ((sigma < 1).all() and (V < self.gap).all()):  # sigma < 1 implies p_ia > 1 / 2
             return State()
         K = form.ratio(self.score + A, V + A)
         steep = A * (K + 1 / (self.gap - V))
@@ -391,12 +388,13 @@ class LocalTokens(Rows):
             slope = form.log_slope(self.score - v) - np.log1p(mass)
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
             peak = float(log_mu.max())
-            if not np.isfinite(peak):  # no row but threats
+            if not np.isfinite(peak):  # all rows are of threats
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-            nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)  # threats may outweigh the rest
-        # Relative error of mu: that of p, of the slope (K times that of u) and of u - g_it (relative to the gap).
+            nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)  # threats may outweigh the other rows
+        # Relative error of mu: the errors of p, of the slope (K times the error of u), and of u - g_it (relative to the
+        # gap).
         wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
@@ -405,10 +403,11 @@ class LocalTokens(Rows):
         return State(wrong < 0.1, drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size)
 
     def keeps(self, state: State, step: float) -> bool:
-        """Whether steps of at most this length keep the selection for ever and turn W to its SVM.
+        """Whether, with steps of at most this length, the selection stays for ever and W turns to the direction of its
+        SVM.
 
-        What costs most is asked last: first with the largest margin that the gradient leaves, and rows that lie
-        together; then with the solver's margin and the distance of the rows.
+        The cheap test comes first, with numbers that favour it: the largest margin that the gradient allows, and rows
+        at distance 0.  Only then come the solver's margin and the distance of the rows.
         """
         if not (state.holds and stays(step, state, state.pull, math.inf, self.longest, 0.0)):
             return False
@@ -417,8 +416,8 @@ class LocalTokens(Rows):
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:
-    """Inequality B for steps of at most this length; ``threat`` the least margin of a threat under U,
-    infinite without threats.
+    """Inequality B for steps of at most this length.  ``threat`` is the least margin of a threat under U, infinite
+    without threats.
 
     With a bound ``P >= ||M||`` for all later steps, ``m = sqrt(P^2 - rho^2)``, ``d = P + tau R``:
 
@@ -439,7 +438,8 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        if not (x > SPARE * rho and y > SPARE * rho):  # y also where tau underflows: threats that fall more slowly win
+        # y is needed even if tau underflows: threats whose multipliers fall more slowly than S win in the end
+        if not (x > SPARE * rho and y > SPARE * rho):
             return False
         grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)
         if grown * (1 + SPARE) <= c * room:

@@ -1,4 +1,4 @@
-"""Next-token prediction by attention, with its token-priority graphs and their components, and by a linear decoder."""
+"""Next-token prediction, by attention (token-priority graphs and their components) and by a linear decoder."""
 
 from __future__ import annotations
 
@@ -12,28 +12,17 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.layout import Layout
-from ..common.check import as_count, as_floats, as_numbers_of, as_parts, check_parts
-from ..common.result import Result
-from ..common.storage import storable
+from ..common.check import as_count, as_floats, as_numbers_of, as_parts, is_ragged
+from ..common.result import Lines, Result
 from ..training.output_head import LinearHead, LogarithmHead
 from ..training.problem import Problem
 
-__all__ = [
-    "Identifiability",
-    "NextToken",
-    "SoftLabels",
-    "identifiable",
-    "next_token",
-    "soft_labels",
-    "strong_components",
-]
-
-SHOWN = 8  # components that a description lists
+SHOWN = 8  # most components that are printed
 
 
 @dataclass(repr=False, eq=False)
 class NextToken(Result):
-    """Next-token prediction as a problem of attention, with the graphs that say where its weights go.
+    """Next-token prediction as a problem of attention, with the graphs that determine the direction of its weights.
 
     Attributes
     ----------
@@ -43,15 +32,15 @@ class NextToken(Result):
     problem : Problem
         ``-log`` of the label's probability, summed over its copies; convex in W.
     selected : (n, T) bool array, or a list of (T_i,)
-        The token there is in the component of the label.
+        Whether the token at that position is in the component of the sequence's label.
     graphs : dict
-        For each last token the edges ``y -> t`` of its token-priority graph, (E, 2) integers: some sequence that ends
-        in it has the label y and another token t.
+        For each last token the edges ``y -> t`` of its token-priority graph, (E, 2) integers.  There is an edge if a
+        sequence that ends in this token has the label y and another token t.
     components : dict
-        For each last token the strongly connected component of all K tokens, (K,) integers: the least token of each.
-        A token that its graph does not hold is alone.
+        For each last token the strongly connected component of each of the K tokens, (K,) integers: the least token of
+        the component.  A token that is not in the graph is a component of its own.
     acyclic : bool
-        No graph has a cycle: every component is a single token.
+        Whether no graph has a cycle, so that every component is a single token.
     """
 
     data: Data
@@ -65,7 +54,7 @@ class NextToken(Result):
         edges = sum(map(len, self.graphs.values()))
         return f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
         lines = ["acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"]
         lines += [f"  after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
@@ -73,15 +62,15 @@ class NextToken(Result):
         return [("", line) for line in lines]
 
     def columns(self) -> dict[str, Any]:
-        """A row for each edge."""
+        """One row per edge."""
         edges = np.concatenate([*self.graphs.values(), np.empty((0, 2), dtype=np.intp)])
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
         tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
         return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
 
     def _state(self) -> dict[str, Any]:
-        names = ("data", "selected", "graphs", "components", "acyclic")
-        return {name: getattr(self, name) for name in names}  # the problem is that of the data
+        # the problem is made from the data again
+        return {name: value for name, value in vars(self).items() if name != "problem"}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> NextToken:
@@ -89,17 +78,18 @@ class NextToken(Result):
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
-    """Sequences of tokens with their next token, as data, problem, selection and token-priority graphs.
+    """Sequences with their next tokens, as attention data with problem, selection and token-priority graphs.
 
     The last token k of a sequence queries all of its tokens, ``p_t ~ exp(e_t^T W e_k)``, and predicts the label y with
     the probability that its copies have together.  The token-priority graph of k has an edge from y to every other
-    token of a sequence that ends in k and has the label y.  Tokens of one strongly connected component are predicted
-    one in the place of the other: no W ranks every label above the others, and training gives them finite proportions.
-    All others are ranked, and W diverges towards
+    token of a sequence that ends in k and has the label y.  Within a strongly connected component no W ranks every
+    label above the other tokens, and training gives the tokens finite proportions.  All other pairs are ranked, and W
+    diverges towards
 
         ``min ||W||  s.t.  (e_y - e_t)^T W e_k = 0``  where y and t are in one component, ``>= 1``  elsewhere,
 
-    over the edges ``y -> t``, which imply it along every path: ``solve_svm(found.data, found.selected)``.
+    for the edges ``y -> t``; along paths of edges the same then follows.  It is ``solve_svm(found.data,
+    found.selected)``.
 
     Parameters
     ----------
@@ -155,11 +145,8 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))
         kept[of] = components[k][tokens[of]] == components[k][label[of]]
-    X, values = (
-        rows.reshape(n, lengths[0], -1) if (lengths == lengths[0]).all() else np.split(rows, first[1:])
-        for rows in (embeddings[tokens], (tokens == label).astype(np.float64)[:, None])
-    )
-    data = cross_attention(X, embeddings[last], values)
+    values = (tokens == label).astype(np.float64)[:, None]
+    data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
     acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
     return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
@@ -169,7 +156,7 @@ def _label_loss(data: Data) -> Problem:
 
 
 class Identifiability(NamedTuple):
-    """Whether prompts determine a Markov chain; unpacks into its two fields, and is true when they do.
+    """Whether prompts determine a Markov chain.  Unpacks into its two fields, and is true if they do.
 
     Attributes
     ----------
@@ -186,12 +173,12 @@ class Identifiability(NamedTuple):
 
 
 def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
-    """Whether the next tokens of these prompts determine a Markov chain, ``P_kj`` for all tokens k and j.
+    """Whether the next tokens of these prompts determine a Markov chain: ``P_kj`` for all tokens k and j.
 
-    The next token of a prompt that ends in k is j with probability ``m_j P_kj / sum_l m_l P_kl``, m_j the count of j in
-    the prompt.  So prompts fix the ratio ``P_kj / P_kl`` where they end in k and hold both j and l, and the row k where
-    the graph of tokens that occur together in prompts ending in k is connected.  Each of these holds k, so that is
-    where every token occurs in one of them.
+    The next token of a prompt that ends in k is j with probability ``m_j P_kj / sum_l m_l P_kl``, where m_j is the
+    count of j in the prompt.  A prompt that ends in k and holds j and l therefore fixes the ratio ``P_kj / P_kl``.  All
+    of row k is determined if the graph of tokens that occur together in prompts ending in k is connected.  Each of
+    these prompts holds k, so this is the case if every token occurs in one of them.
 
     Parameters
     ----------
@@ -224,24 +211,24 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
 
 
 def _several(component: np.ndarray) -> Any:
-    """The members of each component that has more than one."""
+    """The members of each component that has more than one member."""
     sizes = np.bincount(component, minlength=len(component))
     return ((np.flatnonzero(component == c).tolist()) for c in np.flatnonzero(sizes > 1))
 
 
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Token numbers of all sequences one after the other, and the length of each sequence."""
-    ragged = isinstance(sequences, (list, tuple)) and len({np.shape(part) for part in sequences}) > 1
+    """The token numbers of all sequences, concatenated, and the length of each sequence."""
+    ragged = is_ragged(sequences)
     letters = "n" if ragged else "n, T"
     parts = as_parts("sequences", sequences, ragged, lambda name, part: as_numbers_of(name, part, "token", K, letters))
     return np.concatenate(parts), np.array(list(map(len, parts)), dtype=np.intp)
 
 
 def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
-    """For each of 0 .. nodes - 1 the least node of its strongly connected component.
+    """For each node 0 .. nodes - 1, the least node of its strongly connected component.
 
-    Two nodes are in one component when each can be reached from the other along ``edges (E, 2)``, from the first
-    column to the second.
+    Two nodes are in one component if each can be reached from the other along ``edges (E, 2)``, which lead from the
+    first column to the second.
 
     Notes
     -----
@@ -261,7 +248,8 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
 
 
 def _reached(edges: np.ndarray, roots: list[int]) -> Iterator[list[int]]:
-    """Of each root the nodes that it leads to and no root before it does, as a search in depth leaves them."""
+    """For each root, the nodes that are reached from it and from no earlier root, in the order in which a depth-first
+    search finishes them."""
     following: dict[int, list[int]] = {root: [] for root in roots}
     for node, other in edges.tolist():
         following[node].append(other)
@@ -279,23 +267,9 @@ def _reached(edges: np.ndarray, roots: list[int]) -> Iterator[list[int]]:
             yield found
 
 
-@storable
-class _OneVocabulary(Layout):
-    """Every query sees the same tokens, which are stored once."""
-
-    def check(self, tokens: int, queries: int) -> None:
-        check_parts("counts", self.counts, queries)
-        self.check_kinds()
-        if (self.lengths != tokens).any():
-            raise ValueError(f"lengths must be the {tokens} tokens of the vocabulary, got {self.lengths}")
-
-    def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(len(self.lengths), dtype=np.intp), self.lengths
-
-
 @dataclass(repr=False, eq=False)
 class SoftLabels(Result):
-    """A linear decoder as a problem of attention: the tokens are the vocabulary, the queries the contexts.
+    """A linear decoder as a problem of attention: the tokens are the vocabulary, and the queries are the contexts.
 
     Attributes
     ----------
@@ -304,7 +278,7 @@ class SoftLabels(Result):
     problem : Problem
         Mean cross-entropy of the counts; convex in W (K, d).
     selected : (m, K) bool array
-        The support of each context: the tokens that follow it.
+        The support of each context: the tokens that follow it at least once.
     counts : (m, K) array
         As given.
     """
@@ -322,7 +296,7 @@ class SoftLabels(Result):
         )
 
     def columns(self) -> dict[str, Any]:
-        """A row for each token that follows a context."""
+        """One row for each token that follows a context."""
         context, token = self.selected.nonzero()
         return {"context": context, "token": token, "count": self.counts[context, token]}
 
@@ -338,7 +312,7 @@ class SoftLabels(Result):
 
 
 def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
-    """Contexts with counts of their next tokens, as data, problem and selection of a linear decoder ``softmax(W h)``.
+    """Contexts with counts of their next tokens, as data, problem and selection for a linear decoder ``softmax(W h)``.
 
     Training on ``-sum_jz counts_jz log softmax(W h_j)_z / sum_jz counts_jz`` gives finite log-odds within each support
     S_j, the tokens with a positive count, and diverges towards
@@ -352,7 +326,8 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     contexts : (m, d) array_like
         Embedding of each context, a row h_j.
     counts : (m, K) array_like
-        How often each token follows it, or in proportion to that: not negative, some positive in every row.
+        How often each token follows the context, or numbers in proportion to that: nonnegative, with a positive number
+        in every row.
 
     Returns
     -------
@@ -362,9 +337,10 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     -----
     Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
 
-    Tokens that follow the same contexts have the same weights in the SVM.  In the Frobenius norm that of a large
-    vocabulary is solved by Newton's method in the levels of the contexts, the logits that tokens outside of S_j may
-    reach (the answer's ``method`` is "newton"): given those, the weights of a token do not depend on the others.
+    Tokens that follow the same contexts have the same weights in the SVM.  In the Frobenius norm the SVM of a large
+    vocabulary is solved by Newton's method in the levels of the contexts (the answer's ``method`` is "newton").  The
+    level of a context is the highest logit that a token outside of S_j may have; given the levels, the weights of a
+    token do not depend on other tokens.
 
     Examples
     --------
@@ -382,9 +358,10 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     most = counts.max(axis=1)
     if most.min() == 0:
         raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
-    shares = counts / most.max()  # whose sums stay in range
-    shares /= shares.sum() / m  # the mean over contexts becomes that over counts
-    layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
+    shares = counts / most.max()  # scaled, so that sums stay in range
+    shares /= shares.sum() / m  # the problem's mean over contexts then weights each context by its counts
+    one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
+    layout = Layout(K * one, one, single=True, begin=begin)
     data = Data("linear decoder", K, H, None, layout)
     problem = Problem(data, None, LogarithmHead(shares), loss="linear")
     return SoftLabels(data, problem, counts > 0, counts.copy())

@@ -1,8 +1,8 @@
-"""How many random sequences attention can select from: Cover's theorem for attention.
+"""The chance that attention can select given tokens of random sequences: Cover's theorem for attention.
 
-For one query vector the logits of n sequences of T Gaussian tokens range over a uniformly random subspace of dimension
-d.  A selection is separable if that subspace meets the interior of the product of n cones ``{y: y_1 >= y_t}``; by the
-conic kinematic formula that depends on their intrinsic volumes alone.  With T = 2 it is Cover's count.
+For one query vector, the logits of n sequences of T Gaussian tokens form a uniformly random subspace of dimension d.  A
+selection is separable if that subspace meets the interior of the product of n cones ``{y: y_1 >= y_t}``.  By the conic
+kinematic formula the chance of this depends only on the intrinsic volumes of the cones.  For T = 2 it is Cover's count.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count
 
-__all__ = ["capacity"]
-
-REACH = 12.0  # standard deviations to which integrals over a normal variable go: beyond it lie 4e-33
-POINTS = 4001  # of such an integral; half as many agree to 1e-14 up to T = 200
+REACH = 12.0  # integrals over a normal variable end at this many standard deviations; the tails beyond have mass 4e-33
+POINTS = 4001  # points of such an integral; half as many give the same result to 1e-14 up to T = 200
 
 
 def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
-    """Chance that given tokens of n sequences of T Gaussian tokens can be selected by some W (dk, dz).
+    """The chance that given tokens of n sequences of T Gaussian tokens can be selected by some W (dk, dz).
 
     Parameters
     ----------
@@ -41,8 +39,9 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
     Raises
     ------
     ValueError
-        For ``dz > 1`` with ``T - 1 > dk``, where the statement is false: the selected token may lie in the convex hull
-        of the others, which no query vector changes (at T = 8, dk = 2, dz = 4, n = 3: .26, and not .92).
+        For ``dz > 1`` with ``T - 1 > dk``, where the formula is wrong: the selected token may lie in the convex hull of
+        the others, whatever the query vector (at T = 8, dk = 2, dz = 4, n = 3 the chance is .26; the formula gives
+        .92).
 
     Notes
     -----
@@ -81,20 +80,24 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
         return 1.0
     kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
     logs = [log_volumes(int(k)) for k in kinds]
-    # The number of those tokens of a sequence that the projection onto its cone does not tie: k - 1 with chance v_k.
+    # A sequence contributes k - 1 with chance v_k: the number of its tokens that the projection onto its cone does not
+    # tie.
     chance = 2 * _tail(logs, counts, rows - d + 1)
     if chance < 0.5:
         return chance
-    return 1 - 2 * _tail([v[::-1] for v in logs], counts, d + 1)  # even and odd numbers have chance 1/2 each
+    # even and odd sums have chance 1/2 each, so this is 1 minus the other tail
+    return 1 - 2 * _tail([v[::-1] for v in logs], counts, d + 1)
 
 
 def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
-    """P(S = first) + P(S = first + 2) + ..., S a sum of independent numbers with these logarithms of chances.
+    """P(S = first) + P(S = first + 2) + ... for a sum S of independent numbers, given by the logarithms of their
+    chances.
 
-    Where that is small, chances are tilted by e^(theta s), so that ``first`` is the mean and the transform loses none.
+    The chances are tilted by e^(theta s) so that S has the mean ``first``: small tails then keep their digits in the
+    Fourier transform.
     """
     low, high = 0.0, 60.0
-    for _ in range(80):  # the mean grows with theta
+    for _ in range(80):  # bisection: the mean grows with theta
         theta = (low + high) / 2
         tilted = [_tilt(v, theta) for v in logs]
         mean = sum(c * (np.arange(len(p)) @ p) for (p, _), c in zip(tilted, counts, strict=True))
@@ -107,19 +110,19 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
     some = np.arange(first, sums + 1, 2)
     chances = np.maximum(np.fft.irfft(transform, size)[some], 0.0)
     total = sum(c * log for (_, log), c in zip(tilted, counts, strict=True))
-    # relative to the first term, whose weight is the largest
+    # factor out the weight of the first term, which is the largest
     return float(np.exp(total - theta * first) * (chances @ np.exp(-theta * (some - first))))
 
 
 def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
-    """Chances times e^(theta s) over their sum, and the logarithm of that sum."""
+    """The chances times e^(theta s), divided by their sum, and the logarithm of that sum."""
     logs = log_chances + theta * np.arange(len(log_chances))
     return np.exp(logs - _log_sum(logs)), _log_sum(logs)
 
 
 @functools.cache
 def log_volumes(T: int) -> np.ndarray:
-    """Logarithms of v_1 .. v_T."""
+    """The logarithms of the intrinsic volumes v_1 .. v_T."""
     found = np.empty(T)
     for k in range(1, T + 1):
         j = T - k
@@ -128,14 +131,14 @@ def log_volumes(T: int) -> np.ndarray:
 
 
 def _log_above(m: int, j: int) -> float:
-    """log P(the mean of j + 1 standard normal numbers exceeds m others) = log E Phi(w / sqrt(j + 1))^m."""
+    """log P(the mean of j + 1 standard normal numbers exceeds m others), which is log E Phi(w / sqrt(j + 1))^m."""
     w = np.linspace(-REACH, REACH, POINTS)
     below = np.array([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
     return _log_sum(m * np.log(below) - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
 
 
 def _log_sum(logs: np.ndarray) -> float:
-    """log sum e^logs."""
+    """log sum e^logs, without overflow."""
     return float(logs.max() + np.log(np.exp(logs - logs.max()).sum()))
 
 
@@ -143,17 +146,18 @@ def _log_sum(logs: np.ndarray) -> float:
 def log_inside(j: int) -> float:
     """log P(j of j + 1 standard normal numbers exceed the mean of all), the vertex angle of the regular j-simplex.
 
-    They are numbers of correlation -1/j, so that the common part of the textbook integral is imaginary:
-    E Phi(i c w)^j with c^2 = 1 / (j + 1).  On the line w - i t near the saddle point of exp(t^2 / 2) Phi(c t)^j, for
-    large j that with c t = -sqrt(j), the integrand hardly oscillates at its top, and nothing cancels.
+    The differences to the mean have correlation -1/j, so that the common variable of the textbook integral is
+    imaginary: the chance is E Phi(i c w)^j with c^2 = 1 / (j + 1).  It is integrated along the line w - i t through the
+    saddle point of exp(t^2 / 2) Phi(c t)^j, which for large j is near c t = -sqrt(j).  There the integrand hardly
+    oscillates where it is large, so that nothing cancels.
     """
     if j == 0:
         return 0.0
     c, x = 1 / math.sqrt(j + 1), -math.sqrt(j)
-    # Phi(x + i c w) from Phi(x) by Simpson's rule on i c phi(x + i c w)
+    # Phi(x + i c w): Phi(x) plus the integral of i c phi(x + i c w), by Simpson's rule
     w = np.linspace(0.0, 8.0 / c, 2 * POINTS - 1)
     z = x + 1j * c * w
-    # over phi(x), so that no number underflows: the hazard's inverse, and exp(x^2 / 2 - z^2 / 2)
+    # everything is divided by phi(x) or Phi(x), so that nothing underflows
     ratio = np.exp((j - z * z) / 2)
     steps = (ratio[:-2:2] + 4 * ratio[1:-1:2] + ratio[2::2]) * (w[2] - w[0]) / 6
     hazard, w = _hazard(x), w[::2]
@@ -164,10 +168,10 @@ def log_inside(j: int) -> float:
 
 
 def _hazard(x: float) -> float:
-    """phi(x) / Phi(x), also far to the left."""
+    """The ratio phi(x) / Phi(x) of the normal density and distribution function, also for very negative x."""
     if x > -20:
         return math.sqrt(2 / math.pi) * math.exp(-x * x / 2) / math.erfc(-x / math.sqrt(2))
-    found = -x  # continued fraction of Mills' ratio
+    found = -x  # by the continued fraction of Mills' ratio
     for k in range(40, 0, -1):
         found = -x + k / found
     return found

@@ -1,4 +1,4 @@
-"""The regularisation path: empirical risk minimised over balls that grow, or with a ridge that vanishes."""
+"""The regularisation path: minimisers of the loss in growing balls, or with a vanishing ridge."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes, check_type
 from ..common.norms import norm_name, size
-from ..common.result import Result
+from ..common.result import Lines, Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
 from ..training.train import train
 
-__all__ = ["Path", "regularization_path", "stationary_point"]
-
-HALVINGS = 60  # of the interval of radii in which a given ridge is looked for
-SAME_RIDGE = 1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
-STEP = 0.3  # of the radius: the first step of a round; its k-th is shorter by the root of k
-ROUND = 250  # steps, after which the first step is halved: what the next round can resolve
-INSIDE = 1 - 1e-6  # of the radius: weights of a smaller norm are not held by the ball
+HALVINGS = 60  # most halvings of the interval of radii in the search for a given ridge
+SAME_RIDGE = 1e-3  # relative error of the ridge at which the search ends; a gap of 1e-6 fixes gradients no better
+STEP = 0.3  # first step of a round, as a fraction of the radius; step k is shorter by sqrt(k)
+ROUND = 250  # steps of a round; the next round begins with half the step
+INSIDE = 1 - 1e-6  # weights whose norm is below this fraction of the radius are inside the ball
 
 
 @dataclass(repr=False, eq=False)
 class Path(Result):
-    """Points of a regularisation path.  Arrays go over the points.
+    """The points of a regularisation path; arrays have one entry per point.
 
     Attributes
     ----------
@@ -40,13 +38,13 @@ class Path(Result):
         Minimisers of the mean loss within them.
     loss : (R,) array
     log_excess : (R,) array
-        Natural logarithm of how far the loss is above its infimum, the mean loss of the best tokens; exact where the
+        Natural logarithm of the loss minus its infimum, the mean loss of the best tokens.  It stays accurate where the
         loss itself no longer changes.
     gap : (R,) array
         Frank-Wolfe gap ``<G, W> + radius ||G||_dual`` of the log-excess, relative to its second term: 0 at a
         stationary point.
     log_ridge : (R,) array
-        Natural logarithm of the ridge whose minimiser the point is as well: ``ridge ||W||_F^2``, or
+        Natural logarithm of the ridge for which the same point is the minimiser: of ``ridge ||W||_F^2``, or of
         ``ridge (||K||_F^2 + ||Q||_F^2)`` for the nuclear norm.
     norm : str
     status : str
@@ -83,7 +81,7 @@ class Path(Result):
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
         return f"{points} in the {norm_name(self.norm)} norm: {self.status}"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         if len(self.radii) == 0:
             return []
         ends = {"radius": self.radii, "loss": self.loss, "log excess": self.log_excess, "log ridge": self.log_ridge}
@@ -105,14 +103,14 @@ def regularization_path(
     tol: float = 1e-6,
     max_iter: int = 5000,
 ) -> Path:
-    """``min L(W)  s.t.  ||W|| <= R`` for growing R; or ``min L(W) + ridge ||W||_F^2`` for vanishing ridges.
+    """Minimisers of ``L(W)`` with ``||W|| <= R`` for growing R, or of ``L(W) + ridge ||W||_F^2`` for vanishing ridges.
 
-    As R grows, W / R turns to the SVM solution of the optimal tokens in the same norm (divided by its norm), where each
-    query has one best token and some W ranks these first; of ties it need not.  The ball
-    ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors ``W = K Q^T`` is the nuclear ball of W.
+    If each query has one best token, and some W ranks these tokens first, W / R turns to the direction of their SVM
+    solution in the same norm as R grows.  With ties it need not.  The ball ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors
+    ``W = K Q^T`` is the nuclear ball of W.
 
-    With ``selected`` it is the local path in a cone around the SVM solution of these tokens instead, to which W / R
-    turns if they are locally optimal; heads that are not linear have local paths alone.
+    With ``selected`` it is a local path, in a cone around the SVM solution of these tokens; W / R turns to that
+    solution if the tokens are locally optimal.  Heads that are not linear have only local paths.
 
     Parameters
     ----------
@@ -122,13 +120,13 @@ def regularization_path(
         In units of the norm of W.
     norm : {"frobenius", "nuclear"}
     selected : as in :func:`solve_svm`, optional
-        The tokens whose local path is asked for; bools where a query keeps several.  Without it the path of a head that
-        is not linear begins at W = 0.
+        The tokens of a local path; bools if a query keeps several.  Without it the path of a head that is not linear
+        begins at W = 0.
     ridges : (R,) array_like, positive and falling, instead of radii (global paths)
-        Of ``||W||_F^2``, or of ``||K||_F^2 + ||Q||_F^2`` for the nuclear norm.  Each is met by the radius at which the
-        ball's multiplier equals it, to a relative 1e-3.
+        Factors of ``||W||_F^2``, or of ``||K||_F^2 + ||Q||_F^2`` for the nuclear norm.  For each the radius is searched
+        at which the ball's multiplier equals the ridge, up to a relative 1e-3.
     tol : float
-        Gap at which a point is done.
+        Gap at which a point is accepted.
     max_iter : int
         Iterations of a point.
 
@@ -150,12 +148,12 @@ def regularization_path(
 
     Notes
     -----
-    Nonmonotone spectral projected gradient on the logarithm of the excess loss, each point continued from the previous
-    one.  The loss is not convex in W: where the point does not select the optimal tokens, it is the better of two, the
-    other started from the direction of weights that rank them first, if there are any.
+    The method is nonmonotone spectral projected gradient on the logarithm of the excess loss; each point starts from
+    the previous one.  The loss is not convex in W.  If a point does not select the optimal tokens, a second run starts
+    from the direction of weights that rank them first, if there are any, and the better of the two points is returned.
 
-    Points of a local path are stationary points, found by projected descent on the normalised gradient from the
-    direction of the SVM, then of the point before; their infimum is not known, so ``log_excess`` is NaN.
+    Points of a local path are stationary points.  They are found by projected descent on the normalised gradient, from
+    the direction of the SVM and then from the previous point.  Their infimum is not known, so ``log_excess`` is NaN.
 
     Source: "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).
 
@@ -217,15 +215,15 @@ class _Point(NamedTuple):
 def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Path:
     data = problem.data
     radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
-    weights = weights.reshape(len(points), data.dk, data.dz)
+    weights = weights.reshape(len(points), *data._W_shape)
     loss = np.array([problem.loss(W) for W in weights])
     return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
 
 
 def _cone(problem: Problem, norm: Ball, selected: Any) -> np.ndarray:
-    """Where a local search begins, of norm 1: the SVM solution; zero where no tokens are given."""
+    """The start of a local search, of norm 1: the direction of the SVM solution; zero if no tokens are given."""
     if selected is None:
-        return np.zeros((problem.data.dk, problem.data.dz))
+        return np.zeros(problem.data._W_shape)
     svm = solve_svm(problem.data, selected, norm)
     if svm.W is None:
         raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
@@ -238,11 +236,11 @@ class _Search:
     norm: Ball
     tol: float
     max_iter: int
-    toward: np.ndarray | None  # of norm 1
+    toward: np.ndarray | None  # a direction of norm 1 that ranks the optimal tokens first, or None
 
     def point(self, radius: float, before: _Point | None) -> _Point:
-        """The better of the starts."""
-        shape = (self.problem.data.dk, self.problem.data.dz)
+        """The point of this radius: the better result of the two starts."""
+        shape = self.problem.data._W_shape
         start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
         found, data = self._descend(start, radius), self.problem.data._handle
         chosen, best = (_core.top(data, of) for of in (_core.logits(data, found.W), self.problem._flat_scores))
@@ -264,15 +262,17 @@ class _Search:
         return self._made(radius, W, log_excess, log_gradient, gap)
 
     def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """With the multiplier of the ball: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op = 2 ridge``."""
+        """The point with the ridge that equals the ball's multiplier: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op = 2
+        ridge``."""
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def ridge(self, ridge: float, before: _Point | None) -> _Point:
-        """The multiplier falls as the radius grows: bracketed, then the interval of log radii halved."""
+        """The point of a given ridge.  The ball's multiplier falls as the radius grows, so the radius is bracketed and
+        then found by bisection of its logarithm."""
         target = math.log(ridge)
         low = before or self.point(1e-6, None)
-        if low.log_ridge <= target:  # a ridge that allows next to nothing
+        if low.log_ridge <= target:  # the ridge is so large that W is almost zero
             return low
         high = low
         while high.log_ridge > target:
@@ -287,7 +287,7 @@ class _Search:
 
 
 class _LocalSearch(_Search):
-    """Stationary points in a cone, for any head."""
+    """Search for stationary points in a cone, for any head."""
 
     def point(self, radius: float, before: _Point | None) -> _Point:
         assert self.toward is not None
@@ -301,10 +301,10 @@ def stationary_point(
 ) -> tuple[np.ndarray, float, float]:
     """``(W, log ||G||, gap)`` of a stationary point of the loss in ``||W|| <= radius``.
 
-    Projected descent on the normalised gradient, whose scale is kept apart, so that its direction counts where the
-    loss no longer changes; with steps that shrink it stays in the cone of its start unless the loss falls out of it.
-    The gap is ``<G, W> + radius ||G||_dual`` over its second term: 0 where the ball holds W against the gradient.
-    Inside the ball it is relative to the loss instead: 0 where the gradient vanishes.
+    The method is projected descent on the normalised gradient, which keeps its direction where the loss no longer
+    changes in double precision.  Its steps shrink, so it stays in the cone of its start unless the descent leads out of
+    it.  On the sphere the gap is ``<G, W> + radius ||G||_dual`` divided by its second term: 0 if the ball holds W
+    against the gradient.  Inside the ball it is divided by the loss instead: 0 if the gradient vanishes.
     """
     W, step, left = start, STEP * radius, max_iter
     while True:

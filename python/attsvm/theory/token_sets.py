@@ -1,4 +1,4 @@
-"""Several tokens per query: the sets that attention selects, and the direction its weights go."""
+"""Several selected tokens per query: the sets that attention selects, and the direction in which the weights grow."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
-from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
-from ..common.result import Solved
+from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, is_ragged
+from ..common.result import Lines, Solved
 from ..common.types import Norm
 from ..svm.methods import solve_request
-from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
+from ..svm.transform import Request
 from .conditions import correlation
 
-__all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
-
-LATE_SHOWN = 8  # queries listed by number
+LATE_SHOWN = 8  # most queries that are listed by number
 
 
 def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH) -> tuple[Any, Any]:
-    """Which tokens each query selects: probability at least ``high``; those at most ``low`` are left out.
+    """The tokens that each query selects, with probability at least ``high``, and whether the query is undecided.
 
-    A probability in between is on its way to one of the two and says so: its query is not decided yet.
+    Tokens of probability at most ``low`` are not selected.  If a probability lies between ``low`` and ``high``, its
+    query is undecided: the probability is still moving to one of the two sides.
 
     Parameters
     ----------
@@ -62,16 +60,14 @@ def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH
     low, high = as_number("low", low, least=0.0), as_number("high", high, above=0.0)
     if not low < high <= 1:
         raise ValueError(f"low and high must be 0 <= low < high <= 1, got {low:g} and {high:g}")
-    ragged = isinstance(probabilities, (list, tuple)) and len({np.shape(part) for part in probabilities}) > 1
-    parts = as_parts("probabilities", probabilities, ragged, _probabilities)
-    if ragged:
+    parts = as_parts("probabilities", probabilities, is_ragged(probabilities), _probabilities)
+    if isinstance(parts, list):
         return [part >= high for part in parts], [undecided(part, False, low, high) for part in parts]
     return parts >= high, undecided(parts, False, low, high)
 
 
 def _of_tokens(name: str, value: Any) -> np.ndarray:
-    array = np.asarray(as_numeric(name, value), dtype=np.float64)
-    check_finite(name, array)
+    array = as_finite(name, value)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have shape (..., T), got {array.shape}")
     return array
@@ -86,7 +82,7 @@ def _probabilities(name: str, value: Any) -> np.ndarray:
 
 @dataclass(repr=False, eq=False)
 class Decomposition(Solved):
-    """Weights as a finite part and a diverging direction, ``W ~ W_fin + R W_svm``.
+    """Trained weights as a finite part and a diverging direction: ``W ~ W_fin + R W_svm``.
 
     Attributes
     ----------
@@ -95,24 +91,24 @@ class Decomposition(Solved):
     selected : bool array or list, in the data's entry shape
         The tokens each query keeps.
     W_fin : (dk, dz) array
-        The least norm with ``(x_t - x_t')^T W z = log(p_t / p_t')`` for selected t, t': it sets the proportions
-        inside the sets.
+        The weights of least norm with ``(x_t - x_t')^T W z = log(p_t / p_t')`` for selected t, t': they set the
+        proportions inside the selected sets.
     solution : Separation
         The general SVM, equal logits inside the sets and margins across them.
     W_svm : (dk, dz) array
-        Its solution: what pushes all other tokens away.
+        Its solution, the direction in which the weights grow; it suppresses all other tokens.
     R : float
-        How far W has gone along it, in units of W_svm, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 when every token is
-        selected.
+        The component of W along W_svm, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 if every token is selected.
     W : (dk, dz) array
         ``W_fin + R W_svm``.
     correlation : float
-        Of ``W_fin + R W_svm`` with the weights given.
+        The correlation of ``W_fin + R W_svm`` with the given weights.
     probabilities : array or list, in the data's entry shape
         Attention of ``W_fin + R W_svm``.
     unconverged : bool array or list, in the data's query shape
-        Queries that W separates less than half as far as ``W_fin + R W_svm`` does, from the largest logit inside the
-        set to the largest outside: their W does not follow the others', as behind a dead ReLU.
+        Queries that W separates less than half as far as ``W_fin + R W_svm`` does.  The separation is the largest logit
+        inside the selected set minus the largest outside.  Such queries do not follow the others, for example because
+        of a dead ReLU in the head.
     """
 
     selected: Any
@@ -129,7 +125,7 @@ class Decomposition(Solved):
         kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
         return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.solution.norm_name} norm"
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self) -> Lines:
         lines = [
             ("norm of W_fin", f"{np.linalg.norm(self.W_fin):.6g}"),
             ("norm of W_svm", f"{np.linalg.norm(self.W_svm):.6g} ({self.status})"),
@@ -137,7 +133,7 @@ class Decomposition(Solved):
             ("correlation", f"{self.correlation:.9g}"),
         ]
         late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
-        if len(late):  # what a reader should know before trusting the correlation
+        if len(late):  # a reader must know this before trusting the correlation
             shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
             queries = "query" if len(late) == 1 else "queries"
             lines.append(("not converged", f"{queries} {shown}: less than half as far as R says"))
@@ -152,7 +148,7 @@ class Decomposition(Solved):
 def decompose(
     data: Data, probabilities: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", *, selected: ArrayLike | None = None
 ) -> Decomposition:
-    """Split trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, margins across them.
+    """Splits trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, and margins across them.
 
     Parameters
     ----------
@@ -162,7 +158,7 @@ def decompose(
     W : (dk, dz) array_like
         The trained weights.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
-        Of both parts; "nuclear" goes with K and Q.
+        The norm of both parts; "nuclear" if K and Q were trained.
     selected : bool array_like in the data's entry shape, optional
         The sets; those of :func:`selected_sets` by default, which must have decided every query.
 
@@ -192,12 +188,12 @@ def decompose(
     """
     check_data("data", data)
     norm = as_norm("norm", norm)
-    W = as_floats("W", W, "dk, dz", (data.dk, data.dz))
+    W = as_floats("W", W, "dk, dz", data._W_shape)
     parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
         selected = data._layout.shape_entries(p >= HIGH, False)
-        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data.indptr[:-1]))
+        late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data._begin))
         if late.size:
             raise ValueError(
                 f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {late.size} "
@@ -232,31 +228,34 @@ def decompose(
 
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
-    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
-    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept))
+    """For each query, the largest logit inside its set minus the largest outside; infinite if no token is outside."""
+    logits = data._logits(W)
+    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
     return inside - outside
 
 
 def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
-    """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
-    ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
-    lengths = np.add.reduceat(kept, data.indptr[:-1], dtype=np.intp)
+    """The weights of least norm with the right log ratios inside the sets.
+
+    They solve the SVM of the selected tokens alone, in which every row is an equality ``(x_ref - x_t)^T W z = log(p_ref
+    / p_t)``.
+    """
+    lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
     _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
     logs = np.log(p[kept])
-    selection.rhs = np.repeat(logs[alone.indptr[:-1]], lengths) - logs
-    # The nuclear interior point wants margin rows; the factored method does not mind.
+    selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
+    # The nuclear interior point needs margin rows; the factored method does not.
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    return np.asarray(sol.W)  # both statuses have one
+    return sol.W  # answers of both statuses have a W
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:
-    """How many tokens attention keeps under the head ``v.x - lam |x|^2`` on orthonormal tokens, exactly.
+    """The exact number of tokens that attention keeps under the head ``v.x - lam |x|^2`` on orthonormal tokens.
 
     Over the simplex, ``scores . s - lam |s|^2`` is largest at the projection of ``scores / (2 lam)``.  With the scores
     ``v.x`` sorted downwards and ``gap_t = score_t - score_(t+1)``, it has k nonzero entries if and only if

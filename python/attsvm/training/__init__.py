@@ -1,1 +1,1 @@
-"""The objective of softmax attention, and descent on it."""
+"""Training: the objective of softmax attention, and gradient descent on it."""

@@ -1,4 +1,4 @@
-"""Losses that need validation: those of the user, decreasing functions of ``u = y head(o)``, and "log"."""
+"""Losses that need validation: user-defined functions, decreasing in ``u = y head(o)``, and the log loss."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric
 
-__all__ = ["CallableLoss", "check_log_loss"]
-
-GRID = np.linspace(-10.0, 10.0, 401)  # where the derivative is looked at first, for heads that are not linear
-AGREE = 1e-6  # of the logarithm given with that of the derivative, and of the derivative with differences
-PART = 1 / 8  # of a step of the grid: the distance of two values that a derivative is compared with
-# Of the largest score: a product v.x that is zero comes out as far below zero as its terms, which are larger, round.
+# where a user's loss is checked first, if the head is not linear and the range of u is not known
+GRID = np.linspace(-10.0, 10.0, 401)
+AGREE = 1e-6  # tolerances: of the given logarithm against that of the derivative; of the derivative against differences
+PART = 1 / 8  # a derivative is compared with a difference over this fraction of a grid step
+# A score above -ROUNDED times the largest score counts as zero: a product v.x of zero may be negative by the rounding
+# of its terms.
 ROUNDED = 1e-11
 
 
 class CallableLoss:
-    """``loss=(value, derivative)`` or ``(value, derivative, log_size)``, checked on a grid and at every call."""
+    """A loss ``(value, derivative)`` or ``(value, derivative, log_size)`` of the user, checked on a grid and at every
+    call."""
 
     def __init__(self, functions: Any, grid: np.ndarray | None = None):
         if not isinstance(functions, tuple) or len(functions) not in (2, 3) or not all(map(callable, functions)):
@@ -29,7 +30,7 @@ class CallableLoss:
             )
         self.functions: tuple[Callable[[np.ndarray], Any], ...] = functions
         grid = GRID if grid is None else grid
-        if grid.size == 0:  # a shard without queries: there is no u
+        if grid.size == 0:  # a shard without queries has no u to check
             return
         derivative = self._derivative(grid)
         if (derivative == 0).any():
@@ -43,10 +44,11 @@ class CallableLoss:
         self._compare(grid)
 
     def _compare(self, grid: np.ndarray) -> None:
-        """The derivative against differences of values that are as near as they can be told apart.
+        """Raises ValueError unless the derivative agrees with differences of the value over short distances.
 
-        A difference lies among the derivatives between its ends; as many are seen as a third of a step allows, so their
-        spread is allowed once more, and kinks and inflections pass.
+        A difference quotient lies between the least and the largest derivative in its interval.  Only four derivatives
+        are evaluated in each interval, so the difference may exceed their range by as much as the range is wide; kinks
+        and inflections then pass.
         """
         u = grid[:-1, None] + np.diff(grid)[:, None] * PART * np.arange(4) / 3
         values = self._call(0, u.ravel())
@@ -71,14 +73,14 @@ class CallableLoss:
     def _call(self, k: int, u: np.ndarray) -> Any:
         try:
             return self.functions[k](u)
-        except TypeError as error:  # such as math.exp
+        except TypeError as error:  # a function of numbers, such as math.exp
             raise TypeError(f"loss[{k}] must take an array u, as np.exp does and math.exp does not: {error}") from error
 
     def value(self, u: np.ndarray) -> np.ndarray:
         return as_floats("the value of loss[0]", self._call(0, u), "M", u.shape)
 
     def evaluate(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The loss, and the logarithm of the size of its derivative: ``-inf`` where that has underflowed."""
+        """The loss, and the logarithm of the derivative's absolute value: ``-inf`` where the derivative underflows."""
         derivative = self._derivative(u)
         if len(self.functions) == 3:
             return self.value(u), as_floats("the value of loss[2]", self._call(2, u), "M", u.shape)
@@ -98,11 +100,12 @@ class CallableLoss:
         return derivative
 
 
-def check_log_loss(scores: Any, indptr: np.ndarray) -> None:
-    """Raises unless these are scores y v.x that go with the log loss; rounds up those that are zero."""
+def check_log_loss(scores: Any, begin: np.ndarray) -> None:
+    """Raises ValueError unless the scores y v.x go with the log loss; sets scores that are negative by rounding to
+    zero."""
     if scores is None:
         raise ValueError("loss='log' goes with a LinearHead and heads=None")
-    best = np.maximum.reduceat(scores, indptr[:-1])
+    best = np.maximum.reduceat(scores, begin)
     if scores.min() < -ROUNDED * best.max() or best.min() <= 0:
         raise ValueError(
             "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "

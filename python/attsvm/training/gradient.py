@@ -1,4 +1,4 @@
-"""Gradients: kept in range, the steps that update rules make of them, and the span of the queries that holds them."""
+"""Gradients with a scale, the steps that update rules make of them, and weights stored in the span of the queries."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..attention.windows import largest
+from ..attention.data import largest
 from ..rules import UpdateRule, as_rule
 
-__all__ = ["Gradient", "metric_of", "next_step", "span_of", "weights_of"]
-
-RANK = 4 * 2.0**-52  # times the longer side, as csrc/training/update.c: smaller singular values are rounding
-SIDE_BY_SIDE = 1024  # numbers in the keys of a window that C reads beside seven others, by W
-IN_RANGE = 1e-50, 1e50  # of the largest number in the queries, which go into Z Z^T squared
+# times the longer side of a matrix: singular values below this fraction of the largest count as zero, as in
+# csrc/training/update.c
+RANK = 4 * 2.0**-52
+# up to this many numbers in a window's keys, C processes eight windows at a time when it trains W itself
+SIDE_BY_SIDE = 1024
+IN_RANGE = 1e-50, 1e50  # bounds of the largest number in the queries, so that Z Z^T stays in range
 
 
 class Gradient(NamedTuple):
-    """A gradient kept in range: the true one is ``exp(log_scale)`` times the arrays.
+    """A gradient with a scale that keeps it in range: the gradient is ``exp(log_scale)`` times the arrays.
 
     With ``heads=H`` the arrays have H matrices, each with a scale of its own in ``log_scale (H,)``.
     """
@@ -29,24 +30,28 @@ class Gradient(NamedTuple):
 
 
 def next_step(run: Any) -> np.ndarray:
-    """Of one run, of unit Frobenius norm ([H,] dk, dz); zero where the gradient is.
+    """The direction of the next step in W of one run, of Frobenius norm 1 ([H,] dk, dz); zero if the gradient is zero.
 
-    The negative gradient in W, of the mean loss, or the mean of gradients where the rule keeps one, as the rule turns
-    it: its sign, its singular vectors, in its metric.  Of factors, what such steps along their own gradients do to
-    ``K Q^T``.
+    It is the negative gradient of the mean loss in W, or the mean of gradients if the rule keeps one, transformed as
+    the rule does: to its signs, to its polar factor, or by the metric.  For factors it is the change of ``K Q^T`` under
+    such steps of K and Q.
     """
     problem, rule = run.trained, as_rule(run.rule)
     if run.K is not None:
         gradient = problem.loss_and_grad(K=run.K, Q=run.Q, scaled=True)[1]
         K, Q = (_turned(rule, run.p, D, None) for D in (gradient.K, gradient.Q))
-        return _of_unit(-(K @ run.Q.swapaxes(-1, -2) + run.K @ Q.swapaxes(-1, -2)))
+        return _of_unit(-(K @ run.Q.mT + run.K @ Q.mT))
     D = problem.loss_and_grad(run.W, scaled=True)[1].W if run.mean is None else run.mean
     return _of_unit(-_turned(rule, run.p, D, run.metric))
 
 
 def metric_of(root: np.ndarray, squares: str, dk: int, dz: int) -> Any:
-    """The metric of the steps of a rule that keeps this of the squares: roots (..., dk dz), or L and R side by side
-    (..., dk dk + dz dz).  Of mean 1, or of mean eigenvalue 1; 1 where no gradient ever was."""
+    """The metric in which a rule with squares takes steps, from what it keeps of the squares.
+
+    ``root`` holds the roots of the entries' sums (..., dk dz), or L and R side by side (..., dk dk + dz dz).  The
+    metric is scaled to mean 1, or to mean eigenvalue 1, over the directions with a gradient so far; it is 1 in the
+    other directions.
+    """
     if squares == "entries":
         return _of_mean_one(root.reshape(*root.shape[:-1], dk, dz), (-2, -1))
     sides = root[..., : dk * dk], root[..., dk * dk :]
@@ -62,27 +67,27 @@ def _of_mean_one(numbers: np.ndarray, axes: Any) -> np.ndarray:
 def _fourth_root(square: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(square)
     values = np.where(values > RANK * square.shape[-1] * values[..., -1:], values, 0.0) ** 0.25
-    found = (vectors * _of_mean_one(values, -1)[..., None, :]) @ vectors.swapaxes(-1, -2)
-    return (found + found.swapaxes(-1, -2)) / 2  # symmetric to the last bit
+    found = (vectors * _of_mean_one(values, -1)[..., None, :]) @ vectors.mT
+    return (found + found.mT) / 2  # exactly symmetric
 
 
 def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarray:
-    """The step of the rule along the gradient, or mean of gradients, D; on a scale of its own.
+    """The step of the rule along the gradient, or the mean of gradients, D; its scale is arbitrary.
 
-    ``metric`` is that of the run.  Of factors, whose squares are not kept by the run, None: the steps of a rule with
-    squares are then those of a first one, signs or a polar factor.
+    ``metric`` is the run's metric.  It is None for factors, whose squares the run does not keep; the steps of a rule
+    with squares are then those of its first step, signs or a polar factor.
     """
     if metric is not None:
         if not isinstance(metric, tuple):
             return D / metric
-        return np.linalg.solve(metric[0], np.linalg.solve(metric[1], D.swapaxes(-1, -2)).swapaxes(-1, -2))
+        return np.linalg.solve(metric[0], np.linalg.solve(metric[1], D.mT).mT)
     if rule.turns == "signs":
         return np.sign(D)
     if rule.turns == "polar":
         U, s, V = np.linalg.svd(D, full_matrices=False)
         kept = s > RANK * max(D.shape[-2:]) * s[..., :1]
         return (U * kept[..., None, :]) @ V
-    if rule.word == "mirror":  # steepest in the lp norm
+    if rule.word == "mirror":  # steepest descent in the lp norm
         D = D / (np.abs(D).max() or 1.0)
         return np.sign(D) * np.abs(D) ** (1 / (p - 1))
     return _of_unit(D) if rule.word == "normalized" else D
@@ -94,7 +99,8 @@ def _of_unit(W: np.ndarray) -> np.ndarray:
 
 
 def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
-    """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way."""
+    """U = Z W^T followed by C = 0, for each run (runs, 2 M, dk): W is stored as its start plus C^T Z.  None if steps on
+    W itself are cheaper."""
     data = problem.data
     M, dk = len(data.queries), data.dk
     if not problem._from_scores or not _is_shorter(M, dk, data.dz, data._longest):
@@ -103,15 +109,19 @@ def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
         return None
     matrices = W.reshape(-1, dk, data.dz)
     span = np.zeros((len(matrices), 2 * M, dk))
-    with np.errstate(over="ignore", invalid="ignore"):  # C says where weights leave the range
-        np.matmul(data.queries, matrices.swapaxes(1, 2), out=span[:, :M])
+    with np.errstate(over="ignore", invalid="ignore"):  # C reports weights that leave the range
+        np.matmul(data.queries, matrices.mT, out=span[:, :M])
     return span
 
 
 def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
-    """Beside the sweep a step costs M^2 dk multiplications in the span, 2 M dk dz and the moving of dk dz weights on W.
+    """Whether steps in the span of the queries are cheaper than steps on W.
 
-    Short windows go eight at a time on W but one by one in the span, which is as long as 2300 multiplications of each.
+    Besides the pass over the tokens, a step costs M^2 dk multiplications in the span.  On W it costs 2 M dk dz
+    multiplications and the update of dk dz weights.
+
+    Short windows are processed eight at a time on W, but one by one in the span; this costs the span as much as 2300
+    multiplications per query.
     """
     if longest * dk <= SIDE_BY_SIDE:
         return dk * (dz * (2 * M + 12) - M * M) > 2300 * M
@@ -119,7 +129,7 @@ def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
 
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
-    """W + C^T Z, shaped as W."""
+    """The weights W + C^T Z, in the shape of W."""
     C = span[:, len(problem.data.queries) :]
     with np.errstate(over="ignore", invalid="ignore"):
-        return W + (C.swapaxes(1, 2) @ problem.data.queries).reshape(W.shape)
+        return W + (C.mT @ problem.data.queries).reshape(W.shape)

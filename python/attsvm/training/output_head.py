@@ -1,4 +1,4 @@
-"""Output heads: what is made of an attended vector, and its derivatives."""
+"""Output heads: functions of an attended vector, with their derivatives."""
 
 from __future__ import annotations
 
@@ -10,24 +10,32 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data
-from ..common.check import as_doubles, as_floats, as_number, as_numeric, check_finite, check_shape, depth
+from ..common.check import (
+    as_doubles,
+    as_floats,
+    as_number,
+    as_numbers_of,
+    as_numeric,
+    as_parts,
+    check_finite,
+    check_shape,
+    depth,
+)
 from ..common.storage import storable
-
-__all__ = ["CallableHead", "LinearHead", "MLPHead", "QuadraticHead"]
 
 
 class _Parametric:
-    """A head that C evaluates: ``kind``, and parameters v or V, a and lam."""
+    """A head that C evaluates, given by its ``kind`` and its parameters: v or V, a, lam."""
 
-    kind: str  # a word of _core.HEAD
-    names: tuple[str, ...]  # of the parameters
+    kind: str  # its name in _core.HEAD
+    names: tuple[str, ...]  # the names of its parameters
     v: Any
     a: Any = None
     lam: float = 0.0
     dv: int
 
     def value_and_grad(self, o: ArrayLike) -> tuple[Any, np.ndarray]:
-        """Value of the head at attended vectors, and its gradient in them.
+        """The value of the head at attended vectors, and its gradient with respect to them.
 
         Parameters
         ----------
@@ -46,37 +54,34 @@ class _Parametric:
         >>> float(value), gradient
         (2.0, array([0., 1.]))
         """
-        o, shape = self._vectors(o)
-        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(o)), self.a, self.lam, o)
-        return value.reshape(shape), gradient.reshape(*shape, self.dv)
+        array = as_numeric("o", o)
+        if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
+            raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
+        rows = as_floats("o", array.reshape(-1, self.dv), "M, dv")
+        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(rows)), self.a, self.lam, rows)
+        return value.reshape(array.shape[:-1]), gradient.reshape(array.shape)
 
     @property
     def _shared(self) -> bool:
-        """Whether it is the same for all queries."""
+        """Whether all queries have the same parameters."""
         return isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp")
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.names}
 
     def row(self) -> np.ndarray:
-        """All parameters one after the other, of a head that is the same for all queries."""
+        """All parameters in one flat array, of a head whose parameters all queries share."""
         return np.concatenate([np.ravel(getattr(self, name)) for name in self.names])
 
     def from_row(self, row: np.ndarray) -> Any:
-        """The same head with these parameters."""
+        """A head of the same kind with the parameters of a flat array."""
         own = self._state()
         parts = np.split(row, np.cumsum([np.size(value) for value in own.values()])[:-1])
         make: Any = type(self)
         return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own.values(), strict=True)))
 
-    def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-        array = as_numeric("o", o)
-        if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
-            raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
-        return as_floats("o", array.reshape(-1, self.dv), "M, dv"), array.shape[:-1]
-
     def take(self, sequences: np.ndarray) -> Any:
-        """The head of the queries of these sequences."""
+        """The head for the queries of the given sequences."""
         if self._shared:
             return self
         v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
@@ -92,7 +97,7 @@ class _Parametric:
         return np.ascontiguousarray(flat)
 
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, Any]:
-        """(v, a, lam, function) as C takes a head, for attended vectors of length ``dv``."""
+        """(v, a, lam, function) as C reads a head, for attended vectors of length ``dv``."""
         v = self.v
         if self._shared:
             check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
@@ -127,14 +132,14 @@ class LinearHead(_Parametric):
         array = as_numeric("v", v)
         if not 1 <= array.ndim <= 3:
             raise ValueError(f"v must have shape (dv,), (n, dv) or (n, S, dv), got {array.shape}")
-        if 0 in array.shape[array.ndim > 1 :]:  # of a shard without queries there is a v of none of them
+        if 0 in array.shape[array.ndim > 1 :]:  # a shard without queries has an empty v, of shape (0, dv)
             raise ValueError(f"v must not be empty, got shape {array.shape}")
         self.v = as_doubles(array)
         check_finite("v", self.v)
         self.dv = self.v.shape[-1]
 
     def __repr__(self) -> str:
-        return f"LinearHead(dv={self.dv})"
+        return f"{type(self).__name__}(dv={self.dv})"
 
 
 @storable
@@ -170,21 +175,19 @@ class QuadraticHead(LinearHead):
 
 @storable
 class LogarithmHead(LinearHead):
-    """The output ``v . log o``, with a v per query; of attention to a vocabulary, minus the cross-entropy with v."""
+    """The output ``v . log o`` with a v per query.  With attention over a vocabulary it is minus the cross-entropy with
+    v."""
 
     kind = "logarithm"
-
-    def __repr__(self) -> str:
-        return f"LogarithmHead(dv={self.dv})"
 
 
 @storable
 class MLPHead(_Parametric):
     """The output ``a . relu(V^T o)`` of one hidden layer.
 
-    It is convex in o where a is positive, so tokens compose for labels -1 alone (and the other way round).
-    At exactly ``V^T o = 0`` the derivative of relu is taken as 0.  Where a query selects a token that is exactly zero
-    (padding, a sink), and the other tokens' shares underflow, its gradient is therefore 0.
+    It is convex in o if a is positive; a query then keeps several tokens only if its label is -1 (and for negative a
+    only if it is +1).  At exactly ``V^T o = 0`` the derivative of relu is taken as 0.  So if a query selects a token
+    that is exactly zero (padding, a sink), and the other tokens' probabilities underflow, its gradient is 0.
 
     Parameters
     ----------
@@ -216,7 +219,7 @@ class MLPHead(_Parametric):
 
 
 class CallableHead:
-    """Any head, as a function of all queries' attended vectors at once; one Python call a step.
+    """Any head, given as a function of all queries' attended vectors at once; it is called once per step.
 
     Parameters
     ----------
@@ -244,7 +247,7 @@ class CallableHead:
         return f"CallableHead({getattr(self._function, '__name__', type(self._function).__name__)})"
 
     def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The function's answer, checked."""
+        """The checked result of the function."""
         answer = self._function(o)
         if not isinstance(answer, tuple) or len(answer) != 2:
             came = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
@@ -253,15 +256,76 @@ class CallableHead:
         return value, as_floats("the gradient that value_and_grad returns", answer[1], "M, dv", o.shape)
 
     def take(self, sequences: np.ndarray) -> CallableHead:
-        """The head of the queries of these sequences."""
+        """The head for the queries of the given sequences."""
         return self
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         return None, None, 0.0, self.value_and_grad
 
 
+class SoftmaxHead(CallableHead):
+    """The log-probability ``log softmax(V^T o)_c`` of each query's class c; with ``loss="linear"`` its cross-entropy.
+
+    Parameters
+    ----------
+    V : (dv, C) array_like
+        One output per class.
+    classes : (n,) or (n, S) integer array_like, or list of (S_i,)
+        The class of each query, 0 .. C - 1.
+
+    Notes
+    -----
+    The cross-entropy is concave in the attended vector o, so that a query may keep several tokens: the mixture of its
+    tokens under which its class is most probable.  Evaluated in NumPy, one call a step.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> head = attsvm.SoftmaxHead([[1.0, 0.0, -1.0]] * 10, classes=[0, 1, 2, 0, 1, 2])
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), head=head, loss="linear")
+    >>> run = attsvm.train(problem, steps=100)
+    >>> bool(run.loss[-1] < run.loss[0])
+    True
+    """
+
+    def __init__(self, V: ArrayLike, classes: Any):
+        self.V = as_floats("V", V, "dv, C")
+        C = self.V.shape[1]
+        self.classes = as_parts("classes", classes, True, lambda name, part: as_numbers_of(name, part, "class", C))
+        self._flat = np.concatenate(self.classes) if isinstance(self.classes, list) else self.classes.ravel()
+
+    def __repr__(self) -> str:
+        return f"SoftmaxHead(dv={self.V.shape[0]}, C={self.V.shape[1]})"
+
+    def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The log-probabilities of the classes at attended vectors o (M, dv), and their gradients."""
+        outputs, q, own = o @ self.V, np.arange(len(o)), self._flat
+        top = outputs.argmax(axis=1)
+        outputs -= outputs[q, top][:, None]
+        p = np.exp(outputs)
+        p[q, top] = 0.0
+        rest = p.sum(axis=1)
+        value = outputs[q, own] - np.log1p(rest)
+        p[q, top] = 1.0
+        p /= (1.0 + rest)[:, None]
+        # 1 - p_own as the sum of the other probabilities: the subtraction would lose digits where p_own is nearly 1.
+        p[q, own] = 0.0
+        p[q, own] = -p.sum(axis=1)
+        return value, -(p @ self.V.T)
+
+    def take(self, sequences: np.ndarray) -> SoftmaxHead:
+        own = self.classes
+        return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
+
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
+        check_shape("V", self.V, "dv, C", (dv, None))
+        data._layout.flatten_queries("classes", self.classes)  # raises unless there is one class per query
+        return super().parameters(data, dv)
+
+
 def shared_by_all(head: Any) -> list[np.ndarray]:
-    """The head's own numbers, but for those that each query has of its own."""
+    """The parameters of a head that all queries share, as a list."""
     numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
     own = isinstance(head, _Parametric) and not head._shared
-    return [np.asarray(number, dtype=np.float64) for number in (numbers[1:] if own else numbers)]
+    return numbers[1:] if own else numbers

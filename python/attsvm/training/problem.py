@@ -1,40 +1,39 @@
-"""The training objective: mean loss of the head's output over all queries."""
+"""The training objective: the mean loss of the head's output over all queries."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import Data, check_data
-from ..attention.windows import LEAST, largest
+from ..attention.data import LEAST, Data, check_data, largest
+from ..attention.selection import Selection, intervals
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
+from ..common.norms import read_norm
 from ..common.storage import storable
-from ..common.types import Loss
+from ..common.types import Loss, MetricLike, Norm
 from .checked_losses import CallableLoss, check_log_loss
 from .gradient import Gradient
-from .learning_rate import squares
-from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
-__all__ = ["Problem"]
-
-LEAST_PRODUCT = -305  # power of ten: sums of smaller products lose digits, then become zero
+QUERIES, TOKENS = 64, 256  # most queries, and tokens of a window, from which the scale of the data is estimated
+LEAST_PRODUCT = -305  # power of ten below which sums of products lose digits or underflow
 
 
 @storable
-class Problem(ProvesMargins):
-    """``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
+class Problem:
+    """The objective ``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
 
     Parameters
     ----------
     data : Data
-        Without sequences, the shard of a worker of ``reduce`` in :func:`train` alone.
+        Data without sequences are accepted too, for a worker of ``reduce`` in :func:`train`.
     y : (n,) or (n, S) array_like of -1 and +1, or a list of (S_i,), optional
         Labels; +1 by default.
     head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
@@ -101,7 +100,7 @@ class Problem(ProvesMargins):
         self.combine = as_choice("combine", combine, ("sum", "concatenate"))
         self._own_loss: CallableLoss | None = (
             loss if isinstance(loss, CallableLoss) else None
-        )  # of a part: it is checked
+        )  # set by __getitem__: the loss was checked for the whole problem
         if self._own_loss is not None:
             loss = self._own_loss.functions
         self._given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
@@ -110,29 +109,31 @@ class Problem(ProvesMargins):
         self._concatenated = combine == "concatenate" and self.heads is not None
         v: Any
         v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self._concatenated else 1))
-        self._fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
-        self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None  # of any other: values; kind, v, a, lam
+        # (entries,) scores of a linear head, which C reads instead of the values
+        self._fixed_scores: np.ndarray | None = None
+        # for any other head: the values, and (kind, v, a, lam)
+        self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None
         if head.kind == "linear" and self.heads is None:
             self._fixed_scores = _core.scores(data._handle, np.ascontiguousarray(values), self._labels, v)
             check_finite("the scores y v.x", self._fixed_scores)
         if isinstance(loss, tuple) and self._own_loss is None:
-            scores = self._fixed_scores  # of which every output is a mean
+            scores = self._fixed_scores  # every output u is a mean of scores
             grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
             self._own_loss = CallableLoss(loss, grid)
         self._loss_name = str(self._given_loss) if self._own_loss is None else self._own_loss.name
         self._functions = function, None if self._own_loss is None else self._own_loss.evaluate
-        if data._none:  # what stands there has nothing to do with the functions of the caller
+        if data._none:  # do not call the user's functions on the placeholder query
             self._functions = None if function is None else _nothing, None
         if self._fixed_scores is None or self._own_loss is not None:
             kept = None if data._identity and data._given_values is None else as_doubles(values)
             self._general = kept, (_core.HEAD[head.kind], v, a, lam)
         if loss == "log" and not data._none:
-            check_log_loss(self._fixed_scores, data.indptr)
-        self._from_scores = self._general is None  # C reads nothing but fixed scores
+            check_log_loss(self._fixed_scores, data._begin)
+        self._from_scores = self._general is None  # whether C reads only the fixed scores
         self._objective = self._capsule()
 
     def __getitem__(self, index: Any) -> Problem:
-        """The problem of some sequences, with their labels and their own heads; the loss is the mean over its queries.
+        """The problem of some sequences, with their labels and heads; its loss is the mean over their queries.
 
         Parameters
         ----------
@@ -158,10 +159,10 @@ class Problem(ProvesMargins):
         return Problem(**state | {"loss": self._own_loss or self._given_loss})
 
     def _capsule(self, trains_head: bool = False) -> Any:
-        """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
+        """The objective as C reads it.  If a linear head is trained, C needs the values besides the scores."""
         scores = self._fixed_scores
         loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]
-        if self.data._none:  # finite of any score
+        if self.data._none:  # finite for any score of the placeholder
             loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
@@ -179,22 +180,24 @@ class Problem(ProvesMargins):
         return {"loss": self._given_loss} | {name: getattr(self, name) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        make = functools.partial(Problem, heads=self.heads, combine=self.combine)  # type: ignore[arg-type]
-        return make, (self.data, self.y, self.head, self._given_loss)
+        return functools.partial(Problem, **self._state()), ()
 
     def _require_linear(self) -> None:
-        """Raises where a theory of fixed scores does not apply: other heads, several attention heads, no queries."""
+        """Raises unless the problem has fixed scores, which the theory needs: a linear head, one attention head, and
+        queries."""
         check_data("the data of problem", self.data)
         if self._fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
     def _check_scale(self) -> None:
-        """Raises where gradients, sums of products of scores, tokens and queries, would underflow, or are of none."""
+        """Raises if there are no queries, or if gradients, which are sums of products of scores, tokens and queries,
+        would underflow."""
         check_data("the data of problem", self.data)
         data, parts = self.data, [self._fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
-            parts = [array for array in (values, v) if array is not None]  # the identity's largest is 1
+            # values of None are the identity, whose largest number is 1
+            parts = [array for array in (values, v) if array is not None]
         scores = sum(map(_log10_largest, parts))
         if data._powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
             return
@@ -205,27 +208,46 @@ class Problem(ProvesMargins):
                 f"got about 1e{round(scores)}, 1e{round(tokens)} and 1e{round(queries)}: rescale X, Z or the head"
             )
 
-    __iter__ = None  # which would take __getitem__ for that of a list
+    __iter__ = None  # else Python would iterate by __getitem__, as over a list
 
-    @functools.cached_property
+    @cached_property
     def _token_squares(self) -> tuple[float, float]:
-        """What a default learning rate is made from."""
-        return squares(self.data)
+        """What a default learning rate is made from, as ``(total, share)``.
 
-    @functools.cached_property
+        ``total`` sums, over the queries that see several tokens, the mean of ``1/2 ||x - x'||^2 ||z||^2`` over pairs of
+        these tokens, and divides by the number of all queries.  ``share`` is the part of the queries that see several.
+        The quotient is 1 for random vectors of length one.
+        """
+        data = self.data
+        chosen = _spread(0, len(data.queries), QUERIES)
+        keys, queries = data._powers or (0, 0)
+        start, lengths, total = data.start[chosen], data.lengths[chosen], 0.0
+        z = np.square(np.ldexp(data.queries[chosen], -queries)).sum(axis=1)
+        for T in set(lengths[lengths > 1].tolist()):
+            here = lengths == T
+            if data._identity:
+                total += z[here].sum()
+                continue
+            X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
+            X -= X.mean(axis=1, keepdims=True)
+            total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
+        with np.errstate(over="ignore", under="ignore"):  # a result outside double precision counts as no scale
+            return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
+
+    @cached_property
     def _flat_scores(self) -> np.ndarray:
-        """``y head(value)`` of every entry."""
+        """``y head(value)`` for every entry."""
         if self._fixed_scores is not None:
             return self._fixed_scores
         if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self._functions[0], self._general  # type: ignore[misc]
-        values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data.indptr[-1])
-        for t in range(data._longest):  # the t-th token of every query at once, as the head may differ by query
+        values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data._entries)
+        for t in range(data._longest):  # token t of every query at once, since each query may have its own head
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
-            scores[data.indptr[:-1][here] + t] = (self._labels * value)[here]
+            scores[data._begin[here] + t] = (self._labels * value)[here]
         return scores
 
     def __repr__(self) -> str:
@@ -234,7 +256,7 @@ class Problem(ProvesMargins):
 
     @property
     def y(self) -> Any:
-        """Labels, +1 or -1 per query."""
+        """The labels, +1 or -1 per query."""
         return self.data._layout.shape_queries(self._labels)
 
     @property
@@ -248,7 +270,7 @@ class Problem(ProvesMargins):
         return self.data._layout.shape_queries(_core.top(self.data._handle, self._flat_scores))
 
     def loss(self, W: ArrayLike | None = None, *, K: ArrayLike | None = None, Q: ArrayLike | None = None) -> float:
-        """Mean loss at W, or at W = K Q^T.
+        """The mean loss at W, or at W = K Q^T.
 
         Parameters
         ----------
@@ -267,7 +289,7 @@ class Problem(ProvesMargins):
         Q: ArrayLike | None = None,
         scaled: bool = False,
     ) -> tuple[Any, ...]:
-        """Mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
+        """The mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
 
         ``g_t = y <d head / d o, value_t>`` is the score of a token when the head is linear.  Softmax is differentiated
         by differences to the largest logit, so nothing cancels when attention saturates.
@@ -309,21 +331,148 @@ class Problem(ProvesMargins):
             arrays, scale = [None if a is None else a[0] for a in arrays], float(scale[0])
         return (loss, Gradient._make((*arrays, scale))) if scaled else (loss, *[a for a in arrays if a is not None])
 
+    def multipliers(
+        self,
+        W: ArrayLike | None = None,
+        selected: ArrayLike | None = None,
+        *,
+        K: ArrayLike | None = None,
+        Q: ArrayLike | None = None,
+    ) -> tuple[Any, Any]:
+        """The gradient with respect to the logits, ``delta = dL/dlogits``, which has the form of SVM multipliers.
+
+        With the differences of all tokens to a reference token of each query, ``x_ref - x_t``, and no remainder,
+        ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T``, because softmax makes the gradients of a query sum
+        to zero.  The SVM's least-norm weights are ``sum dual (x_ref - x_t) z^T`` with dual >= 0.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+        selected : as in :func:`attsvm.solve_svm`, optional
+            The reference is the (first) selected token of each query; by default the one with the largest logit.  With
+            ``heads=H``, a list of H selections.
+        K, Q : (dk, m) and (dz, m) array_like
+            Instead of W.  With ``heads=H``, each has a first axis of length H.
+
+        Returns
+        -------
+        delta : array or list, in the data's entry shape; with ``heads=H`` (H, ...), or a list of lists
+            Of either sign, not clipped; the largest is of order one; 0 at the reference.  For a linear head delta is
+            positive at each token whose score is below the query's mean score, ``sum_t probability_t score_t``.  It is
+            0 for queries that add nothing to dL/dW: a zero query, or tokens that are all equal.
+        log_scale : float, or (H,) array
+            The logarithm of the scale of delta, for the mean loss without a ridge; ``-inf`` if no query adds anything.
+
+        Raises
+        ------
+        ValueError
+            Scores, tokens and queries whose product underflows.
+        FloatingPointError
+            When the logits overflow.
+
+        Notes
+        -----
+        Derived here.  For linear classifiers, gradient descent as mirror descent on the dual: Ji, Telgarsky (2019).
+
+        Examples
+        --------
+        >>> import attsvm, numpy as np
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> W = np.eye(10)
+        >>> delta, log_scale = problem.multipliers(W)
+        >>> reference = X[range(6), problem.data.select(W)]
+        >>> step = np.exp(log_scale) * np.einsum("nt,ntd,ne->de", delta, reference[:, None] - X, Z)
+        >>> bool(np.abs(step + problem.loss_and_grad(W)[1]).max() < 1e-15)
+        True
+        """
+        delta, scale, top = self._differentiate(_core.multipliers, *self._read_weights(W, K, Q))
+        for row, chosen in zip(delta, self._selections(selected, top), strict=True):
+            row[self.data._begin + chosen.reference] = 0.0
+        shaped = [self.data._layout.shape_entries(row, 0.0) for row in delta]
+        if self.heads is None:
+            return shaped[0], float(scale[0])
+        return shaped if isinstance(shaped[0], list) else np.stack(shaped), scale
+
+    def margin_interval(
+        self,
+        W: ArrayLike | None = None,
+        selected: ArrayLike | None = None,
+        norm: Norm = "frobenius",
+        metric: MetricLike | None = None,
+        *,
+        K: ArrayLike | None = None,
+        Q: ArrayLike | None = None,
+    ) -> tuple[Any, Any]:
+        """Lower and upper bound of the largest margin that W and the gradient at W prove, without a solver.
+
+        ``min margin(W) / ||W||  <=  largest margin  <=  ||sum lambda (x_ref - x_t) z^T||_dual / sum lambda`` with
+        ``lambda = max(delta, 0)`` of :meth:`multipliers` (delta itself between several selected tokens, whose logits
+        are to be equal): every lambda >= 0 proves its bound.  Where no delta is negative, the second is
+        ``||dL/dW||_dual / sum dL/dlogits``.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+        selected : as in :func:`attsvm.solve_svm`, optional
+            What W itself selects, by default.  With ``heads=H``, a list of H selections.
+        norm : as in :func:`attsvm.solve_svm`
+            Of the weights; the dual norm goes with it.
+        metric : (dk, dz) array_like, or tuple of (dk, dk) and (dz, dz) array_like, optional
+            With ``norm="frobenius"``: ``||W|| = sqrt(sum metric W^2)``, positive; or of a tuple (P, R), symmetric and
+            positive definite, ``||P^(1/2) W R^(1/2)||_F``.
+        K, Q : (dk, m) and (dz, m) array_like
+            Instead of W.  With ``heads=H``, each has a first axis of length H.
+
+        Returns
+        -------
+        low, high : float; (H,) arrays with ``heads=H``
+            In the scale of :attr:`attsvm.Separation.margin`.  Both are rounded outwards, so the interval is always
+            right.  ``low`` is 0 if W does not separate, or misses an equality between selected tokens by more than
+            rounding; ``high`` is infinite if no multiplier is positive.  If no W separates, the largest margin is 0.
+
+        Raises
+        ------
+        ValueError, TypeError, FloatingPointError
+            As :meth:`multipliers`.
+
+        Notes
+        -----
+        Derived here: multipliers of any problem's gradient are a dual point of the SVM.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> run = attsvm.train(problem, steps=5000)
+        >>> low, high = problem.margin_interval(run.W)
+        >>> low <= attsvm.solve_svm(problem.data, run.selected).margin <= high < 1.02 * low
+        True
+        """
+        kind, weights = read_norm(norm, metric, *self.data._W_shape), self._read_weights(W, K, Q)
+        delta, _, top = self._differentiate(_core.multipliers, *weights)
+        stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].mT
+        stack = stack.reshape(len(delta), 1, *self.data._W_shape)
+        each = zip(self._selections(selected, top), stack, delta[:, None], strict=True)
+        low, high = np.array([intervals(self.data, *of, kind) for of in each])[:, :, 0].T
+        return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
+
     def infimum(self) -> float:
-        """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
+        """The mean loss if every query had its best token with probability 1: no W is below it, and none reaches it."""
         self._require_linear()
-        u = np.maximum.reduceat(self._flat_scores, self.data.indptr[:-1])
+        u = np.maximum.reduceat(self._flat_scores, self.data._begin)
         if self._own_loss is not None:
             return float(self._own_loss.value(u).mean())
         return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
 
     def _stack(self, runs: int | None) -> tuple[int, ...]:
-        """The axes of weights before those of a matrix: of runs, of attention heads."""
+        """The leading axes of weights: runs, and attention heads, if there are several."""
         return (() if runs is None else (runs,)) + (() if self.heads is None else (self.heads,))
 
     def _read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
-        """(W, None, None) or (None, K, Q), checked, with an axis of runs and one of attention heads where there are."""
-        dk, dz, stack = self.data.dk, self.data.dz, self._stack(runs)
+        """(W, None, None) or (None, K, Q), checked for their shapes, with leading axes of runs and attention heads."""
+        dk, dz, stack = *self.data._W_shape, self._stack(runs)
         before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
             if K is not None or Q is not None:
@@ -334,14 +483,34 @@ class Problem(ProvesMargins):
         K = as_floats("K", K, before + "dk, m", (*stack, dk, None))
         return None, K, as_floats("Q", Q, before + "dz, m", (*stack, dz, K.shape[-1]))
 
+    def _differentiate(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._check_scale()
+        try:
+            return function(self._objective, *self._functions, *arguments)
+        except ArithmeticError as error:
+            if type(error) not in (ArithmeticError, FloatingPointError):  # an error of the user's own functions
+                raise
+            raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
+
+    def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
+        """The selection of each attention head: the given one, or the tokens of the largest logits."""
+        if selected is None:
+            return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
+        if self.heads is not None and len(selected) != self.heads:
+            raise ValueError(
+                f"selected must be {self.heads} selections, one of each attention head, got {len(selected)}"
+            )
+        given = [selected] if self.heads is None else selected
+        return [Selection(self.data, part).within(self.data) for part in given]
+
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A head that is zero."""
+    """A head that is zero, in the place of the user's function where there are no queries."""
     return np.zeros(len(o)), np.zeros_like(o)
 
 
 def _log10_largest(array: Any) -> float:
-    """Of the absolute values; infinite where all are zero, as the gradient then is."""
+    """log10 of the largest absolute value; infinite if all are zero, since the gradient is then exactly zero."""
     return math.log10(largest(array) or math.inf)
 
 
@@ -352,3 +521,10 @@ def _labels(y: Any, data: Data) -> np.ndarray:
         advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""
         raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}{advice}")
     return flat
+
+
+def _spread(first: int, stop: int, most: int) -> np.ndarray:
+    """At most ``most`` indices from first to stop - 1, evenly spread."""
+    if stop - first <= most:
+        return np.arange(first, stop)
+    return np.linspace(first, stop - 1, most).astype(int)

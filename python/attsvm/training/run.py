@@ -1,33 +1,48 @@
-"""What a training run gives back."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import _core
 from ..attention.data import Data, fits
-from ..attention.selection import undecided
+from ..attention.selection import Selection, intervals, number_undecided, undecided
 from ..common.check import as_norm, check_shapes
-from ..common.norms import Metric, as_metric
-from ..common.result import Result
+from ..common.norms import Metric, as_metric, norm_name, read_norm
+from ..common.result import Lines, Result
 from ..common.types import MetricLike, Norm
 from ..rules import as_rule
 from .gradient import next_step
-from .margins import proved_by
-from .printed import lines_of, message_of, title_of
 from .problem import Problem
 
-__all__ = ["Run"]
+MESSAGES = {
+    "completed": "made all its steps, to {}",
+    "stationary": "ended at {}: the gradient is exactly zero",
+    "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
+    "limit proved": "ended at {}: its limit is proved, as run.limit() says",
+    "stopped": "ended at {}: the callback returned True",
+    "running": "has come to {}",
+    "interrupted": "was interrupted after {}",
+    "overflow": "ended after {}: weights or logits left the range of double precision",
+    "gradient not finite": "ended after {}: the gradient left the range of double precision",
+}
+
+RUNS_SHOWN = 8  # most runs that are printed of several side by side
+DIGITS = 4  # printed digits of the ends of an interval
+AT_ONCE = 1 << 15  # most numbers of the records that are processed at once, so that they stay in cache
 
 
 @dataclass(repr=False, eq=False)
 class Run(Result):
-    """A training run, or several side by side.  Arrays over records go with ``steps``.
+    """The result of a training run, or of several side by side.  Arrays over records go with ``steps``.
 
     With ``heads=H`` all weights have an axis H before dk or dz.  With ``runs=R`` every array but ``steps`` has the runs
     as first axis: ``W (R, dk, dz)``, ``weights (R, records, dk, dz)``, ``loss (R, records)``; ``run[r]`` is one.
@@ -35,11 +50,11 @@ class Run(Result):
     Attributes
     ----------
     problem : Problem
-        What was trained, with the head as it was before; ``data`` are its data.
+        The problem that was trained, with the head as it was before; ``data`` are its data.
     rule : str
         The update rule.
     p : float
-        Its exponent, of "mirror".
+        The exponent of "mirror".
     W : (dk, dz) array
         The last weights; K Q^T when factors were trained.
     K, Q : (dk, m), (dz, m) arrays or None
@@ -53,8 +68,8 @@ class Run(Result):
     norm : (records,) array
         Frobenius norm of ``weights``.
     log_grad_norm : (records,) array
-        Natural logarithm of the norm of the gradient in W, or in K and Q, ridge included; exact where the norm itself
-        underflows.
+        Natural logarithm of the norm of the gradient in W, or in K and Q, including the ridge; accurate also where the
+        norm itself underflows.
     status : str
         "completed"; "stationary" when the gradient became exactly zero, "target reached" when the loss came down to
         that of the Polyak step (in all runs); "limit proved" where ``until="limit"`` ended it; "stopped" by the
@@ -64,34 +79,34 @@ class Run(Result):
     message : str
         What the status means, and the step at which the run ended.
     parameters, head_records : (P,), (records, P) arrays or None
-        The parameters of the head, last and at those steps, when it was trained too: v; or V and then a; or v and then
+        The parameters of a head that was trained too, at the end and at those steps: v; or V and then a; or v and then
         lam.
     head : LinearHead, MLPHead, QuadraticHead or None
         The trained head; a list of them with ``runs=R``.
     v : array or None
         Its v or V.
     start : LinearHead, MLPHead, QuadraticHead or None
-        What the head was before.
+        The head before training, if it was trained.
     half_squares : (records,) array or None
         ``(||K||_F^2 + ||Q||_F^2) / 2`` at those steps, when factors were trained; with ``heads=H`` (records, H).
     balance : array or None
         ``half_squares / ||K Q^T||_*``, likewise: at least 1, and 1 for balanced factors, ``K^T K = Q^T Q``, whose
         squares are the nuclear norm of their product.
     mean : (dk, dz) array or None
-        What the rule keeps of W's gradients, with momentum and of "adam", as a part of its largest number.
+        The mean of W's gradients that momentum or "adam" keeps, divided by its largest number.
     direction : (dk, dz) array
-        Where the run would go on, of unit Frobenius norm: the negative gradient of the mean loss in W, or of ``mean``,
-        as the rule turns it.  Of factors, what steps along their gradients do to ``K Q^T``.
+        The direction of the next step, of Frobenius norm 1: the negative gradient of the mean loss in W, or ``mean``,
+        transformed by the rule.  For factors, the change of ``K Q^T`` under steps along their gradients.
     metric : (dk, dz) array, (dk, dk) and (dz, dz) arrays, or None
-        The metric in which the step in W that would come next is gradient descent.  Of "adam" and "adagrad", whose
-        steps divide by ``sqrt(v)``, that root; of "shampoo" the tuple ``L^(1/4), R^(1/4)``; each of mean 1 (of mean
-        eigenvalue 1), and 1 where no gradient ever was.  Else the ``metric`` that was given.  It keeps to what the run
-        has seen last: ``train(problem, run.W, rule=attsvm.rules.normalized(run.metric))`` goes on in it.
+        The metric in which the next step in W is gradient descent.  For "adam" and "adagrad", whose steps are divided
+        by ``sqrt(v)``, it is this root; for "shampoo" the tuple ``L^(1/4), R^(1/4)``.  Each is scaled to mean 1 (mean
+        eigenvalue 1), and is 1 where the gradient was always zero.  For other rules it is the ``metric`` that was
+        given.  ``train(problem, run.W, rule=attsvm.rules.normalized(run.metric))`` goes on in the last metric.
     lr : float, (runs,) array or None
-        The learning rate, that made from the data included; None where it changes from step to step.
+        The learning rate, given or made from the data; None if it changes from step to step.
     besides : str
-        The names of what acts on the weights besides steps of the rule along the gradient of a fixed head, as "ridge,
-        momentum"; empty for none.
+        The names of everything that acts on the weights besides steps of the rule along the gradient of a fixed head,
+        such as "ridge, momentum"; empty if nothing does.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
@@ -125,16 +140,19 @@ class Run(Result):
     lr: float | np.ndarray | None = None
     besides: str = ""
 
-    # What the rule has kept, for a run that goes on (session.Descent: mean, root, past); not of a run from a file.
+    # The memory of the rule, from which a run can go on (mean, root and past of session.Descent); None for a run from a
+    # file.
     memory: ClassVar[Any] = None
-    # Entered by theory.limit, which knows the SVM: the limit of a run; and whether a record of it proves that.
+    # Set by theory.limit, since training does not import the SVM: functions that find the limit of a run, and that say
+    # whether a record proves it.
     find_limit: ClassVar[Callable[[Run], Any]]
     watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]
 
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
         letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
-        each = f"{R}{H}" if as_rule(self.rule).squares else ""  # a metric that was given is one for all
+        # a metric that was given is the same for all runs and heads
+        each = f"{R}{H}" if as_rule(self.rule).squares else ""
         letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
         letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
@@ -152,9 +170,61 @@ class Run(Result):
     _hidden = ("data", "problem", "start", "stacked")
     _derived = ("message", "balance", "selected", "undecided", "probabilities")
 
-    message = property(message_of)
-    _title = title_of
-    _lines = lines_of
+    @property
+    def message(self) -> str:
+        """A sentence: what the status means, and the step at which the run ended."""
+        said = MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
+        own = self.problem._own_loss
+        if self.status != "stationary" or own is None or len(own.functions) == 3:
+            return said
+        return f"{said}, as it is where the derivative of the loss underflows: give the log of its size as loss[2]"
+
+    def _title(self) -> str:
+        trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
+        trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
+        if len(self.steps) == 0:
+            return f"Run on {trained}: {self.status} before the first record"
+        if self.stacked:
+            return f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}"
+        return f"Run of {self.steps[-1]} steps on {trained}: {self.status}"
+
+    def _lines(self) -> Lines:
+        if len(self.steps) == 0:
+            return []
+        if self.stacked:
+            ends = zip(self.loss[:RUNS_SHOWN, -1], self.norm[:RUNS_SHOWN, -1], strict=True)
+            lines = [("run", "loss      norm of W")]
+            lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
+            return lines + [("...", "")] * (len(self.W) > RUNS_SHOWN) + self._limit()
+        ended = [("", self.message)] if self.status not in ("completed", "running") else []
+        curves = {"loss": self.loss, "norm of W": self.norm, "log grad norm": self.log_grad_norm}
+        count, queries = number_undecided(self)
+        left = f"{count} of {queries} queries: their attention has not chosen yet"
+        return [
+            *ended,
+            *((name, f"{a[0]:.6g} -> {a[-1]:.6g}") for name, a in curves.items()),
+            *self._proved(),
+            *([("undecided", left)] if count else []),
+            *self._limit(),
+            ("records", f"{len(self.steps)}"),
+        ]
+
+    def _limit(self) -> Lines:
+        """The line about the limit, if :meth:`limit` has been called."""
+        found = vars(self).get("limit_found")
+        return [] if found is None else [("limit", found.summary)]
+
+    def _proved(self) -> Lines:
+        """The line about the margin that the last weights prove; none for several attention heads."""
+        if self.problem.heads is not None or self.data._none or not np.isfinite(self.W).all():
+            return []
+        kind = self.own_norm
+        try:
+            low, high = (float(end[-1]) for end in self._intervals(kind, None, self.weights[-1:]))
+        except FloatingPointError:  # the logits overflow
+            return []
+        norm = "" if kind == "frobenius" else f", {norm_name(kind)} norm"
+        return [("margin", f"{_rounded(low, ROUND_FLOOR)} .. {_rounded(high, ROUND_CEILING)} (proved){norm}")]
 
     @property
     def head(self) -> Any:
@@ -175,7 +245,7 @@ class Run(Result):
         if self.half_squares is None:
             return None
         nuclear = np.linalg.svd(self.weights, compute_uv=False).sum(axis=-1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # of zero factors
+        with np.errstate(divide="ignore", invalid="ignore"):  # zero factors give 0 / 0
             return self.half_squares / nuclear
 
     @property
@@ -204,7 +274,7 @@ class Run(Result):
 
     @property
     def trained(self) -> Problem:
-        """The problem with the head as it is at the end (of one run)."""
+        """The problem with the head at the end of the run (of a single run)."""
         return self.problem if self.parameters is None else self.problem._with_head(self.head)
 
     @property
@@ -222,10 +292,10 @@ class Run(Result):
     def margins(
         self, norm: Norm | None = None, metric: MetricLike | None = None, selected: ArrayLike | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of the largest margin at every record, proved by its weights and the gradient there.
+        """Lower and upper bound of the largest margin at every record, proved by its weights and the gradient there.
 
-        :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection that the run ends with:
-        one number, which the two ends enclose ever more closely as training goes on.
+        This is :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection at the end of the
+        run.  The largest margin is one number, which the bounds enclose more and more closely as training goes on.
 
         Parameters
         ----------
@@ -263,16 +333,40 @@ class Run(Result):
         >>> bool((low <= margin).all() and (margin <= high).all() and high[-1] < 1.03 * low[-1])
         True
         """
-        if self.stacked:  # each in its own metric
+        if self.stacked:  # each run has its own metric
             low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
             return np.stack(low), np.stack(high)
         own = norm is None and metric is None
-        kind = self.own_norm if own else self.problem._read_norm("frobenius" if norm is None else norm, metric)
-        return proved_by(self, kind, selected, self.weights)
+        kind = self.own_norm if own else read_norm("frobenius" if norm is None else norm, metric, *self.W.shape[-2:])
+        return self._intervals(kind, selected, self.weights)
+
+    def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds (low, high) of the largest margin at these weights (records, [H,] dk, dz), which are the last
+        recorded ones, of a single run.
+
+        Both are (records,); with H attention heads (records, H), each head for its own selection.
+        """
+        problem, data = self.problem, self.data
+        alone, selected = problem.heads is None, self.selected if selected is None else selected
+        selections = [Selection(data, part) for part in ([selected] if alone else selected)]
+        weights = np.ascontiguousarray(weights[:, None] if alone else weights)
+        records, H, dk, dz = weights.shape
+        ends = np.empty((2, records, H))
+        # parameters of the output head, if it was trained
+        heads = None if self.head_records is None else self.head_records[-records:]
+        chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(data._entries, dk * dz)))
+        for first in range(0, records, chunk):
+            W = weights[first : first + chunk]
+            at = problem if heads is None else problem._with_head(self.start.from_row(heads[first]))
+            delta = at._differentiate(_core.multipliers, W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
+            for h, chosen in enumerate(selections):
+                ends[:, first : first + chunk, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
+        low, high = ends[..., 0] if alone else ends
+        return low, high
 
     @property
     def own_norm(self) -> Norm | Metric:
-        """That of the update rule."""
+        """The norm whose SVM the update rule goes to."""
         if self.K is not None:
             return "nuclear"
         if self.metric is not None and self.problem.heads is None:
@@ -280,7 +374,8 @@ class Run(Result):
         return as_norm("p", self.p) if self.rule == "mirror" else as_rule(self.rule).norm
 
     def limit(self) -> Any:
-        """Which tokens training selects for ever, and whether its direction goes to their SVM, as the records prove it.
+        """The tokens that training selects for ever, and whether W goes to the direction of their SVM, as the records
+        prove.
 
         With ``u_i`` the output of query i, ``g_i1 > g_i2`` its two best scores and F* the infimum of the loss F: where
         ``n (F(W) - F*) < l((g_i1 + g_i2) / 2) - l(g_i1)`` the query gives its best token more than half of its
@@ -307,10 +402,10 @@ class Run(Result):
         -----
         Proved in ``notebooks/limit.md`` for ``rule="normalized"`` and ``"constant"`` with one learning rate: descent on
         W, one attention head, a loss of the table.  Under other rules, for K and Q, several attention heads or a loss
-        of the caller's, it is at most conditional and covers the tokens alone.  Training goes on in exact arithmetic
-        from a record; the rounding of what is judged there is allowed for.  Mirror descent on the dual: Ji and
-        Telgarsky, "Characterizing the implicit bias via a primal-dual analysis", 2021.  Nothing is computed that is not
-        asked for.
+        of the user's, it is at most conditional and covers the tokens only.  The proof is about training in exact
+        arithmetic from a record on; the rounding errors of the record itself are allowed for.  Mirror descent on the
+        dual: Ji and Telgarsky, "Characterizing the implicit bias via a primal-dual analysis", 2021.  Nothing is
+        computed that is not asked for.
 
         Examples
         --------
@@ -325,9 +420,9 @@ class Run(Result):
         """
         return self.limit_found
 
-    @functools.cached_property
+    @cached_property
     def limit_found(self) -> Any:
-        """The answer of :meth:`limit`, kept once asked for: printing shows it then."""
+        """The result of :meth:`limit`, kept so that the printed run shows it."""
         return type(self).find_limit(self)
 
     def select(self, data: Data) -> Any:
@@ -364,16 +459,23 @@ class Run(Result):
 
 
 def _over(probabilities: Any, single: bool) -> Any:
-    """Which queries are undecided, in their shape."""
+    """Which queries are undecided, in the shape of the data's queries."""
     if isinstance(probabilities, list):
         flags = [undecided(part, single) for part in probabilities]
-        return flags if flags[0].ndim else np.stack(flags)  # sequences of several lengths with one query each: (n,)
+        return flags if flags[0].ndim else np.stack(flags)  # ragged sequences with one query each: (n,)
     return undecided(probabilities, single)
 
 
 def _each(function: Any, W: np.ndarray) -> Any:
-    """The function of W, or of the weights of each run and attention head."""
+    """The results of the function for W, or stacked for the weights of each run and attention head."""
     if W.ndim == 2:
         return function(W)
     found = [_each(function, one) for one in W]
     return found if isinstance(found[0], list) else np.stack(found)
+
+
+def _rounded(number: float, rounding: str) -> str:
+    """A number with few digits, rounded in the given direction so that a proved bound stays true."""
+    if not math.isfinite(number) or number == 0:
+        return f"{number:g}"
+    return f"{float(Context(prec=DIGITS, rounding=rounding).create_decimal(number)):g}"

@@ -1,4 +1,4 @@
-"""A training run under way: the weights that C moves, the records it fills, and its callbacks."""
+"""A training run in progress: the weights that C updates, the records that it fills, and the callbacks."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ Array: TypeAlias = Any  # np.ndarray | None
 
 
 class Descent(NamedTuple):
-    """A run as C reads it, by these names (csrc/binding/bind_train.c).
+    """The state of a run as C reads it, by these names (csrc/binding/bind_train.c).
 
-    C moves the weights in place, and what the rule keeps from step to step; it fills the records, which have the shapes
-    of a :class:`Run` but for an axis of records before that of runs.
+    C updates the weights and the rule's memory in place, and fills the records.  Records have the shapes of a
+    :class:`Run`, but the axis of records comes before that of runs.
     """
 
     objective: Any
-    called_head: Any  # functions, of a head and a loss that Python evaluates
+    called_head: Any  # functions of a head and a loss that are evaluated in Python, or None
     called_loss: Any
     ridge: float
-    rule: int  # of the table UPDATE_RULE
+    rule: int  # its code in the table UPDATE_RULE
     lr: np.ndarray  # (1 or runs, 1 or steps)
-    target: float  # NaN: the infimum of a fixed linear head
+    target: float  # target loss of "polyak"; NaN: the infimum of a fixed linear head
     p: float
     radius: float  # negative: no ball
-    ball: int  # of the table BALL
+    ball: int  # the code of its norm in the table BALL
     momentum: float  # beta, or beta_1 of adam
-    decay: float  # of the matrices, times lr
+    decay: float  # weight decay of the matrices, multiplied by lr
     second: float  # beta_2 of adam
-    eps: float  # of adam, adagrad, shampoo
-    record: np.ndarray  # the steps
+    eps: float  # eps of adam, adagrad and shampoo
+    record: np.ndarray  # the steps to record
     W: Array
     K: Array
     Q: Array
-    span: Array  # of W in the span of the queries, which stays at its start
-    v: Array  # the parameters of a head that is trained
-    mean: Array  # of the gradients
-    root: Array  # of their squares; of a rule without, the numbers of a metric
-    past: Array  # log scales of both
+    span: Array  # W in the span of the queries (gradient.span_of); the array W then stays at its start
+    v: Array  # the parameters of the head, if it is trained
+    mean: Array  # weighted mean of the gradients
+    root: Array  # what the rule keeps of their squares; or the numbers of a given metric
+    past: Array  # log scales of mean and root
     weights: np.ndarray
     head_records: Array
     loss: np.ndarray
     norm: np.ndarray
     log_grad_norm: np.ndarray
     half_squares: Array
-    reached: np.ndarray  # the step, and how many records are made
+    reached: np.ndarray  # the current step, and the number of records made
 
     @property
     def trained(self) -> list[np.ndarray]:
@@ -66,7 +66,7 @@ class Descent(NamedTuple):
 def memory_of(
     rule: UpdateRule, momentum: float, matrices: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
 ) -> tuple[Array, Array, Array]:
-    """Room for mean, root and past of ``blocks`` matrices of each kind, one for each run and attention head."""
+    """Empty arrays for mean, root and past, for ``blocks`` matrices of each kind (one per run and attention head)."""
     mean = past = None
     root = None if metric is None else metric.numbers
     if rule.squares or momentum > 0:
@@ -84,9 +84,9 @@ def memory_of(
 def records_of(
     problem: Problem, count: int, runs: int | None, K: Array, v: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Room for the records: weights, those of the head, loss, norm, log_grad_norm, half_squares."""
+    """Empty arrays for the records: weights, head_records, loss, norm, log_grad_norm, half_squares."""
     before = count, *problem._stack(runs)
-    weights = np.empty((*before, problem.data.dk, problem.data.dz))
+    weights = np.empty((*before, *problem.data._W_shape))
     loss, norm, log_grad_norm = np.empty((3, count) if runs is None else (3, count, runs))
     head_records = None if v is None else np.empty((count, *v.shape))
     return weights, head_records, loss, norm, log_grad_norm, None if K is None else np.empty(before)
@@ -97,22 +97,24 @@ ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
 
 @dataclass
 class Training:
-    """A run under way."""
+    """A training run in progress."""
 
     problem: Problem
     rule: UpdateRule
     runs: int | None
     callback: Callable[[Run], Any] | None
-    default: Callable[[float, float], np.ndarray] | None  # learning rate of the data's scale, where none is given
+    # makes the learning rate from the data's scale, if none was given
+    default: Callable[[float, float], np.ndarray] | None
     metric: Metric | None
     descent: Descent
     workers: Workers | None = None
-    # Of until="limit": whether a record (weights, step, loss) proves the limit, and whether one has.
+    # For until="limit": a function that says whether a record (weights, step, loss) proves the limit, and whether one
+    # has.
     proves: Callable[[np.ndarray, int, Any], bool] | None = None
     limit_proved: bool = False
 
     def share(self, workers: Workers) -> None:
-        """The run becomes that of the queries of all workers."""
+        """Makes this the run of the queries of all workers; raises if their arguments differ."""
         workers.weigh(len(self.problem.data))
         descent, problem = self.descent, self.problem
         target, *scale = workers.mean([descent.target, *problem._token_squares])
@@ -140,7 +142,7 @@ class Training:
         return int(self.descent.reached[1])
 
     def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
-        """Steps first .. last; the next part begins with the record at ``last``, if there is one."""
+        """Makes steps first .. last.  The next call begins with the record at ``last``, if it is recorded."""
         callback = None if self.callback is None and self.proves is None else self._show
         combine = None if self.workers is None else self._combine
         try:
@@ -152,13 +154,13 @@ class Training:
         return _core.STATUS[code], exception
 
     def _tell(self, exception: BaseException | None) -> None:
-        """The other workers wait for the gradient of this one, unless they know: not forever."""
+        """Tells the other workers about an error, if they do not know it: they wait for this worker's gradient."""
         if self.workers is not None and isinstance(exception, Exception):
             each = 1 + (self.problem.heads or 1) + (self.descent.v is not None)
             self.workers.fail(exception, (self.runs or 1) * each)
 
     def _show(self) -> bool:
-        """Shows the run so far; whether that was enough (of the last step it always is)."""
+        """Calls the callback with the run so far.  Returns whether the run should stop; never at the last step."""
         callback, workers, descent, last = self.callback, self.workers, self.descent, self.done - 1
 
         def show() -> Any:
@@ -174,9 +176,9 @@ class Training:
         return enough and self.step < self.descent.record[-1]
 
     def _combine(self, numbers: np.ndarray) -> None:
-        """Puts the mean over all workers in the place of the losses, scales and gradients of this one."""
+        """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
         R, v, blocks = self.runs or 1, self.descent.v, []
-        N = R * (self.problem.heads or 1)  # matrices, of each kind
+        N = R * (self.problem.heads or 1)  # number of matrices of each kind
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
         first = 0
         for array in self.descent.trained:
@@ -188,32 +190,34 @@ class Training:
         self.workers.combine(gradient, losses, scales, blocks)
 
     def _rows(self, count: int) -> list[Any]:
-        """The first records of each kind."""
+        """The first ``count`` records of each kind."""
         rows: Any = self.descent[ROWS]
         return [None if array is None else array[:count] for array in rows]
 
     def record_end(self, code: str) -> BaseException | None:
-        """A run that stopped early still records where it stopped, and shows it if nothing was raised before."""
+        """Records the last step of a run that stopped early, and shows it unless an error was raised.  Returns an error
+        that the callback raises."""
         step, record = self.step, self.descent.record[: self.done]
         if len(record) and record[-1] == step:
             return None
         if code == "interrupted":
             self.callback = self.proves = None
-            if self.workers is not None:  # the others may have gone
+            if self.workers is not None:  # the other workers may have stopped
                 return None
         rows = zip(Descent._fields[ROWS], self._rows(len(record) + 1), strict=True)
         self.descent = self.descent._replace(record=np.append(record, step), **dict(rows))
         return self.advance(step, step)[1]
 
     def _rate(self) -> float | np.ndarray | None:
-        """The learning rate, of each run; None where it changes from step to step."""
+        """The learning rate, one per run if there are several; None if it changes from step to step."""
         rates = self.descent.lr
         if rates.shape[1] > 1:
             return None
         return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
 
     def _besides(self) -> str:
-        """What acts on the weights besides steps of the rule along the gradient of a fixed head."""
+        """The names of everything that acts on the weights besides the rule's steps along the gradient of a fixed
+        head."""
         given = self.descent
         present = {
             "train_head": given.v is not None,
@@ -226,16 +230,17 @@ class Training:
         return ", ".join(name for name, there in present.items() if there)
 
     def _kept_mean(self) -> np.ndarray | None:
-        """The mean of the gradients of W (not of factors), the largest number of each matrix 1."""
+        """The kept mean of the gradients of W, each matrix divided by its largest number; None for factors."""
         W, mean, R = self.descent.W, self.descent.mean, self.runs or 1
         if mean is None or W is None:
             return None
         mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
         largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
-        return np.asarray(mean / np.where(largest > 0, largest, 1.0))
+        return mean / np.where(largest > 0, largest, 1.0)
 
     def _metric_of_steps(self) -> Any:
-        """Of W's: what its squares amount to, D, or P and R, for each matrix; else what was given."""
+        """The metric of the next step in W: from the kept squares (D, or P and R, for each matrix), else the given
+        metric."""
         W, root, squares = self.descent.W, self.descent.root, self.rule.squares
         if W is None or root is None or not squares:
             return None if self.metric is None else self.metric.value
@@ -252,9 +257,10 @@ class Training:
             recorded = done > 0 and steps[-1] == self.step
             W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, span)
         elif W is None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
-                W = K @ Q.swapaxes(-1, -2)
-        if status == "running":  # C goes on moving the weights; the records go on into the end result
+            with np.errstate(over="ignore", invalid="ignore"):  # the status reports weights that left the range
+                W = K @ Q.mT
+        # C will change the weights, so they are copied; the records stay as they are, read-only
+        if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, *rows):
                 if array is not None:

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_number, check_type
+from ..common.check import as_choice, as_count, as_flag, as_floats, as_number, as_numeric, check_type
+from ..common.norms import Metric, as_metric
 from ..common.progress import bar
 from ..common.workers import Workers
-from ..rules import UpdateRule, Word, as_rule
-from .arguments import (
-    ball_of,
-    check_flags,
-    head_parameters,
-    means_of,
-    memory_to_go_on,
-    metric_for,
-    record_steps,
-    start_of,
-    target_of,
-)
+from ..rules import UpdateRule, Word, as_portion, as_rule
 from .gradient import span_of
-from .learning_rate import default_rate, rates
+from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .run import Run
 from .session import Descent, Training, memory_of, records_of
 
-__all__ = ["train"]
-
-
-BAR_PARTS = 200  # a progress bar moves this often
+FIRST = 0.1  # default Frobenius length of a step for tokens and queries of length one, as in the papers' experiments
+BAR_PARTS = 200  # number of updates of a progress bar
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
 
 
@@ -61,8 +51,8 @@ def train(
 ) -> Run:
     """Gradient descent on the mean loss: ``W <- W - lr * dL/dW / ||dL/dW||``, or by another rule.
 
-    The gradient keeps its scale as a logarithm, so the direction of W goes on converging to the SVM solution when
-    the loss has long vanished in double precision.  A whole run is one call into C, without the GIL.
+    The scale of the gradient is kept as a logarithm, so the direction of W still converges to the SVM solution when the
+    loss has long vanished in double precision.  A whole run is one call into C, without the GIL.
 
     Parameters
     ----------
@@ -70,8 +60,8 @@ def train(
     W : (dk, dz) array_like, optional
         Initial weights; zero by default.  With ``heads=H`` all weights have an axis of length H first, and several
         heads whose attended vectors are summed need a start: from equal weights they would stay equal.  A :class:`Run`
-        goes on where it ended, on any data of the same widths: with its factors, its head, what its rule has kept
-        (momentum, squares of gradients), and its count of steps.
+        is continued, on any data of the same widths: with its factors, its head, the memory of its rule (momentum,
+        squares of gradients) and its count of steps.
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
     rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", \
@@ -113,12 +103,12 @@ def train(
         Number of runs trained side by side, which share each reading of the keys: W (runs, dk, dz), or K (runs, dk, m)
         and Q (runs, dz, m), are their starts (with ``heads=H``, (runs, H, ...)).
     train_head : bool
-        Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
-        quadratic one.  Each of these is normalised by the norm of its own gradient, whatever the rule normalises
-        together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor ball act on the head.
+        Train the head too, starting from the head of the problem and by the same rule: v; V and a of an MLP; v and lam
+        of a quadratic head.  Each of these is normalised by the norm of its own gradient, also with "normalized
+        jointly" (so lam, a single number, moves by ``lr``).  Ridge and ball do not act on the head.
     until : {"limit"}, optional
-        End at the first record at which :meth:`Run.limit` is "proved" (of all ``runs``), with status "limit proved":
-        ``run.limit().solution`` is what later steps would come near to.  A conditional limit does not end the run.
+        End at the first record at which :meth:`Run.limit` is "proved" (for all ``runs``), with status "limit proved".
+        Later steps would go to the direction of ``run.limit().solution``.  A conditional limit does not end the run.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running", its records cannot be written to).
         Returning True stops the run with status "stopped"; an exception comes through, with the run so far in
@@ -126,9 +116,9 @@ def train(
     progress : bool
         Show a bar, where tqdm is installed.
     reduce : callable, optional
-        For tokens sharded over processes: adds a float64 vector up over all of them, in place.  Each process calls
-        ``train`` with its own shard and the same other arguments, and goes through the same weights and records, those
-        of the mean over the queries of all.  See the notes.
+        For tokens sharded over processes: a function that sums a float64 vector over all processes, in place.  Each
+        process calls ``train`` with its own shard and otherwise the same arguments.  All get the same weights and
+        records, for the mean loss over the queries of all processes.  See the notes.
 
     Returns
     -------
@@ -156,9 +146,9 @@ def train(
     (2024); the Polyak step: Vasudeva, Deora, Thrampoulidis (2024); head and attention together: Tarzanagh, Li, Zhang,
     Oymak (2023).
 
-    A worker of ``reduce`` may have no queries, as long as one has: its data are of X (0, T, d) (:class:`Data`), with
-    labels, and a v of each query, of none.  It adds nothing, calls no function of its head or loss, and goes through
-    the same weights and records.
+    A worker of ``reduce`` may have no queries, as long as another has some.  Its data are made from X (0, T, d)
+    (:class:`Data`), with empty labels and, for a head with a v per query, an empty v.  It adds nothing to the gradient,
+    does not call the functions of its head or loss, and gets the same weights and records.
 
     With mpi4py ``reduce`` is ``lambda a: comm.Allreduce(MPI.IN_PLACE, a)``, with torch.distributed (gloo)
     ``lambda a: dist.all_reduce(torch.from_numpy(a))``.  It is called twice a step: the workers compare their losses and
@@ -211,7 +201,7 @@ def train(
     """
 
     def begin() -> Training:
-        """The run as it is asked for, by arguments that are checked."""
+        """The run at its start, from arguments that are checked."""
         check_type("problem", problem, Problem)
         if reduce is None or not problem.data._none:
             problem._check_scale()
@@ -219,13 +209,13 @@ def train(
         several = None if runs is None else as_count("runs", runs, 1)
         before: Any = W if isinstance(W, Run) else None
         begun = 0 if before is None else int(before.steps[-1])
-        if before is None:
-            W0, K0, Q0 = start_of(problem, W, K, Q, several)
-        else:
-            W0, K0, Q0 = start_of(problem, before.W if before.K is None else None, before.K, before.Q, several)
+        given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
+        W0, K0, Q0 = start_of(problem, several, *given)
         matrices = [K0, Q0] if W0 is None else [W0]
         wanted = begun + record_steps(record, last, sum([a.size for a in matrices]))
-        check_flags(train_head, callback)
+        as_flag("train_head", train_head)
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be a function, got {type(callback).__name__}")
         if until is not None:
             as_choice("until", until, ("limit",))
             if reduce is not None:
@@ -272,7 +262,7 @@ def train(
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
-    if raised is not None and code != "interrupted":  # by the callback, which saw the last record
+    if raised is not None and code != "interrupted":  # raised by the callback, which saw the last record
         code, exception = "interrupted", raised
     if code == "interrupted":
         _raise(exception or KeyboardInterrupt(), state.run(code))
@@ -304,3 +294,146 @@ def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | N
 def _raise(exception: BaseException, so_far: Run) -> None:
     exception.partial = so_far  # type: ignore[attr-defined]
     raise exception
+
+
+# ------------------------------------------------------------------------------------- the arguments, checked
+
+
+def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequence[Any]:
+    """Copies of the starting weights: (W, None, None) or (None, K, Q)."""
+    if W is None and K is None and Q is None:
+        if problem.heads not in (None, 1) and problem.combine == "sum":
+            raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
+        return np.zeros((*problem._stack(runs), *problem.data._W_shape)), None, None
+    return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
+
+
+def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """A copy of the memory of the rule of ``run``; raises unless it has the form of this empty memory."""
+    if run.memory is None:
+        raise ValueError(
+            "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
+        )
+    if run.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in zip(run.memory, memory, strict=True)):
+        raise ValueError(
+            f"W is a run by {run.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: give its "
+            "weights, W=run.W, to begin with an empty memory"
+        )
+    mean, root, past = (None if a is None else a.copy() for a in run.memory)
+    return mean, root, past
+
+
+def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
+    """The starting parameters of a head that is trained; one row per run if there are several."""
+    head = problem.head
+    if rule.word == "shampoo":
+        raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
+    if not isinstance(head, (LinearHead, MLPHead)):
+        raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
+    if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
+        raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
+    if problem._loss_name == "log":
+        raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
+    return head.row() if runs is None else np.tile(head.row(), (runs, 1))
+
+
+def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool) -> float:
+    """The target loss of "polyak".  NaN: C computes the loss above its infimum from the logits, since the loss itself
+    no longer changes there."""
+    if rule.word != "polyak":
+        return 0.0
+    if rule.target_loss is not None:
+        return rule.target_loss
+    if train_head:
+        raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
+    if problem._from_scores and alone:
+        return math.nan
+    return 0.0 if problem.data._none else problem.infimum()
+
+
+def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
+    """``momentum``, ``decay`` and ``second`` of a Descent."""
+    first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
+    for name, value in (("momentum", first), ("weight_decay", decay)):
+        if value and rule.word in ("polyak", "mirror"):
+            raise ValueError(f"{name} does not go with rule={rule.word!r}")
+    if rule.betas is None:
+        return first, decay, 0.0
+    if first:
+        raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
+    return rule.betas[0], decay, rule.betas[1]
+
+
+def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool) -> Metric | None:
+    if rule.metric is None:
+        return None
+    if factors:
+        raise ValueError("metric must be None for K and Q: it is one of W")
+    if radius >= 0:
+        raise ValueError("ball does not go with metric, in which the nearest points are others")
+    return as_metric("metric", rule.metric, *problem.data._W_shape)
+
+
+def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
+    """The radius (negative without a ball) and the code of its norm."""
+    if ball is None:
+        return -1.0, 0
+    norm, radius = ball if isinstance(ball, tuple) and len(ball) == 2 else ("frobenius", ball)
+    code = _core.BALL[as_choice("the norm of ball", norm, _core.BALL)]
+    if rule.word == "mirror":
+        raise ValueError("ball does not go with rule='mirror', whose nearest points are not Euclidean")
+    if factors and norm == "frobenius":
+        raise ValueError(f"ball must be ('nuclear', radius) for K and Q, ||K||^2 + ||Q||^2 <= 2 radius, got {ball!r}")
+    return as_number("ball", radius, least=0.0), code
+
+
+def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
+    """The steps to record, ascending, with the start and the end.  ``size`` is the number of weights kept for each."""
+    if not isinstance(record, int):
+        array = as_numeric("record", record)
+        if array.dtype.kind == "f" and array.size:  # an empty list becomes an array of floats
+            raise TypeError("record must be an integer or integers, got floats")
+        if array.ndim > 1:
+            raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
+        if array.ndim == 1:
+            if array.size and (array.min() < 0 or array.max() > steps):
+                raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
+            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique would take a second for a million steps
+            return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
+        record = array[()]
+    every = as_count("record", record)
+    if every and steps // every * size > sys.maxsize // 8:
+        raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
+    every = every or max(steps, 1)
+    return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
+
+
+def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
+    """The default learning rate, (1, 1): ``0.1 / s`` for a rule whose steps have length 1, where ``s^2 = total /
+    share`` is the squared scale of the data.
+
+    s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times as
+    large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through
+    the same attention.
+    """
+    first = FIRST / rule.length(*data._W_shape)
+    if not 0 < total < math.inf:  # all tokens are equal, or queries are zero: W does not move
+        return np.array([[first]])
+    # The exponent of 1/s in lr; each of two factors scales as the square root of W.
+    exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
+    return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
+
+
+def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
+    """The learning rates as an array (1 or runs, 1 or begun + steps); C repeats an axis of length one."""
+    if callable(lr):
+        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0  # without steps the function is not called
+    if isinstance(lr, float):
+        return np.array([[as_number("lr", lr, least=0.0)]])
+    if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
+        found = as_floats("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
+    else:
+        found = as_floats("lr", array if array.ndim else array[None], "steps", (steps if array.ndim else 1,))[None]
+    if found.min() < 0:
+        raise ValueError(f"lr must not be negative, got {found.min():g}")
+    return np.pad(found, ((0, 0), (begun, 0))) if begun and found.shape[1] > 1 else found
