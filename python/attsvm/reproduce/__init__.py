@@ -3,10 +3,12 @@
 A file of ``figures/`` is a figure.  It has
 
 - a docstring: a title, and what there is to see, for the page;
-- ``PAPER``: where it comes from; ``CAPTION``: what its picture shows, panel by panel;
+- ``PAPER``: where it comes from, with the names of ``papers.py`` in braces;
+- ``CAPTION``: what its picture shows, panel by panel;
 - ``SETTINGS``: its settings in a sentence; ``RUNS`` and ``QUICK``: random instances of the full and the quick version;
 - ``experiment(rng)``: the measured numbers of one random instance, by name;
-- ``together(runs, seed)``, where that is not all: arrays that are measured for all instances at once, or only once;
+- ``together(runs, seed)``, where that is not all: arrays that are measured for all instances at once;
+- ``once()``: numbers that no instance changes;
 - ``claims(results)``: what theory says of them;
 - ``plot(results)``: the picture.
 """
@@ -70,4 +72,6 @@ def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) ->
         found |= replicate(figure.experiment, runs, seed, n_jobs, progress=True, name=name)
     if hasattr(figure, "together"):
         found |= figure.together(runs, seed)
+    if hasattr(figure, "once"):
+        found |= {name: np.array([numbers]) for name, numbers in figure.once().items()}
     return found

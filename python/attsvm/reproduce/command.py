@@ -23,7 +23,7 @@ from ..common.result import table
 from ..common.storage import replacing
 from ..common.threads import on_workers
 from ..svm.solve import ConvergenceWarning
-from . import FIGURES, NAMED, load, measure
+from . import FIGURES, NAMED, load, measure, papers
 from .page import Section, count_verdicts, read_claims, verdicts_line, write_claims, write_page
 from .proofs import ProvedAnswers
 
@@ -170,7 +170,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
         f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
         f"{datetime.date.today():%-d %B %Y}, attsvm {__version__}.  All numbers that were measured: {name}.npz."
     )
-    text += f"\n\nSource: {figure.PAPER}."
+    text += f"\n\nSource: {figure.PAPER.format_map(vars(papers))}."
     groups = {**figure.claims(results), **proofs}
     title = " ".join(title.split()).rstrip(".")
     section = Section(name, title, text, {f"{name}.png": figure.CAPTION}, groups, fine)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from ..claims import binomial_interval
 from ..plot.curves import band
@@ -17,14 +19,15 @@ PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", 
 
 
 def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> tuple[Figure, Any]:
-    """A figure of that size in inches, and its panels."""
+    """A figure of that size in inches, and its panels, whose curves take the colours of the palette in turn."""
     figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, **how)
+    with rc_context({"axes.prop_cycle": cycler(color=PALETTE)}):
+        return figure, figure.subplots(rows, columns, **how)
 
 
-def medians(x: Any, curves: Any, label: str, ax: Any, color: str | None = None, **line: Any) -> None:
+def medians(x: Any, curves: Any, label: str, ax: Any, **line: Any) -> None:
     """The median of many curves, and a band from their 10th to their 90th percentile."""
-    band(x, curves, label, ax, middle="median", color=color, **line)
+    band(x, curves, label, ax, middle="median", **line)
 
 
 def finish(
@@ -35,6 +38,13 @@ def finish(
     where = {"loc": "best"} if below is None else {"loc": "upper center", "bbox_to_anchor": (0.5, -below)}
     look_of_curves(ax, title, fontsize=8, **where)
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
+
+
+def panel(ax: Any, x: Any, curves: dict[str, Any], *words: Any, colors: Any = PALETTE, **axis: Any) -> None:
+    """A whole panel: the medians of curves by their labels, then ``finish``."""
+    for (label, numbers), color in zip(curves.items(), colors, strict=False):
+        medians(x, numbers, label, ax, color=color)
+    finish(ax, *words, **axis)
 
 
 def described(figure: Figure, title: str, note: str) -> Figure:
@@ -51,9 +61,9 @@ def error_bars(flags: Any) -> np.ndarray:
     return np.abs(np.array(ends).T - flags.mean(axis=0))
 
 
-def shares(x: Any, flags: Any, label: str, ax: Any, color: str, **look: Any) -> None:
+def shares(x: Any, flags: Any, label: str, ax: Any, **look: Any) -> None:
     """The share of runs whose flags (runs, x) are true, with its interval."""
-    ax.errorbar(x, flags.mean(axis=0), error_bars(flags), color=color, marker=".", label=label, **look)
+    ax.errorbar(x, flags.mean(axis=0), error_bars(flags), marker=".", label=label, **look)
 
 
 def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -> None:
@@ -64,8 +74,7 @@ def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -
     ax.set_xticks(at, names, **ticks)
 
 
-def cumulated(values: Any, label: str, ax: Any, color: str) -> None:
+def cumulated(values: Any, label: str, ax: Any) -> None:
     """The share of the runs with a number whose number is at most x."""
     ordered = np.sort(values[np.isfinite(values)])
-    share = np.arange(1, len(ordered) + 1) / len(ordered)
-    ax.step(ordered, share, where="post", color=color, label=label)
+    ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=label)

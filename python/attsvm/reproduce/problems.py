@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -51,11 +52,21 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     """
     best = local = False
     if (run.probabilities.max(axis=-1) > SATURATED).all():
-        best = bool((run.selected == problem.optimal).all())
+        best = on_best(run)
         solution = None if best else solve_svm(problem.data, run.selected, norm)
         local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
+
+
+def on_best(run: Run) -> bool:
+    """Whether a run selects the optimal token for every query."""
+    return bool((run.selected == run.problem.optimal).all())
+
+
+def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """An array of each measurement of all rows."""
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def to_svm(W: np.ndarray, solution: Separation) -> float:

@@ -5,44 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from .. import Data, Problem, Separation
 
 TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
 
 
-def tokens_of(data: Data) -> tuple[np.ndarray, np.ndarray]:
+def tokens_of(data: Data) -> tuple[ndarray, ndarray]:
     """Tokens (n, T, d) and queries (n, d) of sequences of one length with one query each."""
     return data.keys.reshape(len(data), -1, data.dk), data.queries
 
 
-def apart(A: np.ndarray, B: np.ndarray) -> float:
+def apart(A: ndarray, B: ndarray) -> float:
     """How far A is from B, relative."""
     return float(np.linalg.norm(A - B) / np.linalg.norm(B))
 
 
-def unit(x: np.ndarray) -> np.ndarray:
+def unit(x: ndarray) -> ndarray:
     """Vectors along the last axis, made as long as 1."""
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def slope(x: ndarray, y: ndarray) -> ndarray:
     """Of the line through points x (n), y (..., n), by least squares."""
     x = x - x.mean()
     return y @ x / (x @ x)
 
 
-def logits_of(X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> np.ndarray:
+def logits_of(X: ndarray, Z: ndarray, W: ndarray) -> ndarray:
     """``x_t^T W z`` (n, T) of tokens and queries of one length each."""
     return np.einsum("ntd,nd->nt", X, Z @ W.T)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits: ndarray) -> ndarray:
     s = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return s / s.sum(axis=-1, keepdims=True)
 
 
-def projection(x: np.ndarray) -> np.ndarray:
+def projection(x: ndarray) -> ndarray:
     """The point of the simplex nearest to x, along its last axis, by sorting."""
     falling = -np.sort(-x)
     thresholds = (falling.cumsum(axis=-1) - 1) / np.arange(1, x.shape[-1] + 1)
@@ -50,12 +51,12 @@ def projection(x: np.ndarray) -> np.ndarray:
     return np.maximum(x - np.take_along_axis(thresholds, count - 1, axis=-1), 0)
 
 
-def loss(u: np.ndarray) -> np.ndarray:
+def loss(u: ndarray) -> ndarray:
     """Mean logistic loss of outputs u (..., n)."""
     return np.logaddexp(0, -u).mean(axis=-1)
 
 
-def loss_gradient(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarray) -> np.ndarray:
+def loss_gradient(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray) -> ndarray:
     """The textbook gradient of the mean logistic loss, by ``s (score - s . score)``; it cancels when s saturates.
 
     Axes before those of X (n, T, d), Z (n, d), scores (n, T) and W (d, d) go over runs.
@@ -66,41 +67,38 @@ def loss_gradient(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarra
     return (c[..., None, :] @ X)[..., 0, :].swapaxes(-1, -2) @ Z
 
 
-def gradient_of(problem: Problem, W: np.ndarray) -> np.ndarray:
+def gradient_of(problem: Problem, W: ndarray) -> ndarray:
     """The textbook gradient of a problem."""
     return loss_gradient(*tokens_of(problem.data), problem.scores, W)
 
 
 def descend(
-    X: np.ndarray,
-    Z: np.ndarray,
-    scores: np.ndarray,
-    W: np.ndarray,
+    X: ndarray,
+    Z: ndarray,
+    scores: ndarray,
+    W: ndarray,
     steps: int,
     lr: float,
     normalized: bool = True,
     ridge: float = 0.0,
-) -> np.ndarray:
+) -> ndarray:
     """``steps`` of gradient descent from W (..., d, d), or from a stack of the factors K and Q (2, ..., d, m), each by
     the norm of its own gradient; the last weights, K Q^T of factors."""
-    parts = W.copy() if W.ndim > X.ndim - 1 else W[None].copy()
+    W, factors = W.copy(), W.ndim == X.ndim
 
-    def product() -> np.ndarray:
-        return parts[0] if len(parts) == 1 else parts[0] @ parts[1].swapaxes(-1, -2)
+    def product() -> ndarray:
+        return W[0] @ W[1].swapaxes(-1, -2) if factors else W
 
     for _ in range(steps):
         G = loss_gradient(X, Z, scores, product())
-        own = [G] if len(parts) == 1 else [G @ parts[1], G.swapaxes(-1, -2) @ parts[0]]
-        for part, g in zip(parts, own, strict=True):
-            g = g + 2 * ridge * part
-            size = np.linalg.norm(g, axis=(-2, -1), keepdims=True)
-            part -= lr * g / (size + np.finfo(float).eps if normalized else 1)
+        if factors:
+            G = np.stack([G @ W[1], G.swapaxes(-1, -2) @ W[0]]) + 2 * ridge * W
+        size = np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+        W -= lr * G / (size + np.finfo(float).eps if normalized else 1)
     return product()
 
 
-def mirror_descend(
-    X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarray, steps: int, lr: float, p: float
-) -> np.ndarray:
+def mirror_descend(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray, steps: int, lr: float, p: float) -> ndarray:
     """Descent in ``sign(W) |W|^(p-1)``, each step of length ``lr`` in the dual norm, the lq norm with 1/p + 1/q = 1."""
     q = p / (p - 1)
     for _ in range(steps):
@@ -110,7 +108,7 @@ def mirror_descend(
     return W
 
 
-def support_margins(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, W: np.ndarray) -> np.ndarray:
+def support_margins(X: ndarray, Z: ndarray, selected: ndarray, W: ndarray) -> ndarray:
     """``(x_selected - x_t)^T W z`` (n, T); infinite at the selected token itself, which has no margin to itself."""
     rows = np.arange(len(Z))
     m = np.einsum("ntd,nd->nt", X[rows, selected][:, None] - X, Z @ W.T)
@@ -118,13 +116,13 @@ def support_margins(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, W: np.nd
     return m
 
 
-def locally_optimal(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, selected: np.ndarray, W: np.ndarray) -> bool:
+def locally_optimal(X: ndarray, Z: ndarray, scores: ndarray, selected: ndarray, W: ndarray) -> bool:
     """Whether each selected token scores more than its support tokens, from the definition."""
     support = support_margins(X, Z, selected, W) <= 1 + TIGHT
     return bool((scores[np.arange(len(Z)), selected][:, None] > scores)[support].all())
 
 
-def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
+def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
     """A norm of a matrix and its dual: of the singular values by name, of the entries by p."""
     x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
     p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}[norm] if isinstance(norm, str) else norm
@@ -132,7 +130,7 @@ def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
     return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
 
-def plain(W: np.ndarray, metric: Any, dual: bool = False) -> np.ndarray:
+def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
     """The matrix whose Frobenius norm is the norm of W, or the dual norm, in a metric; W itself without one."""
     if metric is None:
         return W
@@ -143,7 +141,7 @@ def plain(W: np.ndarray, metric: Any, dual: bool = False) -> np.ndarray:
     return left @ W @ right
 
 
-def certificate(data: Data, selected: np.ndarray, solution: Separation) -> dict[str, Any]:
+def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str, Any]:
     """What a solution proves, from tokens, queries, W and the multipliers alone; NaN where there is none.
 
     ``margin``: of W at norm 1; ``bound`` of the largest such margin by the multipliers ``dual >= 0``, which is

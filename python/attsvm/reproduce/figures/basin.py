@@ -15,8 +15,7 @@ from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
 from ...theory import is_locally_optimal
-from ..panels import BLUE, ORANGE, described, finish, medians, panels, shares
-from ..papers import SVM
+from ..panels import described, finish, medians, panels, shares
 from ..problems import around, differs, draws, sphere_problem
 from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 
@@ -28,7 +27,7 @@ RECORDS = np.arange(0, STEPS + 1, 100)
 NOISE = 0.05
 RIM = 10  # random weights on the rim of each cone
 TRIES = 100  # random selections until one that is wanted, else another problem
-PAPER = f"{SVM}: the theorem on local convergence; no picture"
+PAPER = "{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
 RUNS, QUICK = 400, 80
 SETTINGS = (
@@ -43,18 +42,18 @@ REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 def experiment(rng):
     """Of every c, whether training stayed, and the correlation with its start's direction."""
     found = {}
+    found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)
         W = weights_of(solution)
-        size, stays, curves = float(np.linalg.norm(W)), [], []
+        size, runs = np.linalg.norm(W), []
         for c in STARTS:
             noise = rng.standard_normal(W.shape)
             noise *= NOISE * size / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
-            trained = train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS)
-            stays.append((trained.selected == selected).all())
-            curves.append(correlations(trained.weights, W))
-        found |= {f"{name} stays": stays, f"{name} correlation": curves}
-        found["differ"] = found.get("differ", 0) + differs(problem, solution)
+            runs.append(train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS))
+        found[f"{name} stays"] = [(run.selected == selected).all() for run in runs]
+        found[f"{name} correlation"] = [correlations(run.weights, W) for run in runs]
+        found["differ"] += differs(problem, solution)
         if wanted:
             found |= cone(rng, problem, selected, W)
     return found
@@ -88,7 +87,7 @@ def derived_cone(X, Z, scores, selected, W):
     better = scores[own][:, None] - scores
     tight, off = margins <= 1 + TIGHT, (margins > 1 + TIGHT) & np.isfinite(margins)
     slack = margins[off].min() - 1 if off.any() else np.inf
-    eps, size = min(0.5, slack) / 4, float(np.linalg.norm(W))
+    eps, size = min(0.5, slack) / 4, np.linalg.norm(W)
 
     def enough(r):
         x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if off.any() else 0.0
@@ -170,28 +169,16 @@ def claims(results):
 def plot(results):
     """Left: who stays, against c.  Right: how the weights turn, from the smallest start."""
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
-    looks = (("optimal", "locally optimal, not globally", BLUE), ("not", "a support token scores more", ORANGE))
-    for name, label, color in looks:
-        shares(STARTS, results[f"{name} stays"], label, left, color, capsize=3)
-        off = np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6)
-        medians(RECORDS, off, label, right, color)
+    for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
+        shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
+        medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)
     left.set_xscale("log")
     left.set_xticks(STARTS, STARTS)
-    finish(
-        left,
-        "Who stays",
-        "c: training starts at c times the SVM solution",
-        "share that still selects its tokens",
-        ylim=(-0.02, 1),
-    )
+    words = "Who stays", "c: training starts at c times the SVM solution", "share that still selects its tokens"
+    finish(left, *words, ylim=(-0.02, 1))
     left.margins(x=0.05)
-    finish(
-        right,
-        f"Start at c = {STARTS[0]}: median, 10th to 90th percentile",
-        "training step",
-        "1 - correlation with the SVM solution it started at",
-        "y",
-    )
+    title = f"Start at c = {STARTS[0]}: median, 10th to 90th percentile"
+    finish(right, title, "training step", "1 - correlation with the SVM solution it started at", "y")
     return described(
         figure,
         "Started along their SVM, training keeps locally optimal tokens, and leaves others",

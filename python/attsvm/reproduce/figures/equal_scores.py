@@ -11,20 +11,19 @@ for ever.  Weights diverge as the theory says, in another direction.
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, diagnose, solve_svm, train
 from ...claims import difference, exactly, median, none, share
 from ...plot.curves import correlations
 from ..panels import BLUE, DASHED, PALETTE, described, error_bars, finish, pairs, panels
-from ..papers import SVM
-from ..problems import around
-from ..textbook import apart, gradient_of
+from ..problems import around, on_best, sphere_problem, stacked
+from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the initial weights
 LR, STEPS = 0.1, 6000
 RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
 BEST, OTHERS = 0.5, -0.125  # the two scores
-PAPER = f"{SVM}: the theorem on global convergence with equal scores; no picture"
+PAPER = "{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
 RUNS, QUICK = 300, 72
 SETTINGS = (
@@ -38,30 +37,37 @@ SOMEWHERE = 5  # random weights at which the gradient is looked at
 
 def experiment(rng):
     """Of every size, whether it ended on the optimal tokens, and its correlation with their SVM."""
-    found = {key: [] for key in ("equal", "proved", "random", "correlation", "stationary", "apart")}
-    for n, T, d in SIZES:
-        X, Z, y, v = sample.unit_sphere(n, T, d, rng)
-        W = START * rng.standard_normal((d, d))
-        free = Problem(cross_attention(X, Z), y, LinearHead(v))
-        end = train(free, W, lr=LR, steps=STEPS, record=0)
-        found["random"].append((end.selected == free.optimal).all())
-        problem = tied(X, Z, y)
-        trained = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
-        found["equal"].append((trained.selected == problem.optimal).all())
-        found["proved"].append(trained.limit().status == "proved")
-        svm = solve_svm(problem.data, problem.optimal)
-        found["correlation"].append(correlations(trained.weights[1:], svm.W))
-        for V in rng.standard_normal((SOMEWHERE, d, d)):
-            by_hand = gradient_of(problem, V)
-            found["stationary"].append(np.vdot(by_hand, svm.W) >= 0)
-            found["apart"].append(apart(problem.loss_and_grad(V)[1], by_hand))
-        if (n, T, d) == SIZES[0]:
-            told = diagnose(problem).no_stationary_point == "equal scores" and not diagnose(free).equal_scores
-    return {**found, "not told": not told}
+    found = stacked([of_size(rng, *size) for size in SIZES])
+    return found | {"not told": found["not told"].any()}
 
 
-def tied(X, Z, y):
+def of_size(rng, n, T, d):
+    free = sphere_problem(rng, n, T, d)
+    W = START * rng.standard_normal((d, d))
+    end = train(free, W, lr=LR, steps=STEPS, record=0)
+    problem = tied(free)
+    run = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
+    svm = solve_svm(problem.data, problem.optimal)
+    somewhere = [(V, gradient_of(problem, V)) for V in rng.standard_normal((SOMEWHERE, d, d))]
+    return {
+        "equal": on_best(run),
+        "proved": run.limit().status == "proved",
+        "random": on_best(end),
+        "correlation": correlations(run.weights[1:], svm.W),
+        "stationary": [np.vdot(by_hand, svm.W) >= 0 for _, by_hand in somewhere],
+        "apart": [apart(problem.loss_and_grad(V)[1], by_hand) for V, by_hand in somewhere],
+        "not told": (n, T, d) == SIZES[0] and not told(problem, free),
+    }
+
+
+def told(problem, free):
+    """Whether diagnose() tells equal scores from random ones."""
+    return diagnose(problem).no_stationary_point == "equal scores" and not diagnose(free).equal_scores
+
+
+def tied(problem):
     """The head reads the first coordinate, which is made the score: to the last bit the same for all other tokens."""
+    (X, Z), y = tokens_of(problem.data), problem.y
     X = X.copy()
     X[..., 0] = y[:, None] * np.where(np.arange(X.shape[1]) == 0, BEST, OTHERS)
     return Problem(cross_attention(X, Z), y, LinearHead(np.eye(X.shape[2])[0]))
@@ -70,21 +76,23 @@ def tied(X, Z, y):
 def claims(results):
     """Global convergence with equal scores; the share without, as independent runs found it."""
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
-    of_size = list(zip(names, results["equal"].T, results["random"].T, LEAST, RANDOM_SCORES, strict=True))
+    equal, random, last = results["equal"], results["random"], results["correlation"][:, :, -1]
     return {
         f"Equal scores, {STEPS:,} steps from a random start (independent runs: 2,877 of 3,000)": [
-            *(share(f"selects the optimal tokens, {name}", equal, least) for name, equal, _, least, _ in of_size),
+            *(share(f"selects the optimal tokens, {name}", equal[:, i], LEAST[i]) for i, name in enumerate(names)),
             *(
-                median(f"correlation with the SVM of the optimal tokens, {name}", last, 0.998, 1)
-                for name, last in zip(names, results["correlation"][:, :, -1].T, strict=True)
+                median(f"correlation with the SVM of the optimal tokens, {name}", last[:, i], 0.998, 1)
+                for i, name in enumerate(names)
             ),
             *(
-                difference(f"share that selects them, equal minus random scores, {name}", equal, random, 0.1)
-                for name, equal, random, *_ in of_size
+                difference(
+                    f"share that selects them, equal minus random scores, {name}", equal[:, i], random[:, i], 0.1
+                )
+                for i, name in enumerate(names)
             ),
         ],
         "Ends that are proved, not looked at: no later step changes a token": [
-            share("proved, of the runs that end on the optimal tokens", results["proved"][results["equal"]], 0.85)
+            share("proved, of the runs that end on the optimal tokens", results["proved"][equal], 0.85)
         ],
         "No weights are stationary": [
             none(
@@ -94,8 +102,8 @@ def claims(results):
             none("instances that diagnose() does not tell", results["not told"]),
         ],
         "Random scores on the same tokens (1,000 independent runs)": [
-            share(f"selects the optimal tokens, {name} ({value:g})", random, *around(value))
-            for name, _, random, _, value in of_size
+            share(f"selects the optimal tokens, {names[i]} ({value:g})", random[:, i], *around(value))
+            for i, value in enumerate(RANDOM_SCORES)
         ],
     }
 

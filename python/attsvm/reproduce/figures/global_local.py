@@ -14,15 +14,14 @@ from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
 from ..panels import described, error_bars, finish, panels
-from ..papers import SVM
-from ..problems import around, differs, ending, linear_layer, sphere_problem
+from ..problems import around, differs, ending, linear_layer, sphere_problem, stacked
 
 N, T = 5, 5
 DIMENSIONS = (4, 8, 16, 32, 64)
 LR, STEPS = 0.1, 1500
 NORMS = {"W": "frobenius", "KQ": "nuclear"}
 ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
-PAPER = f"{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
+PAPER = "{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
     "How trainings end, as shares of all runs, against the dimension; beside the bars, "
     "how often all tokens are support tokens."
@@ -40,49 +39,53 @@ SUPPORT = {32: 0.11, 64: 0.62}
 
 def experiment(rng):
     """Of every dimension, how it ended and whether all tokens are support."""
-    found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
-    found["differ"] = []
-    for d in DIMENSIONS:
-        problem = sphere_problem(rng, N, T, d)
-        K, Q = linear_layer(rng, 2, d, d)
-        second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
-        for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
-            end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
-            ideal = solve_svm(problem.data, problem.optimal, norm)
-            for what, flag in (end | {"all support": all_tight(ideal)}).items():
-                found[f"{name} {what}"].append(flag)
-            found["differ"].append(differs(problem, ideal))
-        found["differ"][-1] |= differs(problem, solve_svm(problem.data, second))
-    return found
+    return stacked([of_dimension(rng, d) for d in DIMENSIONS])
+
+
+def of_dimension(rng, d):
+    problem = sphere_problem(rng, N, T, d)
+    K, Q = linear_layer(rng, 2, d, d)
+    second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
+    found, different = {}, []
+    for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
+        end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
+        ideal = solve_svm(problem.data, problem.optimal, norm)
+        found |= {f"{name} {what}": flag for what, flag in (end | {"all support": all_tight(ideal)}).items()}
+        different.append(differs(problem, ideal))
+    different[-1] |= differs(problem, solve_svm(problem.data, second))
+    return found | {"differ": different}
 
 
 def claims(results):
     """Trends; what theory says of all-support draws; the shares of independent runs, within .15."""
     groups = {}
     for name, title in (("W", "W"), ("KQ", "(K, Q)")):
-        best, local = results[f"{name} global"], results[f"{name} local"]
+        best = results[f"{name} global"]
         groups[f"Training {title}, d = {', '.join(map(str, DIMENSIONS))}"] = [
             difference("share that ends on the optimal tokens, d = 16 minus d = 4", best[:, 2], best[:, 0], 0.05),
             difference("share that ends on the optimal tokens, d = 64 minus d = 8", best[:, 4], best[:, 1], 0),
-            share("global or locally optimal, all d", best | local, 0.97),
+            share("global or locally optimal, all d", best | results[f"{name} local"], 0.97),
             share("global, d = 64", best[:, -1], 0.95),
         ]
-    best, local, proved = (results[f"W {what}"] for what in ("global", "local", "proved"))
-    groups["Ends that are proved, not looked at: no later step changes a token"] = [
-        share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),
-        share("proved, of the runs that end on other locally optimal tokens", proved[local], 0.3),
-    ]
-    groups["Ends on the optimal tokens, W: of 1,000 independent runs"] = [
-        share(f"d = {d} ({value:g})", best[:, DIMENSIONS.index(d)], *around(value)) for d, value in BEST.items()
-    ]
-    groups["All tokens are support, Frobenius: of 1,000 independent draws"] = [
-        share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
-        for d, value in SUPPORT.items()
-    ]
-    groups["Against the definitions, in NumPy"] = [
-        none("draws whose local optimality or support differ", results["differ"])
-    ]
-    return groups
+    best, proved = results["W global"], results["W proved"]
+
+    def referred(flags, references):
+        return [
+            share(f"d = {d} ({value:g})", flags[:, DIMENSIONS.index(d)], *around(value))
+            for d, value in references.items()
+        ]
+
+    return groups | {
+        "Ends that are proved, not looked at: no later step changes a token": [
+            share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),
+            share("proved, of the runs that end on other locally optimal tokens", proved[results["W local"]], 0.3),
+        ],
+        "Ends on the optimal tokens, W: of 1,000 independent runs": referred(best, BEST),
+        "All tokens are support, Frobenius: of 1,000 independent draws": referred(results["W all support"], SUPPORT),
+        "Against the definitions, in NumPy": [
+            none("draws whose local optimality or support differ", results["differ"])
+        ],
+    }
 
 
 def plot(results):

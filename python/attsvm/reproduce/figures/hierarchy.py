@@ -18,11 +18,10 @@ from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
 from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
-from ..papers import SVM
-from ..problems import to_svm
-from ..textbook import unit
+from ..problems import stacked, to_svm
+from ..textbook import norms, unit
 
-PAPER = f"{SVM}, its last sentence; no picture"
+PAPER = "{SVM}, its last sentence; no picture"
 CAPTION = (
     "Left: distance of each layer's weights from its SVM as training goes on. Middle: distance of the lower layer "
     "from its SVM and from the two controls, run by run. Right: the balance of the margins."
@@ -64,11 +63,9 @@ def together(runs, seed):
         start = [spread * np.swapaxes(noise[:, i], 0, 1) for i in range(layers)]
         weights = [tuple(w) if factors else w[0] for w in start]
         stack = train_stack(X, z, y, v, V, weights, steps=STEPS, record=RECORD)
-        several = [
-            _judged(stack, r, X[r], [a[r] for a in V], z[r], "nuclear" if factors else "frobenius") for r in range(runs)
-        ]
-        for measured in several[0]:
-            found[f"{measured}, {name}"] = np.stack([one[measured] for one in several])
+        norm = "nuclear" if factors else "frobenius"
+        of_runs = stacked([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
+        found |= {f"{measured}, {name}": numbers for measured, numbers in of_runs.items()}
     return found
 
 
@@ -89,13 +86,13 @@ def _judged(stack, r, X, V, z, norm):
         return found
     if any(svm.status != "optimal" for svm in svms):
         return found
-    weights, margins = [W[r] for W in stack.W], []
-    place = range(LAYERS) if len(svms) == LAYERS else (0, LAYERS - 1)
-    for k, (column, W, svm) in enumerate(zip(place, weights, svms, strict=True)):
+    margins = []
+    for k, svm in enumerate(svms):
+        W, column = stack.W[k][r], k if len(svms) == LAYERS else -k
         found["layers"][column] = correlation(W, svm.W)
         found["distance"][:, column] = [1 - correlation(record[k][r], svm.W) for record in stack.records[1:]]
-        margins.append(svm.margin * np.linalg.norm(W, "nuc" if norm == "nuclear" else "fro"))
-    return found | {"balance": margins[0] / margins[-1], "controls": _controls(weights[0], X, attention, norm)}
+        margins.append(svm.margin * norms(W, norm)[0])
+    return found | {"balance": margins[0] / margins[-1], "controls": _controls(stack.W[0][r], X, attention, norm)}
 
 
 def _controls(W, X, attention, norm):
@@ -106,7 +103,7 @@ def _controls(W, X, attention, norm):
     if len(attention) == LAYERS:
         read = np.concatenate([read, attention[1][rows, read].argmax(axis=-1)], axis=1)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
-    return np.array([to_svm(W, svm) for svm in (every, alone)])
+    return [to_svm(W, svm) for svm in (every, alone)]
 
 
 def claims(results):
@@ -128,8 +125,7 @@ def claims(results):
 
 def nearer(layers, controls):
     """Flags, NaN where there is no SVM to compare with."""
-    flags = (layers[:, 0] > controls[:, 1]).astype(float)
-    return np.where(np.isfinite(layers[:, 0]), np.where(np.isfinite(controls[:, 1]), flags, 1.0), np.nan)
+    return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 
 def plot(results):
@@ -139,16 +135,15 @@ def plot(results):
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
             curves = results[f"distance, {name}"][..., column]
-            medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)
+            medians(steps, curves, f"{name}, {which} layer", left, color=color, linestyle=line)
     finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy")
     left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
     left.minorticks_off()
     names = list(SETTINGS_OF)
     for k, name in enumerate(names):
-        values = np.concatenate([results[f"controls, {name}"], results[f"layers, {name}"][:, :1]], axis=1)
-        for column, color in enumerate(KINDS.values()):
-            at = np.full(len(values), k + 0.2 * (column - 1))
-            middle.semilogy(at, 1 - values[:, column], ".", color=color, alpha=0.6)
+        values = *results[f"controls, {name}"].T, results[f"layers, {name}"][:, 0]
+        for shift, value, color in zip((-0.2, 0, 0.2), values, KINDS.values(), strict=True):
+            middle.semilogy(np.full(len(value), k + shift), 1 - value, ".", color=color, alpha=0.6)
     for label, color in KINDS.items():
         middle.plot([], [], ".", color=color, label=label)
     middle.set_xticks(range(len(names)), names, rotation=20)

@@ -12,11 +12,10 @@ import numpy as np
 
 from ... import cross_attention, solve_svm, train
 from ...claims import mean, median, share
-from ..panels import BLUE, ORANGE, described, finish, medians, panels
-from ..papers import NOWHERE
+from ..panels import BLUE, ORANGE, described, finish, panel, panels
 from ..problems import sphere_problem
 
-PAPER = NOWHERE
+PAPER = "{NOWHERE}"
 CAPTION = (
     "Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the share "
     "of sequences that hold a support token beside the error on new sequences, by the number of sequences."
@@ -39,16 +38,14 @@ def experiment(rng):
     run = train(problem, lr=LR, steps=STEPS, record=0)
     found = solve_svm(problem.data, run.selected).influence()
     arrived = turn(run.direction, found.solution.W) < ARRIVED
-    trained, kept = np.full(N, np.nan), np.zeros(N, dtype=bool)
-    for i in range(N):
-        rest = np.delete(np.arange(N), i)
-        again = train(problem[rest], lr=LR, steps=STEPS, record=0)
-        kept[i] = (again.selected == run.selected[rest]).all()
-        trained[i] = turn(run.direction, again.direction)
-    shares, errors = np.array([learned(rng, n) for n in COUNTS]).T
+    rests = [np.delete(np.arange(N), i) for i in range(N)]
+    again = [train(problem[rest], lr=LR, steps=STEPS, record=0) for rest in rests]
+    kept = np.array([(a.selected == run.selected[rest]).all() for a, rest in zip(again, rests, strict=True)])
+    turns = [turn(run.direction, a.direction) for a in again]
+    shares, errors = zip(*(learned(rng, n) for n in COUNTS), strict=True)
     return {
         "predicted": found.turn,
-        "trained": np.where(kept & arrived, trained, np.nan),
+        "trained": np.where(kept & arrived, turns, np.nan),
         "arrived": arrived,
         "kept": kept.mean(),
         "held": found.solved,
@@ -73,7 +70,7 @@ def learned(rng, n):
 
 def claims(results):
     """The turns agree, and the bound holds."""
-    arrived = results["arrived"].astype(bool)  # a claim on removals is about these runs: the others have no turn
+    arrived = results["arrived"]  # a claim on removals is about these runs: the others have no turn
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
     ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN: the others selected other tokens
     kept = np.isfinite(trained)
@@ -101,7 +98,6 @@ def plot(results):
     top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
-    medians(COUNTS, results["share"], "share of sequences with a support token", right, ORANGE)
-    medians(COUNTS, results["error"], "error on new sequences", right, BLUE)
-    finish(right, "Few supports, few errors", "sequences", "share", "xy")
+    both = {"share of sequences with a support token": results["share"], "error on new sequences": results["error"]}
+    panel(right, COUNTS, both, "Few supports, few errors", "sequences", "share", "xy", colors=(ORANGE, BLUE))
     return described(figure, "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile.")

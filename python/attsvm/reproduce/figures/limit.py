@@ -12,11 +12,10 @@ import numpy as np
 
 from ... import correlation, train
 from ...claims import exactly, median, none, share
-from ..panels import BLUE, GREEN, ORANGE, described, error_bars, finish, pairs, panels
-from ..papers import NOWHERE
-from ..problems import sphere_problem
+from ..panels import BLUE, ORANGE, described, error_bars, finish, pairs, panels
+from ..problems import on_best, sphere_problem, stacked
 
-PAPER = NOWHERE
+PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
 LOSSES = ("logistic", "exponential", "linear")  # at the first size
@@ -34,18 +33,16 @@ def experiment(rng):
     """Of every setting: proved, on the best tokens, the steps of proof and of attention, and what later steps do."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
-    found = [_judged(problem) for problem in problems]
-    return {name: [one[name] for one in found] for name in found[0]}
+    return stacked([_judged(problem) for problem in problems])
 
 
 def _judged(problem):
     run = train(problem, steps=STEPS, record=RECORD)
     limit = run.limit()
-    best = (run.selected == problem.optimal).all()
     decided = [problem.data.probabilities(W).max(axis=-1).min() > DECIDED for W in run.weights]
     attends = run.steps[np.argmax(decided)] if any(decided) else np.nan
     proved, svm = limit.status == "proved", limit.solution
-    found = {"best": best, "proved": proved, "attends": attends}
+    found = {"best": on_best(run), "proved": proved, "attends": attends}
     if not proved:
         return found | {"step": np.nan, "left": False, "nearer": np.nan, "gap": 0.0}
     later = train(problem, run.W, steps=LATER * STEPS, record=0)
@@ -80,9 +77,9 @@ def claims(results):
 def plot(results):
     """Left: steps.  Right: shares."""
     figure, (left, right) = panels((11, 4.6), 2)
-    for k, color in enumerate((BLUE, ORANGE, GREEN)):
-        left.loglog(results["attends"][:, k], results["step"][:, k], ".", color=color, alpha=0.7, label=NAMES[k])
-    line = np.array([RECORD, STEPS])
+    for k, name in enumerate(NAMES[: len(SIZES)]):
+        left.loglog(results["attends"][:, k], results["step"][:, k], ".", alpha=0.7, label=name)
+    line = RECORD, STEPS
     left.loglog(line, line, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "When", f"step at which attention passes {DECIDED:g}", "step of the proof")
     bars = []

@@ -14,11 +14,10 @@ from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import described, finish, medians, panels
-from ..papers import SVM
 from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
-PAPER = f"{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
+PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
 N, T, D = 6, 8, 10
 LR = 0.1
 STEPS = 2000
@@ -55,8 +54,7 @@ def draw(rng):
 def experiment(rng):
     """Train, find the selected tokens, solve both SVMs, and measure from the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
-    data = cross_attention(X, Z)
-    problem = Problem(data, y, LinearHead(v))
+    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     scores = y[:, None] * (X @ v)
     how = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
     runs = {
@@ -65,20 +63,20 @@ def experiment(rng):
         "KQ_without_ridge": train(problem, K=K, Q=Q, **how),
     }
     result = {}
-    for name, trained in runs.items():
-        selected = data.select(trained.W)
-        result[f"{name} softmax"] = attention(X, Z, trained.weights)
-        result[f"{name} norm"] = trained.norm
-        result[f"{name} to its limit"] = abs(trained.loss[-1] - loss(scores[np.arange(N), selected]))
-        for norm in NORMS:
-            svm = solve_svm(data, selected, norm)
-            proof = certificate(data, selected, svm)
-            result[f"{name} {norm}"] = correlations(trained.weights, svm.W)
+    for name, run in runs.items():
+        svms = {norm: solve_svm(run.data, run.selected, norm) for norm in NORMS}
+        W_svm = svms["frobenius"].W
+        result |= {
+            f"{name} softmax": attention(X, Z, run.weights),
+            f"{name} norm": run.norm,
+            f"{name} to its limit": abs(run.loss[-1] - loss(scores[np.arange(N), run.selected])),
+            f"{name} locally optimal": np.nan if W_svm is None else locally_optimal(X, Z, scores, run.selected, W_svm),
+        }
+        for norm, svm in svms.items():
+            proof = certificate(run.data, run.selected, svm)
             result |= {f"{name} {norm} {key}": proof[key] for key in ("gap", "rank")}
+            result[f"{name} {norm}"] = correlations(run.weights, svm.W)
             result[f"{name} {norm} size"] = np.nan if svm.W is None else np.linalg.norm(svm.W, "nuc")
-            if norm == "frobenius":
-                locally = np.nan if svm.W is None else locally_optimal(X, Z, scores, selected, svm.W)
-                result[f"{name} locally optimal"] = locally
     return result | twins(problem, X, Z, scores, W, K, Q)
 
 
@@ -187,7 +185,7 @@ def plot(results):
             off = 1 - results[f"{name} {norm}"][:, 1:]
             medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm))
     off = 1 - results["KQ_without_ridge nuclear"][:, 1:]
-    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, "black")
+    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, color="black")
     finish(
         left, "Attention picks one token", "training step", "largest softmax probability", xlim=(0, 400), ylim=(0, 1)
     )

@@ -7,8 +7,6 @@ with another p, from another start, has selected, as in the published figure; mo
 tokens, not the other norm.
 """
 
-import itertools
-
 import numpy as np
 
 from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
@@ -16,8 +14,7 @@ from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, described, finish, panels
-from ..papers import MIRROR
-from ..problems import sphere_problem
+from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
 N, T, D = 6, 8, 10
@@ -27,7 +24,7 @@ STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 POINTS = 40  # of each curve
 TWIN_STEPS = 50  # before the textbook gradient has lost half of its digits
 
-PAPER = f"{MIRROR}: divergences from the SVMs of three norms, for three potentials"
+PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
     "How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p. Solid: "
     "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
@@ -44,23 +41,24 @@ SETTINGS = (
 )
 
 
-def together(runs, seed):
-    return {key: np.array([numbers]) for key, numbers in joint().items()}
-
-
 def experiment(rng):
     """Divergences (p, norm, points) from the SVMs of a run's own tokens, and of those of the run with that p."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, record=records(p)) for p, W in starts.items()}
-    found = {key: np.full((len(STEPS), len(STEPS), POINTS), np.nan) for key in ("own tokens", "other tokens")}
     tokens, gaps = tokens_of(problem.data), [0.0]
-    for (i, p), (j, q) in itertools.product(enumerate(STEPS), repeat=2):
-        for key, run in (("own tokens", runs[p]), ("other tokens", runs[q])):
-            svm = solve_svm(problem.data, run.selected, q)
-            if svm.W is not None:
-                gaps.append(certificate(run.data, run.selected, svm)["gap"])
-                found[key][i, j] = [divergence(svm.W, W, p) for W in runs[p].weights]
+
+    def diverged(p, q, selected):
+        svm = solve_svm(problem.data, selected, q)
+        if svm.W is None:
+            return np.full(POINTS, np.nan)
+        gaps.append(certificate(problem.data, selected, svm)["gap"])
+        return [divergence(svm.W, W, p) for W in runs[p].weights]
+
+    found = {
+        "own tokens": [[diverged(p, q, runs[p].selected) for q in STEPS] for p in STEPS],
+        "other tokens": [[diverged(p, q, runs[q].selected) for q in STEPS] for p in STEPS],
+    }
     twins = [
         apart(descent(problem, W, p, steps=TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))
         for p, W in starts.items()
@@ -85,17 +83,19 @@ def divergence(A, B, p):
     return 1 - float((A * np.sign(B) * np.abs(B) ** (p - 1)).sum())
 
 
-def joint():
+def once():
     """Head and attention from zero, by mirror descent: tokens selected and divergences from both SVMs."""
+    return stacked([joint(p) for p in STEPS])
+
+
+def joint(p):
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
-    found = {"joint selected": [], "joint attention": [], "joint head": []}
-    for p in STEPS:
-        trained = descent(problem, np.zeros((2, 2)), p, train_head=True)
-        selected = trained.selected
-        found["joint selected"].append(tuple(selected) == JOINT_SELECTED[p])
-        found["joint attention"].append(divergence(weights_of(solve_svm(problem.data, selected, p)), trained.W, p))
-        found["joint head"].append(divergence(weights_of(label_svm(problem, selected, p)).ravel(), trained.v, p))
-    return found
+    run = descent(problem, np.zeros((2, 2)), p, train_head=True)
+    return {
+        "joint selected": tuple(run.selected) == JOINT_SELECTED[p],
+        "joint attention": divergence(weights_of(solve_svm(problem.data, run.selected, p)), run.W, p),
+        "joint head": divergence(weights_of(label_svm(problem, run.selected, p)).ravel(), run.v, p),
+    }
 
 
 def claims(results):
@@ -118,7 +118,7 @@ def claims(results):
             exactly(f"W after {TWIN_STEPS} steps, any p: relative difference", results["apart"], high=1e-9)
         ],
         "Head and attention together, from zero": [
-            exactly("the published tokens are selected", results["joint selected"][0].astype(float), 1),
+            exactly("the published tokens are selected", results["joint selected"][0], 1),
             exactly("divergence of W from the lp SVM of attention", results["joint attention"][0], high=1e-3),
             exactly("divergence of v from the lp SVM of the labels", results["joint head"][0], high=1e-3),
         ],
@@ -131,8 +131,8 @@ def plot(results):
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
         for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):
-            look = {"color": color, "linestyle": "-" if q == p else DASHED, "label": f"SVM of least l{q:g} norm"}
-            ax.plot(records(p), own[i, j], **look)
+            line, label = "-" if q == p else DASHED, f"SVM of least l{q:g} norm"
+            ax.plot(records(p), own[i, j], color=color, linestyle=line, label=label)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
         finish(ax, f"training with p = {p:g}", "step", log="y", xscale="symlog", ylim=(0.001, 1.5), xlim=(0, STEPS[p]))

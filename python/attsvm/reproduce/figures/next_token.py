@@ -15,8 +15,7 @@ from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
 from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
-from ..papers import NEXT_TOKEN
+from ..panels import BLUE, GREEN, ORANGE, panel, panels
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
 
@@ -26,7 +25,7 @@ LOCAL_LR, LOCAL_STEPS = 0.1, 2000
 LOW, HIGH = 9e-3, 1e-2  # probabilities of tokens left out and selected by a local run, as published
 FIN_LR, FIN_STEPS = 2.0, 4000  # of the finite part, a convex problem of its own; its gradient's bound is below 1
 OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances
-PAPER = f"{NEXT_TOKEN}: global and local convergence of next-token prediction"
+PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
 CAPTION = (
     "From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what stays "
     "finite inside a component, and what attention still leaves to tokens outside; and the same with a loss that "
@@ -146,15 +145,14 @@ def plot(results):
     figure, (graph, direction, finite, other) = panels((13, 3.8), 4)
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
-    medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, BLUE)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
-    finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
-    medians(steps, results["finite"], "inside: distance from W_fin", finite, GREEN)
-    medians(steps, results["outside"], "attention outside the component", finite, ORANGE)
-    finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
-    medians(late, 1 - results["local own"], "SVM of its own tokens", other, BLUE)
-    medians(late, 1 - results["local graph"], "SVM of the graph", other, ORANGE)
-    finish(other, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
+    words, off = ("step", "1 - correlation", "y"), {"log-loss: SVM of the graph": 1 - results["correlation"]}
+    panel(direction, steps, off, "W turns to the SVM of the graph", *words, ylim=(0.002, 1.5))
+    inside = {"inside: distance from W_fin": results["finite"], "attention outside the component": results["outside"]}
+    words_of_both = "Inside a component W is finite", "step", "distance, or probability", "y"
+    panel(finite, steps, inside, *words_of_both, colors=(GREEN, ORANGE))
+    off = {"SVM of its own tokens": 1 - results["local own"], "SVM of the graph": 1 - results["local graph"]}
+    panel(other, late, off, "A loss that is not convex", *words, ylim=(0.0005, 1.5))
     return figure
 
 

@@ -13,14 +13,15 @@ the right.
 Weight decay and sign and spectral steps on K and Q are shown, and not explained.
 """
 
+import contextlib
+
 import numpy as np
 
 from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import margin_share
-from ..panels import PALETTE, finish, medians, panels
-from ..papers import LINEAR_MUON, NOWHERE
+from ..panels import PALETTE, finish, panel, panels
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
@@ -69,12 +70,11 @@ MORE = {
     "sign, weight decay .1": {"weight_decay": 0.1},
 }
 RULES = OWN | LONG | SHORT | OTHERS
-AT = {name: i for i, name in enumerate(RULES)}
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
 # No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
 # they go.  So these two are only asked to lead in most draws; each of the six rules would in one of six by chance.
 SLOW = ("mirror 3", "spectral")
-PAPER = f"{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
+PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
     "Left: the share of the largest margin in each norm (columns) that each rule (rows) reaches; bold where the "
     'norm is the rule\'s own; "own metric" is what the rule remembers of the gradient\'s squares, "then frozen" what '
@@ -96,28 +96,24 @@ def experiment(rng):
     """Shares (rules, norms) at the end and (own rules, records) along the way, and the rest."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
-    found = {
-        name: np.full(shape, np.nan)
-        for name, shape in {
-            "shares": (len(RULES), len(NORMS)),
-            "along": (len(OWN), len(RECORDS)),
-            # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
-            "metric": (len(RULES), 2, 2),
-            "goes on": len(RULES),
-            "directions": len(RULES),
-            "directions of the SVM": len(NORMS),
-            "last change": len(OWN),
-        }.items()
+    shapes = {
+        "shares": (len(RULES), len(NORMS)),
+        "along": (len(OWN), len(RECORDS)),
+        # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
+        "metric": (len(RULES), 2, 2),
+        "goes on": len(RULES),
+        "directions": len(RULES),
+        "directions of the SVM": len(NORMS),
+        "last change": len(OWN),
     }
+    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     runs, gaps = {}, []
     for i, (name, rule) in enumerate(RULES.items()):
         steps = SHORTER.get(name, STEPS)
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        try:
+        with contextlib.suppress(FloatingPointError):  # Adam whose mean remembers larger gradients than its square does
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
-        except FloatingPointError:  # Adam whose mean remembers larger gradients than its square does
-            continue
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # most runs select the same tokens
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
         if answers[0].W is None:  # on its way from one selection to another
@@ -125,6 +121,7 @@ def experiment(rng):
         gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
         ends = np.array([runs[i].W for i in which])
+        found["directions"][which] = [directions(W) for W in ends]
         for i, norm in enumerate(NORMS):
             way = runs[i].weights[1:] if i in which else ends[:0]
             reached = margin_share(problem.data, selected, np.concatenate([ends, way]), norm)[0]
@@ -132,8 +129,6 @@ def experiment(rng):
             if i in which:
                 found["along"][i], found["last change"][i] = reached[len(ends) :], last_change(runs[i])
                 found["directions of the SVM"][i] = directions(weights_of(answers[i]))
-        for i in which:
-            found["directions"][i] = directions(runs[i].W)
     for i, trained in runs.items():
         metric = trained.metric
         if np.isnan(found["shares"][i, 0]) or metric is None:
@@ -157,8 +152,8 @@ def directions(W):
 
 def last_change(run):
     """The first record from which on the tokens selected are those of the end."""
-    same = np.array([np.array_equal(run.data.select(W), run.selected) for W in run.weights])
-    return run.steps[len(same) - int(np.argmin(same[::-1])) if not same.all() else 0]
+    others = [k for k, W in enumerate(run.weights) if not np.array_equal(run.data.select(W), run.selected)]
+    return run.steps[max(others, default=-1) + 1]
 
 
 def exponent(along):
@@ -168,15 +163,17 @@ def exponent(along):
         return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
+def by_rule(numbers):
+    return dict(zip(RULES, numbers.swapaxes(0, 1), strict=False))
+
+
 def claims(results):
     """For attention all but the certificates is conjecture; weight decay and sign steps on K, Q claim nothing."""
-    shares, metric = results["shares"], results["metric"]
-    own = shares[:, : len(OWN)]
+    shares, metric = by_rule(results["shares"]), by_rule(results["metric"])
+    own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
-    spectral = shares[:, AT["spectral on K, Q"]]
-    with np.errstate(invalid="ignore"):
-        nearest = metric[:, :, 0, 0] > shares.max(axis=2)
+    spectral = shares["spectral on K, Q"]
     there = np.isfinite(diagonal)  # a run without a number counts against the claim
     wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
@@ -196,7 +193,8 @@ def claims(results):
             median(name, diagonal[:, i], {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for i, name in enumerate(OWN)
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
-            median(f"{name}: exponent", rates[:, AT[name]], -0.75, -0.25) for name in ("normalized", "sign", "spectral")
+            median(f"{name}: exponent", by_rule(rates)[name], -0.75, -0.25)
+            for name in ("normalized", "sign", "spectral")
         ],
         "Directions in use, ||W||_* / ||W||_2, of 6": [
             median("spectral", used[:, 4], 5),
@@ -205,18 +203,18 @@ def claims(results):
             median("SVM of least nuclear norm", svm_used[:, 5], high=3),
         ],
         "Conjecture: with a long memory, a run is nearer to the SVM of its own metric than to that of any norm": [
-            share(name, nearest[:, AT[name]], 0.9) for name in LONG
+            share(name, metric[name][:, 0, 0] > shares[name].max(axis=1), 0.9) for name in LONG
         ],
         "Conjecture: in its metric, held fixed, it goes to the SVM of that metric": [
-            *(share(f"{name}: share .99", metric[:, AT[name], 1, 0] >= 0.99, 0.9) for name in LONG),
-            *(share(f"{name}: correlation .999", metric[:, AT[name], 1, 1] >= 0.999, 0.9) for name in LONG),
+            *(share(f"{name}: share .99", metric[name][:, 1, 0] >= 0.99, 0.9) for name in LONG),
+            *(share(f"{name}: correlation .999", metric[name][:, 1, 1] >= 0.999, 0.9) for name in LONG),
             exactly(
                 "norm of the start over that of the run's end", goes_on[np.isfinite(goes_on)], 1 - 1e-12, 1 + 1e-12
             ),
         ],
         "Observed: the shorter Adam's memory, the nearer to the max norm": [
-            median("share in the max norm, beta_2 = .9", shares[:, AT["Adam, 0, .9"], 3], 0.85),
-            median("share in the max norm, beta_2 = .9999", shares[:, AT["Adam, 0, .9999"], 3], high=0.75),
+            median("share in the max norm, beta_2 = .9", shares["Adam, 0, .9"][:, 3], 0.85),
+            median("share in the max norm, beta_2 = .9999", shares["Adam, 0, .9999"][:, 3], high=0.75),
         ],
         "Conjecture: spectral steps on K and Q go to the spectral norm of K Q^T": [
             share("nearer to it than to any other", spectral.argmax(axis=1) == 4, 0.9),
@@ -231,26 +229,20 @@ def plot(results):
     figure, (table, way, memory) = panels((17, 6), 3, width_ratios=(1.5, 1, 1))
     _table(table, results)
     for i, name in enumerate(OWN):
-        missing = 1 - results["along"][:, i]
-        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=PALETTE[i], label=f"{name}: {TITLES[i]}")
+        way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
-    shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
-    for label, values, color in (
-        ("own metric", metric[..., 0, 0], PALETTE[5]),
-        ("max", shares[..., 3], PALETTE[3]),
-        ("Frobenius", shares[..., 0], PALETTE[0]),
-        ("own metric, then frozen", metric[..., 1, 0], "0.6"),
-    ):
-        medians([*MEMORY.values()], values, label, memory, color)
-    finish(
-        memory,
-        "Adam, beta_1 = 0, by its memory",
-        "memory in steps, 1 / (1 - beta_2)",
-        "share of the largest margin",
-        "x",
-        ylim=(0, 1),
-    )
+    rows = [[*RULES].index(name) for name in MEMORY]
+    shares, metric = results["shares"][:, rows], results["metric"][:, rows]
+    reached = {
+        "own metric": metric[..., 0, 0],
+        "max": shares[..., 3],
+        "Frobenius": shares[..., 0],
+        "own metric, then frozen": metric[..., 1, 0],
+    }
+    words = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)", "share of the largest margin", "x"
+    colors = PALETTE[5], PALETTE[3], PALETTE[0], "0.6"
+    panel(memory, [*MEMORY.values()], reached, *words, ylim=(0, 1), colors=colors)
     figure.suptitle("The optimiser picks the norm", fontsize=12)
     return figure
 
@@ -258,8 +250,7 @@ def plot(results):
 def _table(ax, results):
     """Median shares; a row's own norm is framed, below the line are rules without one."""
     found = np.concatenate([results["shares"], results["metric"][..., 0]], axis=2)
-    with np.errstate(invalid="ignore"):
-        shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
+    shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")
     for i, row in enumerate(shown):
         for j, number in enumerate(row):

@@ -16,16 +16,15 @@ from ... import solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import BLUE, DASHED, ORANGE, PALETTE, described, finish, medians, panels, shares
-from ..papers import SVM
-from ..problems import ALLOWED, around, ending, sphere_problem, to_svm
+from ..panels import DASHED, PALETTE, described, finish, medians, panels, shares
+from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
 SMALL = 4  # sequences and tokens of the problems of which all selections are solved
 WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
 LR, STEPS = 0.1, 1500
-PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
+PAPER = "{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
     "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones. "
     "Right: how often no other direction is locally optimal."
@@ -50,21 +49,23 @@ SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5
 
 def experiment(rng):
     """Of every size and dimension, how it ended and whether all tokens are support."""
-    shape = (len(SIZES), len(DIMENSIONS))
-    found = {key: np.zeros(shape, dtype=bool) for key in ("global", "local", "proved", "all support")}
-    for at in np.ndindex(shape):
-        problem = sphere_problem(rng, *SIZES[at[0]], DIMENSIONS[at[1]])
-        end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
-        end["all support"] = all_tight(solve_svm(problem.data, problem.optimal))
-        for key, flags in found.items():
-            flags[at] = end[key]
+    ends = [stacked([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
-    return found | {
-        "wide": [all_tight(solve_svm(problem.data, problem.optimal)) for problem in wide],
+    return stacked(ends) | {
+        "wide": [all_support(problem) for problem in wide],
         "alone": [is_alone(problem) for problem in small],
         "aligned": [alignment(problem) for problem in small],
     }
+
+
+def ending_of(problem):
+    end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
+    return {key: end[key] for key in ("global", "local", "proved")} | {"all support": all_support(problem)}
+
+
+def all_support(problem):
+    return bool(all_tight(solve_svm(problem.data, problem.optimal)))
 
 
 def is_alone(problem):
@@ -88,9 +89,13 @@ def claims(results):
     def at(flags, size, d):
         return flags[:, SIZES.index(size), DIMENSIONS.index(d)]
 
-    falls = [("n = 5 minus n = 10", (5, 5), (10, 5), 8, 0.1), ("n = 10 minus n = 20", (10, 5), (20, 5), 8, 0.1)]
-    falls += [("n = 5 minus n = 20", (5, 5), (20, 5), 16, 0.1), ("T = 5 minus T = 20", (5, 5), (5, 20), 32, 0.05)]
-    falls += [("T = 5 minus T = 20", (5, 5), (5, 20), 64, 0)]
+    falls = (
+        ("n = 5 minus n = 10", (5, 5), (10, 5), 8, 0.1),
+        ("n = 10 minus n = 20", (10, 5), (20, 5), 8, 0.1),
+        ("n = 5 minus n = 20", (5, 5), (20, 5), 16, 0.1),
+        ("T = 5 minus T = 20", (5, 5), (5, 20), 32, 0.05),
+        ("T = 5 minus T = 20", (5, 5), (5, 20), 64, 0),
+    )
     return {
         "Ends that are proved, not looked at: no later step changes a token": [
             share("proved, of the runs that end on the optimal tokens", results["proved"][best], 0.85)
@@ -117,7 +122,7 @@ def claims(results):
             share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.95),
         ],
         f"Other locally optimal directions, n = T = {SMALL}": [
-            share("some, d = 4", ~results["alone"][:, 0].astype(bool), 0.5),
+            share("some, d = 4", ~results["alone"][:, 0], 0.5),
             share("none, d = 16", results["alone"][:, 2], 0.7),
             share("none, d = 64", results["alone"][:, -1], 0.95),
             median("correlation of the first step with the SVM, d = 4", results["aligned"][:, 0], high=0.6),
@@ -138,12 +143,12 @@ def plot(results):
         ax.set_xticks(DIMENSIONS, DIMENSIONS)
     for letter, ax in enumerate(axes):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
-            shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
+            shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color=color)
             held = results["all support"][:, i].mean(axis=0)
             ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter], "dimension d", ylim=(-0.01, 1.0))
-    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
-    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)
+    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right)
+    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right)
     finish(right, f"n = T = {SMALL}, all selections", "dimension d")
     axes[0].set_ylabel("probability")
     return described(

@@ -11,12 +11,11 @@ import numpy as np
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import BLUE, ORANGE, described, finish, medians, panels
-from ..papers import SVM
+from ..panels import described, finish, medians, panels
 from ..problems import linear_layer, sphere_problem
 from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, softmax, tokens_of
 
-PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
+PAPER = "{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
 LR, STEPS = 1.0, 20_000  # constant
 FIXED, FIXED_STEPS = 0.1, 2000  # normalised
@@ -38,11 +37,10 @@ def experiment(rng):
     found = {}
     for rule, lr, steps in (("constant", LR, STEPS), ("normalized", FIXED, FIXED_STEPS)):
         run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
-        found[f"{rule} norm"] = run.norm[1:]
-        found[f"{rule} off"] = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
-    first = gradient_of(problem, np.zeros((D, D)))
-    found["first step"] = found["constant norm"][0] / np.linalg.norm(first)
-    return found | by_hand(problem, start)
+        off = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
+        found |= {f"{rule} norm": run.norm[1:], f"{rule} off": off}
+    first = np.linalg.norm(gradient_of(problem, np.zeros((D, D))))
+    return found | {"first step": found["constant norm"][0] / first} | by_hand(problem, start)
 
 
 def by_hand(problem, start):
@@ -126,10 +124,10 @@ def claims(results):
 def plot(results):
     """Norms and directions along training."""
     figure, (left, right) = panels((11, 4.6), 2)
-    for rule, label, color in (("constant", "constant step", BLUE), ("normalized", "normalised", ORANGE)):
+    for rule, label in (("constant", "constant step"), ("normalized", "normalised")):
         for ax, what in ((left, "norm"), (right, "off")):
             curves = results[f"{rule} {what}"]
-            medians(RECORDS[: curves.shape[1]], curves, label, ax, color)
+            medians(RECORDS[: curves.shape[1]], curves, label, ax)
     finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")
     finish(right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy")
     return described(

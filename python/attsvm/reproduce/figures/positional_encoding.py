@@ -11,14 +11,13 @@ import numpy as np
 
 from ... import cross_attention, sample, self_attention, solve_svm
 from ...claims import exactly, share
-from ..panels import BLUE, ORANGE, finish, panels
-from ..papers import NOWHERE
+from ..panels import finish, panels
 from ..textbook import certificate, unit
 
 N, T, WORDS, D = 6, 6, 8, 12
 SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # lengths of the code, over that of a word
 
-PAPER = f"{NOWHERE}: what positional encodings do to separability"
+PAPER = "{NOWHERE}: what positional encodings do to separability"
 CAPTION = (
     "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
 )
@@ -76,10 +75,10 @@ def medians_of(margins):
 def plot(results):
     """Share of separable draws, and their margin, over the size of the code."""
     figure, axes = panels((9, 3.8), 2)
-    for kind, label, color in (("random", "random queries", BLUE), ("last", "the final word queries", ORANGE)):
+    for kind, label in (("random", "random queries"), ("last", "the final word queries")):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):
-            ax.plot(SCALES, values, "o-", color=color, label=label, clip_on=False)
+            ax.plot(SCALES, values, "o-", label=label, clip_on=False)
     titles = ("Separable", "Margin of those, median"), ("share of the draws", "margin / squared length")
     for ax, title, label in zip(axes, *titles, strict=True):
         ax.set_xscale("symlog", linthresh=SCALES[1])

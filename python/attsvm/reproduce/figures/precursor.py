@@ -8,15 +8,12 @@ leaves the prompt a distance beside it that depends on the scores (points: measu
 in its direction.
 """
 
-import itertools
-
 import numpy as np
 
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ..panels import BLUE, ORANGE, finish, panels
-from ..papers import PROMPT
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
@@ -50,7 +47,7 @@ DESCENTS = {
 }
 SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = (
-    f"{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and "
+    "{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and "
     "plain descent, and the offsets of three losses"
 )
 CAPTION = (
@@ -68,10 +65,8 @@ SETTINGS = (
 )
 
 
-def together(runs, seed):
-    """What is exact, and measured once."""
-    exact = {**single(), **speeds(), **offsets()}
-    return {key: np.array([numbers]) for key, numbers in exact.items()}
+def once():
+    return single() | speeds() | offsets()
 
 
 def problem_of(tokens, loss="logistic"):
@@ -90,11 +85,7 @@ def from_starts(problem, axis, record):
 
 
 def experiment(rng):
-    plane = 0.2 * rng.standard_normal((3, 7, 2))
-    plane[:, 0] += [1, 0]
-    plane[:, 1:4] += [-1, 1]
-    plane[:, 4:] += [-0.5, -0.5]
-    return several(plane)
+    return several(0.2 * rng.standard_normal((3, 7, 2)) + [[1, 0], *3 * [[-1, 1]], *3 * [[-0.5, -0.5]]])
 
 
 def several(plane):
@@ -130,8 +121,11 @@ def speeds():
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
     with_score = weights_of(solve_svm(prompt_attention(tokens), [0, 0, 0]))
-    found = {"drawn to svm": several(DRAWN)["to svm"]}
-    found |= {"plane value": (in_plane**2).sum(), "score value": (with_score**2).sum() / 2}
+    found = {
+        "drawn to svm": several(DRAWN)["to svm"],
+        "plane value": (in_plane**2).sum(),
+        "score value": (with_score**2).sum() / 2,
+    }
     for name, table in DESCENTS.items():
         trained = train(problem, steps=STEPS, record=10, **table["how"])
         found[f"{name} norm"] = trained.norm
@@ -141,11 +135,11 @@ def speeds():
 
 def offsets():
     """How far beside the SVM direction (1, 0) each loss leaves the prompt, for the scores C."""
-    found = {f"{loss} offsets": [] for loss in LOSSES}
-    for loss, C in itertools.product(LOSSES, SCORES):
-        tokens = [[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]]
-        found[f"{loss} offsets"].append(train(problem_of(tokens, loss), lr=LR, steps=400, record=0).W[1, 0])
-    return found
+    tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
+    return {
+        f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400, record=0).W[1, 0] for X in tokens]
+        for loss in LOSSES
+    }
 
 
 def exact_offset(loss, C):
@@ -163,9 +157,8 @@ def claims(results):
     """Measured against exact values, published values (in brackets), and theory on random draws."""
     of = {key: values[0] for key, values in results.items()}
     value, late = of["svm values"], SHOWN >= 50
-    straight = [np.corrcoef(x, of[f"{name} norm"][late])[0, 1] for name, x in (
-        ("normalised", SHOWN[late]), ("plain", np.log(SHOWN[late])))]  # fmt: skip
-    published = [(name, what, table[what]) for name, table in DESCENTS.items() for what in ("softmax", "norm")]
+    steps = {"normalised": SHOWN[late], "plain": np.log(SHOWN[late])}
+    straight = [np.corrcoef(x, of[f"{name} norm"][late])[0, 1] for name, x in steps.items()]
     return {
         "One sequence": [
             exactly("from all six starts the best token is selected", of["global selected"], high=0),
@@ -182,7 +175,7 @@ def claims(results):
             exactly("least correlation of six starts with the SVM", of["drawn to svm"], 0.999),
             *(exactly(f"{name}, step {k}: {what} ({x:g})", of[f"{name} {what}"][k // 10],
                       *((x - 0.01, x + 0.01) if what == "softmax" else (0.97 * x, 1.03 * x)))
-              for name, what, table in published for k, x in table.items()),
+              for name, table in DESCENTS.items() for what in ("softmax", "norm") for k, x in table[what].items()),
             exactly("normalised: correlation of the norm with the step", straight[0], 0.9999),
             exactly("plain: correlation of the norm with the logarithm of the step", straight[1], 0.99),
         ],
@@ -218,23 +211,16 @@ def plot(results):
 
 
 def draw_paths(ax, kind, score, results):
-    finish(
-        ax,
-        f"One sequence, third score {score:g}",
-        "first coordinate of p",
-        "second coordinate of p",
-        xlim=(-4, 7),
-        ylim=(-2.5, 9),
-        aspect="equal",
-    )
+    words = f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p"
+    finish(ax, *words, xlim=(-4, 7), ylim=(-2.5, 9), aspect="equal")
     selected = results[f"{kind} selected"][0]
-    for token, (toward, color) in enumerate(zip(ONE_TOKENS, (BLUE, ORANGE), strict=False)):
+    for token, color in enumerate((BLUE, ORANGE)):
         for path in results[f"{kind} paths"][0][selected == token]:
             ax.plot(*path.T, color=color, linewidth=1.4)
             ax.plot(*path[0], "o", color=color, markersize=4, markerfacecolor="white")
         if token in selected:
-            far = 18 * unit(np.array(toward[:2]))
-            ax.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
+            x, y = 18 * unit(np.array(ONE_TOKENS[token][:2]))
+            ax.plot([0, x], [0, y], color=color, linewidth=6, alpha=0.25)
     for (x, y, own), mark, size, left in zip(ONE_TOKENS, "*os", (10, 5, 5), (5, 5, -20), strict=True):
         ax.plot(x, y, mark, color="black", markersize=size)
         ax.annotate(f"{own or score:g}", (x, y), xytext=(left, -12), textcoords="offset points", fontsize=9)

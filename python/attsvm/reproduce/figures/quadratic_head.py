@@ -16,7 +16,7 @@ from ...claims import median, none
 from ...plot.curves import weights_of
 from ...theory import decompose, selected_sets, tokens_kept
 from ..panels import BLUE, GREEN, ORANGE, described, finish, panels
-from ..papers import SVM
+from ..problems import stacked
 from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
@@ -25,7 +25,7 @@ STEPS = 4000
 HALF = STEPS // 2
 RATES = 1 / np.sqrt(np.arange(1, STEPS + 1))
 PAPER = (
-    f"{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot "
+    "{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot "
     "run as published)"
 )
 CAPTION = "Left: how many tokens attention keeps. Right: how far W is from three predictions."
@@ -43,8 +43,7 @@ def experiment(rng):
     Z, v = unit(rng.standard_normal((N, D))), rng.standard_normal(D)
     v /= np.linalg.norm(v)
     data = cross_attention(X, Z)
-    rows = [_at(data, v, X @ v, lam) for lam in LAMBDAS]
-    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return stacked([_at(data, v, X @ v, lam) for lam in LAMBDAS])
 
 
 def _at(data, v, scores, lam):
@@ -108,16 +107,12 @@ def plot(results):
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
     left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
-    for key, label, color in (
-        ("parts", "W_fin + R W_svm", BLUE),
-        ("general", "general SVM", GREEN),
-        ("one", "SVM of one token per sequence", ORANGE),
-    ):
+    kinds = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
+    for (key, label), color in zip(kinds.items(), (BLUE, GREEN, ORANGE), strict=True):
         off = 1 - np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
         off[off < EXACT] = np.nan  # where every token is kept W is W_fin, and the rest rounding
         right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
-    limits = {"xlim": (0.008, 2.5), "ylim": (0.002, 1)}
-    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", **limits)
+    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
     left.set_xlim(0.008, 2.5)
     return described(
         figure,

@@ -15,8 +15,7 @@ import numpy as np
 from ... import solve_svm
 from ...claims import exactly, mean, none, share
 from ..panels import DASHED, PALETTE, described, finish, panels, shares
-from ..papers import SVM
-from ..problems import around, sphere_problem
+from ..problems import around, sphere_problem, stacked
 from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
@@ -25,7 +24,7 @@ NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 ABSOLUTE = 1e-7  # the published rank tolerance
 HASTE = 3  # steps of projected gradient, which takes hundreds: the certificate must say that it is not done
 
-PAPER = f"{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
+PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
 CAPTION = (
     "Above: mean rank against the dimension, for more sequences (left) and longer ones "
     "(right). Below: how many draws can be separated at all."
@@ -69,28 +68,25 @@ PUBLISHED_NUCLEAR = {
 
 def experiment(rng):
     """Ranks (len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
-    shape = len(SIZES), len(DIMENSIONS)
-    found = {key: np.full(shape, np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")}
-    found |= {key: np.zeros(shape) for key in ("outside", "ranks that differ", "judged too soon")}
-    for at in np.ndindex(shape):
-        problem = sphere_problem(rng, *SIZES[at[0]], DIMENSIONS[at[1]])
-        for norm in NORMS:
-            solution = solve_svm(problem.data, problem.optimal, norm)
-            W = solution.W
-            if W is None:
-                break  # no W in one norm is no W in the other
-            found[norm][at] = solution.rank
-            found[_absolute(norm)][at] = np.linalg.matrix_rank(W, tol=ABSOLUTE)
-            proof = certificate(problem.data, problem.optimal, solution)
-            stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
-            found["ranks that differ"][at] += proof["rank"] != solution.rank
-            Q, _ = np.linalg.qr(problem.data.queries.T)
-            worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
-            for key, number in worst.items():
-                found[key][at] = np.fmax(found[key][at], number)
-        if W is not None:
-            found["judged too soon"][at] = judged_too_soon(problem)
-    return found
+    return stacked([stacked([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
+
+
+def cell(problem):
+    found = dict.fromkeys((*NORMS, *map(_absolute, NORMS), "gap", "stated"), np.nan)
+    found |= dict.fromkeys(("outside", "ranks that differ", "judged too soon"), 0.0)
+    Q, _ = np.linalg.qr(problem.data.queries.T)
+    for norm in NORMS:
+        solution = solve_svm(problem.data, problem.optimal, norm)
+        W = solution.W
+        if W is None:
+            return found  # no W in one norm is no W in the other
+        proof = certificate(problem.data, problem.optimal, solution)
+        stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
+        worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
+        found |= {norm: solution.rank, _absolute(norm): np.linalg.matrix_rank(W, tol=ABSOLUTE)}
+        found |= {key: np.fmax(found[key], number) for key, number in worst.items()}
+        found["ranks that differ"] += proof["rank"] != solution.rank
+    return found | {"judged too soon": float(judged_too_soon(problem))}
 
 
 def judged_too_soon(problem):
@@ -145,7 +141,7 @@ def claims(results):
             *(
                 share(
                     f"rank = min(n, d), {text} ({value:g} of independent draws)",
-                    (x == most)[np.isfinite(x)],
+                    x[~np.isnan(x)] == most,
                     *around(value),
                 )
                 for text, x, most, value in cells(FULL, results["frobenius"])
@@ -189,17 +185,14 @@ def plot(results):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
-                look, ranks = {"color": color, "linestyle": line}, _means(results[norm])[i]
-                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", **look)
+                look = {"color": color, "linestyle": line}
+                above.plot(DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", **look)
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)
-            shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color)
-        finish(
-            above,
-            ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
-            ylabel="rank, mean of the feasible draws",
-        )
+            shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color=color)
+        title = ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter]
+        finish(above, title, ylabel="rank, mean of the feasible draws")
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
     return described(
         figure,

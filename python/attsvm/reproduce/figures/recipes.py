@@ -23,11 +23,10 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
 from ..panels import BLUE, described, finish, panels
-from ..papers import NOWHERE
-from ..problems import to_svm
+from ..problems import stacked, to_svm
 from ..textbook import projection, softmax, unit
 
-PAPER = NOWHERE
+PAPER = "{NOWHERE}"
 CAPTION = (
     "Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the recipe."
 )
@@ -60,25 +59,28 @@ def together(runs, seed):
     X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
-    weights = {name: descended(name, X, Z, scores) for name in IN_NUMPY}
-    found = {f"{name}: {part}": np.full(runs, np.nan) for name in RECIPES for part in ("own", "plain")}
-    found |= {"sparsemax: stopped": weights["sparsemax"][1]}
-    found |= {name: np.full(runs, np.nan) for name in ("sparsemax: margin", "null")}
-    for r in range(runs):
-        problem = Problem(cross_attention(X[r], Z[r]), y[r], LinearHead(v[r]))
-        data, best = problem.data, problem.optimal
-        plain = solve_svm(data, best)
-        found["null"][r] = to_svm(solve_svm(data, (best + 1) % T).W, plain)
-        weighed = trained(problem, plain, X[r], Z[r], y[r], v[r])
-        for name, (stack, _) in weights.items():
-            own = sign_svm(X[r], Z[r], scores[r]) if name == "sigmoid" else solve_svm(data, data.select(stack[r]))
-            weighed[name] = stack[r], own, plain
-        for name, (W, own, control) in weighed.items():
-            found[f"{name}: own"][r] = to_svm(W, own)
-            found[f"{name}: plain"][r] = to_svm(W, control)
-        margins = data._flat_margins(weights["sparsemax"][0][r], best)
-        found["sparsemax: margin"][r] = margins[np.arange(N * T) % T != np.repeat(best, T)].min()
-    return found
+    weights, stopped = {}, {}
+    for name in IN_NUMPY:
+        weights[name], stopped[name] = descended(name, X, Z, scores)
+    one = [compared(x, z, y, v, s, {name: W[r] for name, W in weights.items()})
+           for r, (x, z, y, v, s) in enumerate(zip(X, Z, y, v, scores, strict=True))]  # fmt: skip
+    return stacked(one) | {"sparsemax: stopped": stopped["sparsemax"]}
+
+
+def compared(X, Z, y, v, scores, weights):
+    """Of one run: every recipe beside its SVM and beside the plain one."""
+    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
+    data, best = problem.data, problem.optimal
+    plain = solve_svm(data, best)
+    found = {"null": to_svm(solve_svm(data, (best + 1) % T).W, plain)}
+    weighed = trained(problem, plain, X, Z, y, v)
+    for name, W in weights.items():
+        own = sign_svm(X, Z, scores) if name == "sigmoid" else solve_svm(data, data.select(W))
+        weighed[name] = W, own, plain
+    for name, (W, own, control) in weighed.items():
+        found |= {f"{name}: own": to_svm(W, own), f"{name}: plain": to_svm(W, control)}
+    margins = data._flat_margins(weights["sparsemax"], best)
+    return found | {"sparsemax: margin": margins[np.arange(N * T) % T != np.repeat(best, T)].min()}
 
 
 def trained(problem, plain, X, Z, y, v):
@@ -129,24 +131,23 @@ def gradient(name, W, X, Z, g):
     U = np.einsum("rde,rne->rnd", W, Z)
     logits = np.einsum("rntd,rnd->rnt", X, U)
     if name == "sigmoid":
-        a = 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
-        pull = np.exp(-np.abs(np.clip(logits, -700, 700))) / (1 + np.exp(-np.abs(logits))) ** 2 * g  # a (1 - a) g
+        logits = np.clip(logits, -700, 700)
+        a, left = 1 / (1 + np.exp(-logits)), np.exp(-np.abs(logits))
+        pull = left / (1 + left) ** 2 * g  # a (1 - a) g
     elif name == "sparsemax":
         a = projection(logits)
         on = a > 0
-        pull = np.where(on, g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True), 0.0)
+        pull = on * (g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True))
     elif name == "soft cap":
         a = softmax(CAP * np.tanh(logits / CAP))
         pull = pairs(a, g) / np.cosh(np.clip(logits / CAP, -350, 350)) ** 2
     elif name == "QK-norm":
         size = np.linalg.norm(U, axis=-1, keepdims=True)
-        a = softmax(np.sqrt(D) * logits / np.maximum(size, 1e-12))
-        u, pull = (a * g).sum(axis=-1), pairs(a, g)
-        rows = np.einsum("rnt,rntd->rnd", -pull / (1 + np.exp(u))[..., None], X)
-        unit_U = U / np.maximum(size, 1e-12)
+        least = np.maximum(size, 1e-12)
+        a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
+        rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
         rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # a length has no derivative here
-        rows = np.where(size > 0, rows / np.maximum(size, 1e-12), rows)
-        return np.einsum("rnd,rne->rde", rows, Z) / N
+        return np.einsum("rnd,rne->rde", np.where(size > 0, rows / least, rows), Z) / N
     elif name == "dropout of probabilities":
         return dropped(logits, X, Z, g)
     else:
@@ -217,9 +218,8 @@ def plot(results):
     figure, ax = panels((9, 5), 1)
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
-        ax.semilogx(1 - results[f"{name}: plain"], np.full(runs, k + 0.15), ".", color="#999999", alpha=0.7)
-        if name in LEAST:
-            ax.semilogx(1 - results[f"{name}: own"], np.full(runs, k - 0.15), ".", color=BLUE, alpha=0.7)
+        for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:
+            ax.semilogx(1 - results[f"{name}: {part}"], np.full(runs, k + at), ".", color=color, alpha=0.7)
     for label, color in (("SVM of the recipe", BLUE), ("without the recipe", "#999999")):
         ax.plot([], [], ".", color=color, label=label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)

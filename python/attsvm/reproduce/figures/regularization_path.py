@@ -13,7 +13,6 @@ from ... import LinearHead, Problem, causal_attention, regularization_path, solv
 from ...claims import exactly, median, share
 from ...plot.curves import band, correlations
 from ..panels import BLUE, DASHED, ORANGE, described, finish, panels
-from ..papers import SVM
 from ..problems import draws, sphere_problem
 from ..textbook import gradient_of, norms, unit
 
@@ -23,7 +22,7 @@ TOL = 1e-6
 CAUSAL = 3, 5  # sequences and tokens
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
-PAPER = f"{SVM}: the theorem on regularisation paths; no picture"
+PAPER = "{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
 RUNS, QUICK = 100, 24
 SETTINGS = (
@@ -45,7 +44,7 @@ def experiment(rng):
             f"{norm} other": correlations(path.weights, solutions[other].W),
             f"{norm} log excess": path.log_excess,
             f"{norm} gap": path.gap,
-            f"{norm} by hand": max(frank_wolfe(problem, path, int(i)) for i in np.flatnonzero(MARGINS <= 7)),
+            f"{norm} by hand": max(frank_wolfe(problem, path, i) for i in np.flatnonzero(MARGINS <= 7)),
         }
     return found | {"causal own": causal(rng)}
 
@@ -77,15 +76,12 @@ def claims(results):
         off = 1 - results[f"{norm} own"]
         slope = np.diff(results[f"{norm} log excess"][:, [-3, -1]], axis=1) / (MARGINS[-1] - MARGINS[-3])
         ratio = off[:, late] / off[:, -1]
+        falls = (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1)
         groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
             median("1 - correlation with the SVM, at 30", off[:, late], 0, 0.01),
             median("1 - correlation with the SVM, at 100", off[:, -1], 0, 0.001),
             median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", ratio, 7.5, 12),
-            share(
-                "1 - correlation falls from each radius to the next, from 5 on",
-                (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1),
-                0.85,
-            ),
+            share("1 - correlation falls from each radius to the next, from 5 on", falls, 0.85),
             median("correlation with the SVM of the other norm, at 100", results[f"{norm} other"][:, -1], 0.8, 0.9),
             exactly("slope of the log-excess against radius times margin, from 50 on", slope, -1.02, -0.98),
             exactly("largest gap, of a tolerance of 1e-6", results[f"{norm} gap"], high=1e-6),
@@ -106,20 +102,14 @@ def plot(results):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
             label = f"{title} ball and {NORMS[of]} SVM"
             band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line)
-        decades = results[f"{norm} log excess"] / np.log(10)
-        band(MARGINS, decades, f"{title} ball", right, color=color)
+        band(MARGINS, results[f"{norm} log excess"] / np.log(10), f"{title} ball", right)
     off = 1 - results["causal own"]
     band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":")
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
-    finish(
-        right,
-        "The loss falls by the margin",
-        "radius / norm of the SVM solution",
-        "log10 of the loss above its infimum",
-        ylim=(-46, 0),
-    )
+    words = "The loss falls by the margin", "radius / norm of the SVM solution", "log10 of the loss above its infimum"
+    finish(right, *words, ylim=(-46, 0))
     return described(
         figure,
         "Regularisation path: minimisers over growing balls",

@@ -13,13 +13,12 @@ from ...claims import exactly, median, none, share
 from ...plot.curves import band, correlations, largest, style
 from ...theory import is_locally_optimal
 from ..panels import described, finish, medians, panels
-from ..papers import SVM
 from ..textbook import apart, loss_gradient
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
 SHOWN = np.arange(0, STEPS + 1, 10)
-PAPER = f"{SVM}: the extension to every query and causal attention; no picture"
+PAPER = "{SVM}: the extension to every query and causal attention; no picture"
 CAPTION = "A row a mask. Left: how sharp attention becomes. Right: how far the weights are from the two SVMs."
 RUNS, QUICK = 100, 24
 SETTINGS = (
@@ -37,21 +36,18 @@ def experiment(rng):
     y = np.where(rng.random((N, T)) < 0.5, -1.0, 1.0)
     W, K, Q = rng.uniform(-1, 1, (3, D, D)) / np.sqrt(D)
     result = {}
-    for mask in MASKS:
-        data = causal_attention(X) if mask == "causal" else self_attention(X, query=None)
+    for mask, data in (("causal", causal_attention(X)), ("every", self_attention(X, query=None))):
         problem = Problem(data, y, LinearHead(v))
-        for name, start in (("W", {"W": W}), ("KQ", {"K": K, "Q": Q})):
+        for name, start in (("KQ", {"K": K, "Q": Q}), ("W", {"W": W})):
             run = train(problem, **start, lr=LR, steps=STEPS, record=SHOWN)
-            key, solutions = f"{mask} {name}", [solve_svm(data, run.selected, norm) for norm in NORMS]
+            key, solutions = f"{mask} {name}", {norm: solve_svm(data, run.selected, norm) for norm in NORMS}
             result[f"{key} softmax"] = [largest(data.probabilities(M)).mean() for M in run.weights]
-            for norm, solution in zip(NORMS, solutions, strict=True):
-                result[f"{key} {norm}"] = correlations(run.weights, solution.W)
             result[f"{key} saturated"] = largest(run.probabilities).min() > 0.99
-            if name == "W":
-                solved = result[f"{mask} solved"] = solutions[0].status == "optimal"
-                result[f"{mask} locally optimal"] = float(solved and is_locally_optimal(problem, solutions[0]))
-                found = virtual(X, y, v, W, problem, run.selected, solutions[0])
-                result |= {f"{mask} {what}": x for what, x in found.items()}
+            result |= {f"{key} {norm}": correlations(run.weights, svm.W) for norm, svm in solutions.items()}
+        own = solutions["frobenius"]
+        solved = result[f"{mask} solved"] = own.status == "optimal"
+        result[f"{mask} locally optimal"] = float(solved and is_locally_optimal(problem, own))
+        result |= {f"{mask} {what}": x for what, x in virtual(X, y, v, W, problem, run.selected, own).items()}
     return result
 
 
@@ -110,14 +106,8 @@ def plot(results):
                 label = f"{trained} and its {norm.replace('f', 'F')} SVM"
                 off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
                 medians(SHOWN[1:], off, label, right, **style(trained, norm))
-        finish(
-            left,
-            f"{text.capitalize()}: attention of a query",
-            "training step",
-            "largest softmax probability",
-            xlim=(0, 600),
-            ylim=(0, 1),
-        )
+        words = f"{text.capitalize()}: attention of a query", "training step", "largest softmax probability"
+        finish(left, *words, xlim=(0, 600), ylim=(0, 1))
         finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
     return described(
         figure,

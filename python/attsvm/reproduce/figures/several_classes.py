@@ -14,8 +14,7 @@ import numpy as np
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
-from ..panels import PALETTE, cumulated, finish, panels
-from ..papers import NOWHERE
+from ..panels import cumulated, finish, panels
 from ..problems import draws, linear_layer, to_svm
 from ..textbook import projection, softmax
 
@@ -26,7 +25,7 @@ KEPT = 1e-2  # of attention, or of the mixture: a token that counts
 BAND = 3.0  # a mixture with a token between KEPT / BAND and KEPT * BAND does not say whether it is kept
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
 
-PAPER = f"{NOWHERE}: a head with several classes"
+PAPER = "{NOWHERE}: a head with several classes"
 CAPTION = (
     "Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the "
     "diagonal. Right: how far W is from three candidates, as shares of the draws."
@@ -86,10 +85,11 @@ def experiment(rng):
     trained = train(problem, linear_layer(rng, D, D), lr=rates, steps=STEPS, record=0)
     p = trained.probabilities
     floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
+    attended = p >= KEPT
     found = {
         "predicted": kept.sum(axis=1),
-        "attended": (p >= KEPT).sum(axis=1),
-        "same": ((p >= KEPT) == kept).all(axis=1).mean(),
+        "attended": attended.sum(axis=1),
+        "same": (attended == kept).all(axis=1).mean(),
         "distance": np.abs(p - best).max(),
         "excess": trained.loss[-1] - floor,
         "stationarity": max(stationarity(x @ V, c, s) for x, c, s in zip(X, classes, best, strict=True)),
@@ -97,9 +97,8 @@ def experiment(rng):
     }
     if not kept.all():
         parts = decompose(data, p, trained.W, selected=kept)
-        one = solve_svm(data, p.argmax(axis=1))
         found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
-        found["one"] = to_svm(trained.W, one)
+        found["one"] = to_svm(trained.W, solve_svm(data, p.argmax(axis=1)))
     return found
 
 
@@ -133,14 +132,8 @@ def plot(results):
     ticks = {"xticks": range(1, T + 1), "yticks": range(1, T + 1)}
     tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", **ticks)
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
-    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
-        cumulated(1 - results[kind], label, direction, color)
-    finish(
-        direction,
-        "Three candidates for the direction",
-        "1 - correlation with W",
-        "share of the draws",
-        "x",
-        ylim=(0, 1),
-    )
+    for kind, label in KINDS.items():
+        cumulated(1 - results[kind], label, direction)
+    words = "Three candidates for the direction", "1 - correlation with W", "share of the draws"
+    finish(direction, *words, "x", ylim=(0, 1))
     return figure

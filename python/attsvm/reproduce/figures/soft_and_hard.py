@@ -13,25 +13,21 @@ from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
 from ...plot.curves import band, correlations
 from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, pairs, panels
-from ..papers import NOWHERE
+from ..problems import stacked
 from ..textbook import softmax
 
 N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
 PENALTY = 0.5  # of the mean entropy, in units of the loss
-PAPER = f"{NOWHERE}: ways to push attention to one token"
+PAPER = "{NOWHERE}: ways to push attention to one token"
 CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
 RUNS, QUICK = 200, 72
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
     f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
 )
-KINDS = {
-    "plain": ("softmax", BLUE),
-    "entropy": ("entropy penalty", GREEN),
-    "gumbel": ("straight-through Gumbel", ORANGE),
-}
+KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
 
 
 def together(runs, seed):
@@ -46,7 +42,8 @@ def together(runs, seed):
     results = {}
     for kind in KINDS:
         weights = descend(kind, X, Z, scores, W, noise)
-        results |= {f"{kind} {key}": x for key, x in measure(X, Z, scores, weights).items()}
+        measured = stacked([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
+        results |= {f"{kind} {key}": x for key, x in measured.items()}
         results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
     return results
 
@@ -73,29 +70,24 @@ def descend(kind, X, Z, scores, W, noise):
 
 
 def measure(X, Z, scores, weights):
-    """Selected tokens, their SVM, and attention along the way."""
-    rows = []
-    for i in range(len(X)):
-        data, path = cross_attention(X[i], Z[i]), weights[:, i]
-        selected = data.select(path[-1])
-        soft, hard = (data.attended(path[-1], hard=hard) for hard in (False, True))
-        rows.append(
-            {
-                "selected": selected,
-                "softmax": [data.probabilities(M).max(axis=1).mean() for M in path],
-                "correlation": correlations(path, solve_svm(data, selected).W),
-                "score": scores[i][np.arange(N), selected].mean(),
-                "best": (selected == scores[i].argmax(axis=1)).mean(),
-                "hard": np.abs(soft - hard).max(),
-                "taken": np.abs(hard - X[i][np.arange(N), selected]).max(),
-            }
-        )
-    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    """Selected tokens, their SVM, and attention along the way, of one run."""
+    data, rows = cross_attention(X, Z), np.arange(N)
+    selected = data.select(weights[-1])
+    soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
+    return {
+        "selected": selected,
+        "softmax": [data.probabilities(M).max(axis=1).mean() for M in weights],
+        "correlation": correlations(weights, solve_svm(data, selected).W),
+        "score": scores[rows, selected].mean(),
+        "best": (selected == scores.argmax(axis=1)).mean(),
+        "hard": np.abs(soft - hard).max(),
+        "taken": np.abs(hard - X[rows, selected]).max(),
+    }
 
 
 def claims(results):
     """There is no theory for the two variants: these are observations, which another draw must repeat."""
-    last = {kind: 1 - results[f"{kind} correlation"][:, -1] for kind in KINDS}
+    plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
     return {
@@ -113,10 +105,10 @@ def claims(results):
             median("plain training selects better tokens than under the penalty: score gained", gained, 0.1, 0.24),
         ],
         f"1 - correlation with the SVM of the tokens selected, step {STEPS:,}": [
-            median("softmax", last["plain"], 0, 0.01),
-            median("entropy penalty", last["entropy"], 0, 0.006),
-            median("straight-through Gumbel", last["gumbel"], 0.008, 0.03),
-            share("Gumbel noise leaves W farther off than plain training", last["gumbel"] > last["plain"], 0.85),
+            median("softmax", plain, 0, 0.01),
+            median("entropy penalty", entropy, 0, 0.006),
+            median("straight-through Gumbel", gumbel, 0.008, 0.03),
+            share("Gumbel noise leaves W farther off than plain training", gumbel > plain, 0.85),
         ],
         "Hard attention at inference": [
             median("softmax: largest difference of an attended vector", results["plain hard"], 0, 1e-6),
@@ -128,15 +120,15 @@ def claims(results):
 def plot(results):
     """How fast attention hardens, where the direction goes, and what is selected."""
     figure, (left, middle, right) = panels((14, 4.8), 3)
-    for kind, (label, color) in KINDS.items():
+    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
-        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color)
+        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
     pairs(
         right,
-        [label.replace(" ", "\n") for label, _ in KINDS.values()],
+        [label.replace(" ", "\n") for label in KINDS.values()],
         ("the best token", "0.35", best, None),
         ("the token of plain training", "#E69F00", same, None),
     )

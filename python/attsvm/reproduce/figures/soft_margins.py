@@ -11,10 +11,9 @@ import numpy as np
 from ... import correlation, diagnose, feasible, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
-from ..papers import NOWHERE
-from ..problems import draws, sphere_problem
-from ..textbook import gradient_of, logits_of, support_margins, tokens_of
+from ..panels import BLUE, GREEN, ORANGE, described, panel, panels
+from ..problems import draws, on_best, sphere_problem
+from ..textbook import gradient_of, support_margins, tokens_of
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
@@ -22,7 +21,7 @@ SMALL = 4, 4, 20  # sequences, tokens and d of the runs from the first gradient
 FAR = 10  # the least margin of their start
 COSTS = np.geomspace(0.1, 1e4, 11)
 ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # width of the margins asked, around 1
-PAPER = f"{NOWHERE}: the SVM where tokens cannot be separated"
+PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
 SETTINGS = (
@@ -41,11 +40,13 @@ def experiment(rng):
     wide = sphere_problem(rng, N, T, WIDE)
     hard = weights_of(solve_svm(wide.data, wide.optimal))
     found = {"farkas": farkas(problem, narrow), **trained(problem)}
-    for name, data in (("narrow", problem), ("wide", wide)):
-        softened = [weights_of(solve_svm(data.data, data.optimal, C=cost)) for cost in COSTS]
-        found[f"{name} short"] = [shortfall(data, W).max() for W in softened]
-        found[f"{name} optimality"] = max(optimality(data, W, C) for W, C in zip(softened, COSTS, strict=True))
-        found[f"{name} norm"] = [np.linalg.norm(W) for W in softened]
+    for name, of in (("narrow", problem), ("wide", wide)):
+        softened = [weights_of(solve_svm(of.data, of.optimal, C=cost)) for cost in COSTS]
+        found |= {
+            f"{name} short": [shortfall(of, W).max() for W in softened],
+            f"{name} optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
+            f"{name} norm": [np.linalg.norm(W) for W in softened],
+        }
     found["wide off"] = 1 - correlations(np.array(softened), hard)
     noise = rng.standard_normal((N, T))
     margins = [1 + width * noise for width in ASKED]
@@ -83,7 +84,7 @@ def kkt(problem, solution, asked):
     """Of the least norm with margins of at least ``asked``: the largest violated condition."""
     W = solution.W
     excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
-    rows, dual = np.isfinite(excess), np.asarray(solution.dual)
+    rows, dual = np.isfinite(excess), solution.dual
     largest = max(np.abs(dual).max(), 1e-300)
     return max(
         -excess[rows].min(),
@@ -93,31 +94,34 @@ def kkt(problem, solution, asked):
     )
 
 
+def least_margin(problem, W):
+    return support_margins(*tokens_of(problem.data), problem.optimal, W).min()
+
+
 def first_gradient(problem):
     """At zero, by the textbook; and its iota."""
     G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
-    return G, support_margins(*tokens_of(problem.data), problem.optimal, -G).min()
+    return G, least_margin(problem, -G)
 
 
 def first_step(problem):
     """iota by the textbook gradient at zero; and whether a first step that separates selects the optimal tokens."""
-    (X, Z), (G, iota), told = tokens_of(problem.data), first_gradient(problem), diagnose(problem).iota
-    selects = (logits_of(X, -Z, G).argmax(axis=1) == problem.optimal).all()
+    (G, iota), told = first_gradient(problem), diagnose(problem).iota
+    selects = (problem.data.select(-G) == problem.optimal).all()
     return {"iota": abs(told - iota), "separates": (told > 0) == selects}
 
 
 def from_first_step(problem):
     """Training from -R grad L(0), where that separates the optimal tokens: the theorem of a good first gradient."""
     G, iota = first_gradient(problem)
-    size, tokens, best = np.linalg.norm(G), tokens_of(problem.data), problem.optimal
+    size = np.linalg.norm(G)
     if iota <= 0:
         return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
-    least = min(support_margins(*tokens, best, W).min() / np.linalg.norm(W) for W in run.weights)
     return {
-        "end": float(np.array_equal(run.selected, best)),
-        "cone": least * size / iota,
-        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, best))),
+        "end": float(on_best(run)),
+        "cone": min(least_margin(problem, W) / np.linalg.norm(W) for W in run.weights) * size / iota,
+        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
     }
 
 
@@ -137,14 +141,13 @@ def claims(results):
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
+    fall = np.log10(hundred / off[:, -1:])
+    cone, turned = (x[np.isfinite(x)] for x in (results["cone"], results["end correlation"]))
     return {
         "Soft margin": [
             median("separable: 1 - correlation with the hard margin, C = 100", hundred, 1e-7, 1e-2),
             median(
-                "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2",
-                np.log10(hundred / off[:, -1:]),
-                3.5,
-                4.2,
+                "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2", fall, 3.5, 4.2
             ),
             median("not separable: how far the worst row stays short of 1, C = 10,000", short[:, -1], 0.9, 2.5),
             share("not separable: W grows with C", (np.diff(results["narrow norm"]) > 0).all(axis=1), 0.9),
@@ -159,8 +162,8 @@ def claims(results):
         f"From the first gradient, where it separates the optimal tokens, n = T = {SMALL[0]}, d = {SMALL[2]}": [
             share("it does", np.isfinite(end), 0.2),
             none("runs that end on other tokens", end == 0),
-            exactly("least margin on the way over that of the start", of_those(results["cone"]), 0.5),
-            median("correlation with the SVM after 2,000 steps", of_those(results["end correlation"]), 0.995),
+            exactly("least margin on the way over that of the start", cone, 0.5),
+            median("correlation with the SVM after 2,000 steps", turned, 0.995),
         ],
         "Training where no W separates the optimal tokens": [
             none("ends on tokens that no W separates", ~results["ends on"]),
@@ -175,22 +178,18 @@ def claims(results):
     }
 
 
-def of_those(values):
-    """Of the draws whose first gradient separates."""
-    return values[np.isfinite(values)]
-
-
 def plot(results):
     """Soft margins over C, given margins over their width."""
     figure, (left, right) = panels((11, 4.6), 2)
-    for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
-        shown = np.maximum(results[f"{name} short"], 1e-9)
-        medians(COSTS, shown, f"{label}: worst row short of 1", left, color)
-    off = np.maximum(results["wide off"], 1e-17)
-    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, GREEN)
-    finish(left, "Soft margin", "C", "distance", "xy")
-    medians(ASKED, results["asked norm"], "d = 10", right, BLUE)
-    finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")
+    off = results["wide off"]
+    curves = {
+        "not separable: worst row short of 1": np.maximum(results["narrow short"], 1e-9),
+        "separable: worst row short of 1": np.maximum(results["wide short"], 1e-9),
+        "separable: 1 - correlation with the hard margin": np.maximum(off, 1e-17),
+    }
+    panel(left, COSTS, curves, "Soft margin", "C", "distance", "xy", colors=(ORANGE, BLUE, GREEN))
+    words = "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1"
+    panel(right, ASKED, {"d = 10": results["asked norm"]}, *words)
     return described(
         figure,
         f"Soft and given margins: {N} sequences of {T} tokens",

@@ -16,19 +16,16 @@
   segments; between two that end on the same tokens it never does.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
-from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
-from ..papers import PROMPT, SVM
-from ..problems import sphere_problem, to_svm
+from ..panels import BLUE, ORANGE, described, finish, medians, panels
+from ..problems import on_best, sphere_problem, stacked, to_svm
 from ..textbook import softmax, support_margins
 
-PAPER = f"{SVM} and {PROMPT}, their remarks; no picture"
+PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
 CAPTION = (
     "Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new "
     "sequences with a fifth of the labels wrong. Below: new sequences by heads and codes; tokens that score less than "
@@ -38,6 +35,7 @@ RUNS, QUICK = 100, 24
 N, T = 5, 5
 DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # of W; of K and Q, at most the dimension
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
+WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
 STEPS, NEW = 2000, 400
 ALONG = np.linspace(0, 1, 21)
@@ -68,51 +66,51 @@ def columns(rng):
         K, Q = 0.3 * rng.standard_normal((2, d, d))
         for j, m in enumerate(COLUMNS):
             run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS, record=0)
-            svm = solve_svm(problem.data, run.selected, "nuclear")
-            near[i, j] = to_svm(run.W, svm)
-            best[i, j] = (run.selected == problem.optimal).all()
+            near[i, j] = to_svm(run.W, solve_svm(problem.data, run.selected, "nuclear"))
+            best[i, j] = on_best(run)
     return {"columns: near": near, "columns: best": best}
 
 
 def set_of_solutions(rng):
     """b of two runs, and the distance of each from the set [[1, b], [b, 1]], relative."""
-    X, score = np.zeros((2, 2, 2)), np.array([[1.0, 0.0]] * 2)[..., None]
-    X[:, 0] = np.eye(2)
-    problem = Problem(cross_attention(X, np.eye(2), score), None, LinearHead([1.0]))
-    found = np.empty((2, 2))
-    for k in range(2):
-        K, Q = 0.5 * rng.standard_normal((2, 2, 2))
+    problem = Problem(cross_attention(np.stack([np.eye(2), np.zeros((2, 2))], 1), np.eye(2)), None, LinearHead([1, 1]))
+    ends = []
+    for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
         W = train(problem, K=K, Q=Q, steps=STEPS, record=0).W
         W = 2 * W / np.linalg.norm(W, "nuc")
         b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
-        found[k] = b, np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)
-    return {"set: b": found[:, 0], "set: distance": found[:, 1]}
+        ends.append({"set: b": b, "set: distance": np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
+    return stacked(ends)
 
 
 def wrong_labels(rng):
-    """By signal: labels fitted, wrong labels fitted by the signal's own token; accuracy of W and of its SVM on new
-    sequences, and of weights trained on labels that are fair coins."""
-    found = {key: [] for key in ("fitted", "by the signal", "trained", "svm", "coins")}
-    head = LinearHead(np.eye(DIMENSION_OF_NOISE)[0] - np.eye(DIMENSION_OF_NOISE)[1])
-    for signal in SIGNALS:
-        X, y, truth = sample.signal_noise(20, 8, DIMENSION_OF_NOISE, signal, wrong=WRONG, rng=rng)
-        new = sample.signal_noise(NEW, 8, DIMENSION_OF_NOISE, signal, wrong=0.0, rng=rng)
-        data = cross_attention(X, np.ones((20, 1)))
+    return {f"wrong: {key}": numbers for key, numbers in stacked([of_signal(rng, x) for x in SIGNALS]).items()}
 
-        def right(W, new=new):
-            X, y, _ = new
-            a = (X @ W[:, 0]).argmax(axis=1)  # where attention has saturated
-            return (np.sign(X[np.arange(NEW), a] @ head.v) == y).mean()
 
-        run = train(problem := Problem(data, y, head), steps=STEPS // 4, lr=0.4, record=0)
-        svm = solve_svm(data, run.selected)
-        coins = train(Problem(data, rng.choice([-1.0, 1.0], 20), head), steps=STEPS // 4, lr=0.4, record=0)
-        found["fitted"].append((problem.scores[np.arange(20), run.selected] > 0).mean())
-        found["by the signal"].append((run.selected[y != truth] == 0).sum())
-        found["trained"].append(right(run.W))
-        found["svm"].append(np.nan if svm.W is None else right(svm.W))
-        found["coins"].append(right(coins.W))
-    return {f"wrong: {key}": np.array(numbers) for key, numbers in found.items()}
+def of_signal(rng, signal):
+    """Labels fitted, wrong labels fitted by the signal's own token; accuracy of W and of its SVM on new sequences, and
+    of weights trained on labels that are fair coins."""
+    n, d = 20, DIMENSION_OF_NOISE
+    X, y, truth = sample.signal_noise(n, 8, d, signal, wrong=WRONG, rng=rng)
+    new, labels, _ = sample.signal_noise(NEW, 8, d, signal, wrong=0.0, rng=rng)
+    data, head = cross_attention(X, np.ones((n, 1))), LinearHead(np.eye(d)[0] - np.eye(d)[1])
+
+    def trained(y):
+        return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4, record=0)
+
+    def right(W):
+        a = (new @ W[:, 0]).argmax(axis=1)  # where attention has saturated
+        return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
+
+    run = trained(y)
+    svm = solve_svm(data, run.selected)
+    return {
+        "fitted": (run.problem.scores[np.arange(n), run.selected] > 0).mean(),
+        "by the signal": (run.selected[y != truth] == 0).sum(),
+        "trained": right(run.W),
+        "svm": np.nan if svm.W is None else right(svm.W),
+        "coins": right(trained(rng.choice([-1.0, 1.0], n)).W),
+    }
 
 
 def regularisers(rng):
@@ -122,14 +120,12 @@ def regularisers(rng):
     chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
     score = (np.arange(T) == chosen[:, None])[:20, :, None].astype(float)
     start, found = 0.1 * rng.standard_normal((4, d, d)), []
-    for name in TEACHERS:
-        tokens = X + sample.positional_encoding(T, d) if name == "sines and cosines" else X
-        H = 4 if name == "4 heads" else 1
+    for tokens, H in ((X, 1), (X, 4), (X + sample.positional_encoding(T, d), 1)):  # TEACHERS
         problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
         W = np.reshape(train(problem, start[:H], steps=STEPS, record=0).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
         found.append((seen.argmax(axis=1) == chosen[20:]).mean())
-    return {"regularisers": np.array(found)}
+    return {"regularisers": found}
 
 
 def nonlinear_head(rng):
@@ -141,9 +137,8 @@ def nonlinear_head(rng):
     svm = solve_svm(problem.data, run.selected)
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
-        return {"head: gradient": np.nan, "head: scores": np.nan, "head: correlation": np.nan}
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6
-    tight[own] = False
+        return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # never the selected token itself
     slope = (X[own] @ V > 0) @ V.T
     scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
@@ -153,16 +148,13 @@ def nonlinear_head(rng):
 def segment(rng):
     """The loss between two ends that are locally optimal, and whether they select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
-    sols = [
-        solve_svm(problem.data, train(problem, 5 * rng.standard_normal((3, 3)), steps=STEPS // 2, record=0).selected)
-        for _ in range(2)
-    ]
+    runs = [train(problem, start, steps=STEPS // 2, record=0) for start in 5 * rng.standard_normal((2, 3, 3))]
+    sols = [solve_svm(problem.data, run.selected) for run in runs]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
-        ends = [FAR * sol.W / np.linalg.norm(sol.W) for sol in sols]
-        loss = np.array([problem.loss((1 - a) * ends[0] + a * ends[1]) for a in ALONG])
-    same = (sols[0].selection.reference == sols[1].selection.reference).all()
-    return {"segment: loss": loss, "segment: same": float(same)}
+        one, other = (FAR * sol.W / np.linalg.norm(sol.W) for sol in sols)
+        loss = [problem.loss((1 - a) * one + a * other) for a in ALONG]
+    return {"segment: loss": loss, "segment: same": float((runs[0].selected == runs[1].selected).all())}
 
 
 def above(loss):
@@ -174,7 +166,7 @@ def above(loss):
 def claims(results):
     """The papers' remarks, each with what speaks against it."""
     near, best = results["columns: near"], results["columns: best"]
-    wrong = {key: results[f"wrong: {key}"] for key in ("fitted", "trained", "svm", "coins", "by the signal")}
+    fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in WRONG_LABELS)
     code = results["regularisers"] - results["regularisers"][:, :1]
     up, same = above(results["segment: loss"]), results["segment: same"] == 1
     return {
@@ -188,13 +180,12 @@ def claims(results):
             median("difference in b of two starts", np.abs(np.diff(results["set: b"])[:, 0]), 0.1),
         ],
         "Benign overfitting": [
-            median("labels fitted, a fifth of them wrong, least of all signals", wrong["fitted"].min(axis=1), 0.95),
-            exactly("wrong labels fitted by the signal's token, signal 16", wrong["by the signal"][:, 2], high=0),
-            median("new sequences right, signal 16", wrong["trained"][:, 2], 0.85),
-            median("new sequences right, signal 1", wrong["trained"][:, 0], None, 0.65),
-            median("new sequences right, W less its SVM, all signals",
-                   np.abs(wrong["trained"] - wrong["svm"]).max(axis=1), None, 0.05),
-            median("new sequences right, trained on coins, signal 16", wrong["coins"][:, 2], None, 0.85),
+            median("labels fitted, a fifth of them wrong, least of all signals", fitted.min(axis=1), 0.95),
+            exactly("wrong labels fitted by the signal's token, signal 16", noise[:, 2], high=0),
+            median("new sequences right, signal 16", trained[:, 2], 0.85),
+            median("new sequences right, signal 1", trained[:, 0], None, 0.65),
+            median("new sequences right, W less its SVM, all signals", np.abs(trained - svm).max(axis=1), None, 0.05),
+            median("new sequences right, trained on coins, signal 16", coins[:, 2], None, 0.85),
         ],
         "Heads and positional codes as regularisers": [
             median("new sequences right, 4 heads less one", code[:, 1], -0.05, 0.05),
@@ -215,8 +206,8 @@ def claims(results):
 def plot(results):
     figure, axes = panels((13, 7), 3, 2)
     (rank, ends, benign), (codes, head, between) = axes
-    for i, (d, color) in enumerate(zip(DIMENSIONS, PALETTE, strict=False)):
-        medians(np.arange(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank, color)
+    for i, d in enumerate(DIMENSIONS):
+        medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
     rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9, color=BLUE)
@@ -231,8 +222,8 @@ def plot(results):
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")
-    for key, color in (("gradient", BLUE), ("scores", ORANGE)):
-        head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), color=color, alpha=0.6, label=f"by the head's {key}")
+    for key in ("gradient", "scores"):
+        head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), alpha=0.6, label=f"by the head's {key}")
     finish(head, "A locally linear head", "support tokens that score less", "runs")
     for same, label, color in ((0, "different tokens", ORANGE), (1, "the same", BLUE)):
         losses = results["segment: loss"][results["segment: same"] == same]

@@ -18,12 +18,11 @@ from ...claims import exactly, median
 from ...plot.curves import band
 from ...torch import Monitor
 from ..panels import BLUE, ORANGE, described, finish, panels
-from ..papers import NOWHERE
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
 STEPS, EVERY, QUERIES = 800, 200, 200
-PAPER = f"{NOWHERE}: attention heads of a small GPT while it trains"
+PAPER = "{NOWHERE}: attention heads of a small GPT while it trains"
 CAPTION = (
     "From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the "
     "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
@@ -46,25 +45,24 @@ SETTINGS = (
 class Attention(torch.nn.Module):
     """Causal self-attention of H heads on normalised inputs, added to them."""
 
-    def __init__(self, d=D, heads=H):
+    def __init__(self):
         super().__init__()
-        self.heads = heads
-        self.norm, self.qkv, self.out = torch.nn.LayerNorm(d), torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+        self.norm, self.qkv, self.out = torch.nn.LayerNorm(D), torch.nn.Linear(D, 3 * D), torch.nn.Linear(D, D)
 
     def forward(self, x):
-        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, H, -1)).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + self.out(attended.transpose(1, 2).flatten(2))
 
 
 class GPT(torch.nn.Module):
-    """Attention alone: token and position embeddings, ``layers`` of attention, a linear decoder."""
+    """Attention alone: token and position embeddings, two layers of attention, a linear decoder."""
 
-    def __init__(self, layers=2, d=D, length=2 * SEGMENT):
+    def __init__(self):
         super().__init__()
-        self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, d), torch.nn.Embedding(length, d)
-        self.layers = torch.nn.Sequential(*(Attention(d) for _ in range(layers)))
-        self.norm, self.decode = torch.nn.LayerNorm(d), torch.nn.Linear(d, VOCABULARY)
+        self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, D), torch.nn.Embedding(2 * SEGMENT, D)
+        self.layers = torch.nn.Sequential(Attention(), Attention())
+        self.norm, self.decode = torch.nn.LayerNorm(D), torch.nn.Linear(D, VOCABULARY)
 
     def forward(self, ids):
         x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
@@ -85,8 +83,8 @@ def loss_of(model, ids, again):
     return F.cross_entropy(model(ids)[:, :-1][again[:, 1:]], ids[:, 1:][again[:, 1:]])
 
 
-def learn(optimizer, seed, steps=STEPS, every=EVERY, after=None):
-    """A trained GPT, its monitor, and its last loss; ``after(step, model)`` is called after every step."""
+def learn(optimizer, seed, steps=STEPS, every=EVERY):
+    """A trained GPT, its monitor, and its last loss."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = GPT()
@@ -99,8 +97,6 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY, after=None):
         descent.zero_grad()
         loss.backward()
         descent.step()
-        if after is not None:
-            after(step, model)
     return model, monitor, loss.item()
 
 
@@ -174,18 +170,16 @@ def plot(results):
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
         for (name, label), ax in zip(PANELS, axes[:, column], strict=True):
-            curves = [(f"{layer} {name}", f"layer {layer}", "-", color) for layer, color in LAYERS]
-            for layer, color in LAYERS if f"null_{name}" in SHOWN else ():
-                curves.append((f"{layer} null_{name}", f"layer {layer}, random head", ":", color))
-            for key, text, line, color in curves:
-                values = results[f"{optimizer} {key}"]
+            kinds = [(name, "", "-")] + [(f"null_{name}", ", random head", ":")] * (f"null_{name}" in SHOWN)
+            for (key, text, line), (layer, color) in itertools.product(kinds, LAYERS):
+                values = results[f"{optimizer} {layer} {key}"]
                 seen = np.isfinite(values).all(axis=0)
                 if seen.any():
                     look = {"color": color, "linestyle": line, "marker": "o", "markersize": 3}
-                    band(steps[seen], values[:, seen], text, ax, **look)
+                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, **look)
             ax.set_ylim(bottom=0)
             finish(ax, "", ylabel=label)
-            if "null" in curves[-1][0] and all(len(line.get_xdata()) < 2 for line in ax.lines):
+            if len(kinds) > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
         axes[0, column].set_title(TITLES[optimizer], loc="left", fontsize=11)
         axes[-1, column].set_xlabel("training step")
