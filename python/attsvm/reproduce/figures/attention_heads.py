@@ -1,9 +1,9 @@
 """Several attention heads: each turns to the SVM of the tokens it selects itself.
 
-H attention heads are trained together; their attended vectors are summed, or stand side by side, before the one
-output head.  Each weight matrix is normalised by itself, so each is an attention of its own that the loss alone
-couples: its direction goes to the max-margin solution of its own tokens.  Summed heads look for the same best tokens
-and mostly agree on them; side by side, each has its own part of the output head and selects for itself.
+H attention heads are trained together.  One output head reads the sum of their attended vectors, or the vectors side by
+side.  The gradient of each weight matrix is normalised by itself; only the loss couples the heads.  The direction of
+each turns to the SVM of the tokens that this head selects.  Summed heads have the same best tokens and mostly select
+the same ones.  Side by side, each head is read by its own part of the output head and selects its own tokens.
 """
 
 import numpy as np
@@ -59,7 +59,7 @@ def experiment(rng):
 
 
 def descend_heads(X, Z, scores, W):
-    """Attention heads W (H, d, d), each with scores of its own (H, n, T), by the textbook formulas."""
+    """Weights (H, d, d) of H heads after descent by the textbook gradient; ``scores (H, n, T)`` of each head."""
     W = W.copy()
     for _ in range(TWIN_STEPS):
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
@@ -71,7 +71,7 @@ def descend_heads(X, Z, scores, W):
 
 
 def claims(results):
-    """What theory says of these numbers."""
+    """Claims on directions, on the tokens selected, and on the textbook gradient."""
     tokens = {
         "2 heads summed: queries on which both agree": ("sum 2 agree", 0.85),
         "4 heads summed: queries on which all agree": ("sum 4 agree", 0.8),
@@ -99,7 +99,7 @@ def claims(results):
 
 
 def plot(results):
-    """Directions of the heads for both combinations, and what they select."""
+    """Left and middle: distances of the heads from their SVMs.  Right: the tokens they select."""
     figure, (*curved, bars) = panels((14, 4.8), 3)
     for ax, (combine, text) in zip(curved, COMBINATIONS.items(), strict=True):
         for H in HEADS:

@@ -1,12 +1,12 @@
 """Basins: started far out along its SVM, training keeps a locally optimal selection, and leaves others.
 
-A selection that is not optimal is locally optimal when each of its tokens scores more than its support tokens.  Left,
-training starts at c times the SVM solution of such a selection, with a step that grows with c: it still selects these
-tokens at the end, the more surely the larger c, since the theorem needs a start beyond some radius: a better token
-just off the support has to be suppressed already.  Where a support token scores more, training leaves from every c (the
-rows are linearly independent here).  Right, the same as the correlation of the weights with the direction they started
-from.  The local cone that diagnose() states is one in which the loss falls along the solution, not one that training
-stays in.
+A selection is locally optimal when each of its tokens scores more than its support tokens.  Left: training starts at c
+times the SVM solution of a locally optimal selection that is not the optimal one, with a step proportional to c.  The
+larger c, the more runs still select these tokens at the end.  The theorem needs a start beyond some radius: there the
+softmax already suppresses better tokens whose margin is just above 1.  If a support token scores more, training leaves
+the selection from every c (the rows are linearly independent here).  Right: one minus the correlation of the weights
+with the direction they started from.  In the local cone that diagnose() states, the loss falls along the solution;
+training need not stay in that cone.
 """
 
 import numpy as np
@@ -22,11 +22,11 @@ from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
 STEPS = 4000
-STEP_SHARE = 1 / 300  # of the start's norm: or nothing would move
+STEP_SHARE = 1 / 300  # learning rate over the norm of the start: a fixed rate would not move large weights
 RECORDS = np.arange(0, STEPS + 1, 100)
 NOISE = 0.05
-RIM = 10  # random weights on the rim of each cone
-TRIES = 100  # random selections until one that is wanted, else another problem
+RIM = 10  # random weights on the boundary of each cone
+TRIES = 100  # random selections tried for each problem
 PAPER = "{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
 RUNS, QUICK = 400, 80
@@ -35,12 +35,12 @@ SETTINGS = (
     f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
     f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
-# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777)
+# Shares of 1,000 draws that keep their tokens, by SciPy alone (reference_shares.py, d7d1777)
 REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 
 def experiment(rng):
-    """Of every c, whether training stayed, and the correlation with its start's direction."""
+    """For every c: whether training kept its tokens, and the correlation with the direction of its start."""
     found = {}
     found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
@@ -60,10 +60,10 @@ def experiment(rng):
 
 
 def cone(rng, problem, selected, W):
-    """The local cone against its derivation, and the gradient at weights on its rim, where it is tightest."""
+    """The local cone against its derivation in NumPy, and how often its claim is false at weights on its boundary."""
     X, Z = tokens_of(problem.data)
     found = diagnose(problem, selected).local_cone
-    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without support token
+    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without a support token
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(X, Z, problem.scores, selected, W)
@@ -76,10 +76,11 @@ def cone(rng, problem, selected, W):
 
 
 def derived_cone(X, Z, scores, selected, W):
-    """mu and R as attsvm.diagnose derives them, in the tokens' own axes; R to a relative 1e-9 by bisection.
+    """mu and R of the local cone, derived as in attsvm.diagnose but from the tokens; R by bisection.
 
-    A token's margin under W / ||W|| moves by at most its row's length times ||difference of directions||, which mu
-    keeps to eps; beyond R the softmax left to tokens off the support cannot outweigh the support's.
+    Two directions of norm 1 give a token margins that differ by at most the length of its row times their distance; mu
+    bounds that by eps.  Beyond radius R, tokens that are not support have too little softmax to outweigh those that
+    are.
     """
     margins = support_margins(X, Z, selected, W)
     own = np.arange(N), selected
@@ -107,8 +108,11 @@ def derived_cone(X, Z, scores, selected, W):
 
 
 def descends(X, Z, scores, at, along):
-    """Of each query, whether its part of the loss at weights ``at`` falls along others: the covariance of scores and
-    logits under its attention, by pairs of tokens on a common scale, so that none is lost to saturation."""
+    """Flags: whether each query's part of the loss, at weights ``at``, falls in the direction ``along``.
+
+    It falls if scores and logits have positive covariance under the query's attention.  The covariance is summed over
+    pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
+    """
     logits, change = (logits_of(X, Z, W) for W in (at, along))
     pair = logits[:, :, None] + logits[:, None, :]
     pair[:, np.arange(T), np.arange(T)] = -np.inf
@@ -118,7 +122,10 @@ def descends(X, Z, scores, at, along):
 
 
 def instance(rng, locally_optimal):
-    """A random problem and a selection among each two best tokens, not of all the best, locally optimal or not."""
+    """A random problem and a selection among the two best tokens of each sequence that is (or is not) locally optimal.
+
+    The selection of all the best tokens is left out.
+    """
     for _ in draws():
         problem = sphere_problem(rng, N, T, D)
         better = np.argsort(-problem.scores, axis=1)
@@ -132,7 +139,7 @@ def instance(rng, locally_optimal):
 
 
 def claims(results):
-    """Basins of attraction; references are 1,000 independent runs."""
+    """Claims on the runs that keep their tokens; references are 1,000 independent runs."""
     stays, leaves = results["optimal stays"], ~results["not stays"]
     turned = results["optimal correlation"][:, -1, -1]
     return {
@@ -167,7 +174,7 @@ def claims(results):
 
 
 def plot(results):
-    """Left: who stays, against c.  Right: how the weights turn, from the smallest start."""
+    """Left: the share of runs that keep their tokens, against c.  Right: how far the weights turn, from the least c."""
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
     for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
         shares(STARTS, results[f"{name} stays"], label, left, capsize=3)

@@ -1,12 +1,12 @@
 """Training certifies itself: the gradient proves the largest margin from above while W reaches it from below.
 
-Softmax makes the gradients in a query's logits sum to zero, so that -dL/dW is exactly a combination of the SVM's rows,
-with the logit gradients as multipliers.  Any nonnegative multipliers prove a bound; those of a run come to be the
-SVM's own, long before W has turned.  Left, the two ends of the interval as parts of the largest margin, which the SVM
-tells; in the middle, how far the gradient and W are from the SVM's direction under gradient descent; right, how far the
-bound is above the largest margin, in the norm of each rule, against the norm of W.  That of K and Q stays true and
-loose: we think because their product grows so fast that only the least of the margins, not yet equal, still have a
-gradient.
+Under softmax, the gradients in the logits of a query sum to zero.  So -dL/dW is exactly a combination of the SVM's
+rows, and the logit gradients are its multipliers.  Any nonnegative multipliers prove an upper bound of the largest
+margin.  Those of a run converge to the SVM's multipliers long before W has turned.  Left: both ends of the proved
+interval, divided by the largest margin, which the SVM gives.  Middle: distances of W and of the negative gradient from
+the SVM's direction, under gradient descent.  Right: how far each rule's bound is above the largest margin in its norm,
+against the norm of W.  For K and Q the bound is true but loose.  We think that is because their product grows so fast:
+only the queries with the least margins still have a gradient, and these margins are not yet equal.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ from ..textbook import tokens_of, unit
 N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
-HIDDEN = 8  # units of the head that is linear only locally
-START = 0.1  # standard deviation of the factors' start
+HIDDEN = 8  # hidden units of the ReLU head
+START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 RULES = {
     "normalized": {},
     "mirror 3": {"rule": rules.mirror(p=3.0), "lr": 1.0},
@@ -30,7 +30,7 @@ RULES = {
     "spectral": {"rule": "spectral", "lr": 0.05},
     "factors": {},
 }
-# Gradient descent on other losses and data.
+# Gradient descent with other losses, heads and data.
 OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
 SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
@@ -59,10 +59,10 @@ def log_slope(u):
     return -u - s - np.log(4 * s) / 2
 
 
-# A decreasing loss of one's own: the root of the logistic one, its derivative, and the logarithm of that one's size.
+# A user's own decreasing loss: the root of the logistic loss, its derivative, and log |derivative|.
 ROOTED = (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope)
 BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}  # the others: 1e-3
-LEAST = 1e-13  # excesses are no finer: the bounds are rounded outwards
+LEAST = 1e-13  # least excess shown: bounds are rounded outwards by about that
 
 
 def experiment(rng):
@@ -75,10 +75,10 @@ def experiment(rng):
         "exponential loss": Problem(data, y, head, "exponential"),
         "linear loss": Problem(data, y, head, "linear"),
         "rooted logistic loss": Problem(data, y, head, ROOTED),
-        # Convex, so that a single token is best, and linear near it: there the logit gradients are a linear head's.
+        # convex, so that one token is best; near that token linear, so that the theory of a linear head applies
         "ReLU head": Problem(data, None, relu),
         "causal": Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], (3, 5)), head),
-        # The first token of each sequence once more at its end.
+        # a copy of the first token at the end of each sequence
         "two tokens": Problem(cross_attention(np.concatenate([X, X[:, :1]], axis=1), Z), y, head),
     }
     rows, off = [], {}
@@ -86,7 +86,7 @@ def experiment(rng):
         how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
         selected = run.selected
-        if name == "two tokens":  # a token that equals the selected one is selected with it
+        if name == "two tokens":  # a copy of the selected token is selected too
             chosen = tokens_of(run.data)[0]
             selected = (chosen == chosen[np.arange(N), run.selected][:, None]).all(axis=-1)
         svm = solve_svm(run.data, selected, NORMS.get(name, "frobenius"))
@@ -99,8 +99,8 @@ def experiment(rng):
 
 
 def interval(run, selected, svm):
-    """Both ends of the largest margin, as parts of it; the norm of W; and how many ends are false."""
-    if svm.W is None or svm.margin == 0:  # its attention is still on the way
+    """Both ends of the proved interval over the largest margin, norms of W, and the number of false ends."""
+    if svm.W is None or svm.margin == 0:  # attention has not selected separable tokens yet
         return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0.0}
     least, most = run.margins(selected=selected)
     return {
@@ -112,7 +112,7 @@ def interval(run, selected, svm):
 
 
 def claims(results):
-    """No bound is false; the gradient is ahead of W; the bound of every rule closes, with a power of ||W||."""
+    """Claims: no end is false; the gradient turns before W; each bound approaches the margin like a power of ||W||."""
     excess = np.maximum(results["high"] - 1, LEAST)
     above, short, norm = excess[:, 0], 1 - results["low"][:, 0], results["norm"][:, 0]
     at = RECORDS.searchsorted(300)
@@ -137,14 +137,14 @@ def claims(results):
     }
     groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
         *(median(name, last[name], high=BOUNDS.get(name, 1e-3)) for name in ("mirror 3", "sign", "spectral", *OTHERS)),
-        # Their product grows with the square of the step: only the least margins still have a gradient.
+        # the product grows with the square of the step: only the least margins still have a gradient
         median("factors, whose bound stays loose", last["factors"], 0.3, 30),
     ]
     return groups
 
 
 def plot(results):
-    """The interval, the directions, the bounds of all rules."""
+    """Left: the interval.  Middle: the directions.  Right: the bounds of all rules."""
     figure, (left, middle, right) = panels((13, 4.6), 3)
     excess = np.maximum(results["high"] - 1, LEAST)
     medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, color=ORANGE)

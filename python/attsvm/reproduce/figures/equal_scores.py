@@ -1,12 +1,13 @@
 """Equal scores: no weights are stationary, and nearly every start ends on the best tokens.
 
-When all tokens of a sequence but the best score the same, every weights can be improved along the SVM of the best
-tokens, so gradient descent diverges from any start, here a large random one.  Nearly all runs select the best tokens,
-and turn to their SVM (right); on the same sizes with random scores many stop at other, locally optimal tokens.
+All tokens of a sequence but the best have one score.  Then, at any weights, the loss falls along the SVM solution of
+the best tokens, and gradient descent diverges from any start; here it starts from large random weights.  Nearly all
+runs select the best tokens and turn to their SVM (right).  With random scores, at the same sizes, many runs end on
+other, locally optimal tokens.
 
-The few exceptions are no failure of patience: after a million steps they are where they were.  One query of theirs
-holds so little attention on its best token that the other queries' gradient, small as it has become, outweighs its own
-for ever.  Weights diverge as the theory says, in another direction.
+The few exceptions have not been stopped too early: after a million steps they select the same tokens.  In each, one
+query gives its best token so little attention that its own gradient stays smaller than that of the other queries.  The
+weights diverge, as the theory says, but in another direction.
 """
 
 import numpy as np
@@ -30,13 +31,13 @@ SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
     f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
 )
-RANDOM_SCORES = (0.68, 0.42, 0.40)  # of 1,000 draws by SciPy alone (reference_shares.py, d7d1777)
-LEAST = (0.85, 0.8, 0.85)  # more sequences leave more exceptions
-SOMEWHERE = 5  # random weights at which the gradient is looked at
+RANDOM_SCORES = (0.68, 0.42, 0.40)  # shares of 1,000 draws, by SciPy alone (reference_shares.py, d7d1777)
+LEAST = (0.85, 0.8, 0.85)  # lower where there are more sequences, which have more exceptions
+SOMEWHERE = 5  # random weights at which the gradient is checked
 
 
 def experiment(rng):
-    """Of every size, whether it ended on the optimal tokens, and its correlation with their SVM."""
+    """For every size: whether training ended on the optimal tokens, and its correlation with their SVM."""
     found = stacked([of_size(rng, *size) for size in SIZES])
     return found | {"not told": found["not told"].any()}
 
@@ -66,7 +67,7 @@ def told(problem, free):
 
 
 def tied(problem):
-    """The head reads the first coordinate, which is made the score: to the last bit the same for all other tokens."""
+    """The problem with equal scores: the head reads the first coordinate, which is set to the score exactly."""
     (X, Z), y = tokens_of(problem.data), problem.y
     X = X.copy()
     X[..., 0] = y[:, None] * np.where(np.arange(X.shape[1]) == 0, BEST, OTHERS)
@@ -74,7 +75,7 @@ def tied(problem):
 
 
 def claims(results):
-    """Global convergence with equal scores; the share without, as independent runs found it."""
+    """Claims: global convergence with equal scores; with random scores, the shares of independent runs."""
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
     equal, random, last = results["equal"], results["random"], results["correlation"][:, :, -1]
     return {
@@ -109,7 +110,7 @@ def claims(results):
 
 
 def plot(results):
-    """Left: share of runs on the optimal tokens.  Right: distance of the direction from their SVM."""
+    """Left: the share of runs that end on the optimal tokens.  Right: distance of the direction from their SVM."""
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
     names = [f"n={n}, T={T}, d={d}" for n, T, d in SIZES]
     bars = [

@@ -1,10 +1,10 @@
 """Which norm (K, Q) minimise: factors balance, and then their squares are the nuclear norm.
 
-``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``, and equal to it for balanced factors,
-``K^T K = Q^T Q``.  Gradient flow keeps ``K^T K - Q^T Q``; descent with small steps (jointly normalised, so that it
-follows the flow) keeps it up to the order of the step (first panel).  Since the factors grow, what is kept matters less
-and less, and the balance (second panel) goes to 1 all the same; a ridge shrinks the difference itself.  Third panel:
-the direction goes to the nuclear SVM, from a start aligned with the first gradient as from random ones.
+``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are equal for balanced factors, where
+``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small steps, jointly normalised so that it
+follows the flow, conserves it up to the order of the step (first panel).  The factors grow, so the conserved difference
+matters less and less, and the balance (second panel) goes to 1.  A ridge shrinks the difference itself.  Third panel:
+the direction turns to the nuclear SVM, from random starts and from a start aligned with the first gradient.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..textbook import certificate, slope
 
 N, T, D = 6, 8, 10
 LR, STEPS = 0.05, 8000
-LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # of the path along which the drift is measured, at these steps
+LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path along which the drift is measured, and its steps
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
 RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
 STARTS = {
@@ -46,7 +46,7 @@ def difference(K, Q):
 
 
 def alone(run, W):
-    """Correlations of K K^T and of Q Q^T with what balanced factors of W make them: U S U^T and V S V^T."""
+    """Correlations of K K^T and Q Q^T with those of balanced factors of W = U S V^T: U S U^T and V S V^T."""
     if W is None:
         return np.full(2, np.nan)
     U, sizes, Vt = np.linalg.svd(W)
@@ -54,7 +54,7 @@ def alone(run, W):
 
 
 def experiment(rng):
-    """Drifts (rates); balances and correlations (records) of each start."""
+    """The drift at each step length; balance and correlations along training from each start."""
     problem = one_scored(rng, N, T, D, "exponential")
     best = problem.optimal
     nuclear, frobenius = (solve_svm(problem.data, best, norm) for norm in ("nuclear", "frobenius"))
@@ -91,7 +91,7 @@ def experiment(rng):
 
 
 def claims(results):
-    """What theory says of these numbers."""
+    """Claims on the conserved difference, on the balance, and on the nuclear SVM."""
     order = slope(np.log(RATES), np.log(results["drift"]))
     aligned = results["aligned nuclear"]
     last, hundred = aligned[:, -1], aligned[:, RECORD.searchsorted(100)]
@@ -121,7 +121,7 @@ def claims(results):
 
 
 def plot(results):
-    """Drift over the step length; balance and the distance to the nuclear SVM along runs."""
+    """Left: drift against step length.  Middle: balance.  Right: distance from the nuclear SVM."""
     figure, (drift, balance, direction) = panels((12, 4), 3)
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
     drift.plot(RATES, middle, "o-", color=ORANGE, label="jointly normalised")

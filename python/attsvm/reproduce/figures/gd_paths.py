@@ -1,10 +1,11 @@
 """Paths in the plane: W z turns to the directions that separate the selected tokens.
 
 Two sequences of tokens in the plane, each with its query z and its best token (star); these are the published draws.
-Training moves W z (thin curves, the length as a logarithm) out along the direction W_svm z of the SVM (thick lines
-from the origin); dotted, the lines at half margin that this direction puts between the best token and the rest.  Left,
-training W.  Right, on other tokens, training W (solid) and the factors (K, Q) (dashed), which come to different
-directions: W to that of the Frobenius SVM, (K, Q) near that of the nuclear one.
+Training moves W z along the thin curves, whose distance from the origin is drawn as a logarithm.  They turn to the
+direction W_svm z of the SVM (thick lines from the origin).  Each dotted line is perpendicular to such a direction; it
+lies half a margin below the best token, between that token and the others.  Left: training W.  Right: other tokens, and
+training W (solid) beside training the factors (K, Q) (dashed).  The two end in different directions: W turns to that of
+the Frobenius SVM, (K, Q) comes close to that of the nuclear SVM.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..textbook import apart, descend, tokens_of, unit
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
-TWIN_STEPS = 50  # of W, before the textbook gradient has lost half of its digits
+TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
 NORMS, OTHER = {"W": "frobenius", "KQ": "nuclear"}, {"W": "nuclear", "KQ": "frobenius"}
 KINDS = ("one", "two")
 CAPTION = (
@@ -58,7 +59,7 @@ PUBLISHED = {
 
 
 def together(runs, seed):
-    """Paths and SVM directions of the published draws, each of a run with one K(0)."""
+    """Paths of W z and SVM directions of the published draws; (K, Q) starts from one random K(0)."""
     found = {}
     for kind in KINDS:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
@@ -74,7 +75,7 @@ def published(kind):
 
 
 def draw(kind, rng):
-    """Tokens in the plane as the published ones were drawn."""
+    """A random problem, drawn from the distribution of the published tokens."""
     v, Z = rng.standard_normal(2), rng.standard_normal((2, 2))
     if kind == "one":
         X = 0.5 * rng.standard_normal((2, 5, 2)) - [1, 0]
@@ -109,7 +110,7 @@ def experiment(rng):
 
 
 def claims(results):
-    """The published draws, and which SVM each training turns to on random ones."""
+    """Claims on the published draws, and on the SVM that each training turns to on random draws."""
     groups = {"The published draws": (group := [])}
     for kind, side in (("one", "left"), ("two", "right")):
         W, KQ = f"published {kind} W", f"published {kind} KQ"
@@ -148,13 +149,13 @@ def claims(results):
 
 
 def compressed(path, reach):
-    """The points of a path at the logarithm of their distance from the origin, the last at 0.95 of the reach."""
+    """The path with distances from the origin on a logarithmic scale; the farthest point is at 0.95 of ``reach``."""
     length = np.linalg.norm(path, axis=1, keepdims=True)
     return 0.95 * reach * np.log1p(length) / np.log1p(length.max()) * path / np.maximum(length, 1e-300)
 
 
 def plot(results):
-    """One panel a kind; the second compares W with (K, Q)."""
+    """A panel for each kind of draw; the second compares W with (K, Q)."""
     figure, axes = panels((11, 6.8), 2)
     figure.set_layout_engine("compressed")
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)

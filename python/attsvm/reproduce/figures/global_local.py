@@ -1,11 +1,11 @@
 """Global, local, or neither: where training ends as the dimension grows.
 
-Attention is trained from random data and either selects the best token of every sequence (global), or other tokens
-that are locally optimal, each scoring more than its support tokens (local), or neither: its softmax is not above 0.99
-everywhere yet, or its tokens cannot be separated, or a support token with a better score will still pull it away.
-Wider tokens catalyse global convergence.  More and more often all tokens are support tokens of the optimal ones, too
-(grey bars), the paper's condition for no weights to be stationary.  Left, W and its Frobenius SVM; right, (K, Q) and
-its nuclear SVM.
+Attention is trained on random data.  A run ends "global" if it selects the best token of every sequence.  It ends
+"local" if it selects other tokens that are locally optimal: each scores more than its support tokens.  It ends
+"neither" if some softmax is not above 0.99 yet, if the selected tokens cannot be separated, or if a support token
+scores more, so that training will still leave the selection.  The larger the dimension, the more runs end "global".
+The larger it is, the more often all tokens are support tokens of the optimal ones (grey bars).  This is the paper's
+condition under which no weights are stationary.  Left: W and its Frobenius SVM.  Right: (K, Q) and its nuclear SVM.
 """
 
 import numpy as np
@@ -32,20 +32,20 @@ SETTINGS = (
     f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
     "The published settings are not known."
 )
-# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): by the number of the dimension.
+# Shares of 1,000 draws, computed by SciPy alone (reference_shares.py, d7d1777), by dimension.
 BEST = dict(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True))
 SUPPORT = {32: 0.11, 64: 0.62}
 
 
 def experiment(rng):
-    """Of every dimension, how it ended and whether all tokens are support."""
+    """For every dimension: how each training ended, and whether all tokens are support tokens."""
     return stacked([of_dimension(rng, d) for d in DIMENSIONS])
 
 
 def of_dimension(rng, d):
     problem = sphere_problem(rng, N, T, d)
     K, Q = linear_layer(rng, 2, d, d)
-    second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
+    second = problem.scores.argsort(axis=1)[:, -2]  # second-best tokens: this selection is sometimes locally optimal
     found, different = {}, []
     for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
         end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
@@ -57,7 +57,7 @@ def of_dimension(rng, d):
 
 
 def claims(results):
-    """Trends; what theory says of all-support draws; the shares of independent runs, within .15."""
+    """Claims on trends, on proofs, and on the shares of independent runs."""
     groups = {}
     for name, title in (("W", "W"), ("KQ", "(K, Q)")):
         best = results[f"{name} global"]
@@ -89,7 +89,7 @@ def claims(results):
 
 
 def plot(results):
-    """Stacked bars of the endings, and beside them how often all tokens are support."""
+    """Stacked bars of the endings, and bars of how often all tokens are support tokens."""
     figure, axes = panels((11, 4.8), 2, sharey=True)
     x = np.arange(len(DIMENSIONS))
     for ax, name, title in zip(axes, NORMS, ("W, Frobenius", "(K, Q), nuclear"), strict=True):

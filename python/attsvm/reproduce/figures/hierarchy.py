@@ -1,15 +1,14 @@
 """A hierarchy of SVMs: two and three layers of attention, trained together, each go to an SVM of their own.
 
-The layers are trained together from small weights.  The last one goes to the SVM of the token that it selects, among
-the tokens that the layers below make.  A layer below goes to an SVM that asks for margin 1 at the queries on the way to
-the output alone, and for margin 0 where the SVM above rests.  The margins of the layers balance:
-``margin_1 ||W_1|| = margin_2 ||W_2||``.
+The layers are trained together from small weights.  The last layer turns to the SVM of the token that it selects; its
+tokens are the outputs of the layers below.  A layer below turns to an SVM that asks for margin 1 only at the queries
+whose outputs lead to the final output.  It asks for margin 0 at the queries that produce support tokens of the SVM
+above.  The margins of the layers balance: ``margin_1 ||W_1|| = margin_2 ||W_2||``.
 
-Two controls say that this is no matter of course.  The SVM of all queries of a layer, which one would expect of each
-layer by itself, is far from its weights; the SVM of the queries on the way alone is nearer, and still farther off than
-the one that also keeps what the layer above rests on.  It holds as well where values are three times as long, so that a
-lower layer can move the tokens above by mixing.  Factors K and Q come near the SVMs of least nuclear norm, and only
-near, as in one layer.
+Two controls show that this is not trivial.  The SVM of all queries of a layer, which the theory of one layer suggests,
+is far from its weights.  The SVM of only the queries that lead to the output is closer, but farther than the SVM that
+also asks for the margins 0.  The same holds with values three times as long, where mixing in a lower layer can move the
+tokens above.  Factors K and Q come close to the SVMs of least nuclear norm, but no closer than in one layer.
 """
 
 import numpy as np
@@ -35,7 +34,7 @@ SETTINGS_OF = {
     "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
     "long values": (4, 5, 12, 2, 0.0, False, 3.0),
 }
-# The least medians of the correlations: lowest layer, last layer.
+# Claimed lower bounds of the median correlations: lowest layer, last layer.
 CLAIMED = {
     "two layers": (0.985, 0.99),
     "random start": (0.985, 0.99),
@@ -49,12 +48,12 @@ SETTINGS = (
     "together, learning rate 0.1."
 )
 KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
-LAYERS = 3  # columns of what is measured; of two layers the middle one is empty
+LAYERS = 3  # columns of the measured arrays; the middle one is NaN where there are two layers
 
 
 def together(runs, seed):
-    """Of every setting, the correlations of each layer with its SVM (lowest, middle, last), of the lowest with both
-    controls, the ratio of the margins of the lowest and the last layer, and the distances as training goes on."""
+    """For every setting, of all runs: correlations of each layer with its SVM (lowest, middle, last) and of the lowest
+    layer with both controls; the balance of the margins, lowest over last; distances along training."""
     found = {}
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
@@ -70,7 +69,7 @@ def together(runs, seed):
 
 
 def drawn(rng, n, T, d, layers):
-    """Of one run: tokens, queries, head, labels, what values and weights are made of."""
+    """The random arrays of one run: tokens, queries, head, labels; normal arrays for the values and for the weights."""
     X, z, v = (unit(rng.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
     y = rng.choice([-1.0, 1.0], n)
     return X, z, v, y, rng.standard_normal((layers - 1, d, d)), rng.standard_normal((layers, 2, d, d))
@@ -82,7 +81,7 @@ def _judged(stack, r, X, V, z, norm):
     attention = [p[r] for p in stack.attention]
     try:
         svms = hierarchy(X, V, z, attention, norm)
-    except ValueError:  # a query on the way has not selected
+    except ValueError:  # a query that leads to the output has not selected a token
         return found
     if any(svm.status != "optimal" for svm in svms):
         return found
@@ -96,7 +95,7 @@ def _judged(stack, r, X, V, z, norm):
 
 
 def _controls(W, X, attention, norm):
-    """The lowest layer beside the SVM of all its queries, and of those that the next layer reads."""
+    """Correlations of the lowest layer with the SVM of all its queries, and of those that lead to the output."""
     chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     read = attention[-1].argmax(axis=-1)[:, None]
@@ -107,7 +106,7 @@ def _controls(W, X, attention, norm):
 
 
 def claims(results):
-    """Every layer is at its SVM, nearer than to the controls, and the margins balance."""
+    """Claims: every layer turns to its SVM, closer than to the controls, and the margins balance."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
         layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
@@ -124,12 +123,12 @@ def claims(results):
 
 
 def nearer(layers, controls):
-    """Flags, NaN where there is no SVM to compare with."""
+    """Flags: closer to its SVM than to the second control; NaN without an SVM, true without a control."""
     return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 
 def plot(results):
-    """Left: distances over steps.  Middle: the lowest layer beside its controls.  Right: the balance."""
+    """Left: distances along training.  Middle: the lowest layer and its controls.  Right: balance of the margins."""
     figure, (left, middle, right) = panels((14, 4.6), 3)
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):

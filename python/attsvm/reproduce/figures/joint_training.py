@@ -1,15 +1,16 @@
 """Head and attention trained together: attention spares the labels that are easy.
 
-The head v goes to the SVM of the labels, on the tokens that attention selects.  In the published example (first panel:
-paths of the prompt p, second: attention and confidence) attention goes to its own SVM where all labels are support of
-v ("tight"), and otherwise to the relaxed SVM, which asks no margin of the label that v predicts with room to spare.
+The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
+the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own
+SVM if every labelled vector is a support vector of v ("tight").  Otherwise it turns to the relaxed SVM, which asks no
+margin of a sequence whose label v predicts with more than its margin.
 
-On random data (third panel) W goes neither to the one nor to the other.  At steps of one length both norms grow
-alike, and a query counts with ``exp(-||v|| y v.x - ||W|| margin)``, v and W of norm 1: so the prediction here, a
-conjecture, is the W that maximises the least ``rho y v.x + margin`` over queries.  rho is the ratio of the two norms,
-which is near 1: leaving it out changes little.  In the published example this is the relaxed SVM.  There, the
-minimisers over balls of one radius for v and for p, growing, go to the same directions (joint regularisation path; no
-lines).
+On random data (third panel) W turns to neither of the two.  Steps of one length let the norms of v and W grow alike.
+With v and W of norm 1, a query then contributes ``exp(-||v|| y v.x - ||W|| margin)`` to the loss.  So the conjecture
+here is that W turns to the maximiser of the least ``rho y v.x + margin`` over queries, where rho is the ratio of the
+norms of v and W.  It is close to 1, and leaving it out changes little.  In the published example the conjectured W is
+the relaxed SVM.  The claims on that example also cover its joint regularisation path, which is not drawn: minimisers
+over balls of one growing radius for v and for p turn to the same directions.
 """
 
 import numpy as np
@@ -26,11 +27,11 @@ LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
 LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
-RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; farther out rounding decides
+RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; at larger radii rounding decides
 GRID, ZOOMS = 91, 12
-HALVINGS = 60  # of the interval of margins
+HALVINGS = 60  # bisections of the interval of margins
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
-PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}  # by the step
+PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}  # by step
 
 PAPER = (
     "{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
@@ -56,7 +57,7 @@ def once():
 
 
 def example(kind):
-    """The published example: directions, attention on the second token, and the confidence of the label."""
+    """The published example: directions, attention to the second token, and the probability of the labels."""
     X = np.array([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, THIRD[kind]]]])
     data = prompt_attention(X)
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
@@ -82,7 +83,7 @@ def example(kind):
 
 
 def joint_minimiser(X, radius):
-    """v and p of norm ``radius`` of least loss, each by its angle: grids around the best, ever finer."""
+    """The v and p of norm ``radius`` with the least loss, by a search over both angles on ever finer grids."""
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
@@ -117,10 +118,10 @@ def experiment(rng):
 
 
 def between(data, selected, score):
-    """The W of norm 1 that maximises the least ``score + margin``.
+    """The W that, scaled to norm 1, maximises the least ``score + margin`` over queries.
 
-    With t the largest for which some W of norm 1 has all margins at least ``t - (score - min score)``: the least norm
-    that has them grows with t.
+    It is found by bisection of the largest t for which some W of norm 1 has all margins at least
+    ``t - (score - min score)``.  The least norm of a W with these margins grows with t.
     """
     room = score - score.min()
 
@@ -135,7 +136,7 @@ def between(data, selected, score):
 
 
 def claims(results):
-    """What theory says of these numbers; in brackets exact values (450 digits) or those read off published figures."""
+    """Claims on these numbers; in brackets exact values (450 digits) or values read off published figures."""
 
     of = {key: value[0] for key, value in results.items()}
 
@@ -181,7 +182,7 @@ def claims(results):
 
 
 def plot(results):
-    """Paths of the prompt; attention and confidence; and three candidates on random data."""
+    """Left: paths of the prompt.  Middle: attention and confidence.  Right: three candidates on random data."""
     figure, (paths, confidence, candidates) = panels((13, 4), 3)
     for kind, svm, color in (("tight", "full", BLUE), ("not tight", "relaxed", ORANGE)):
         x, y = 30 * unit(results[f"{kind} {svm}"][0])

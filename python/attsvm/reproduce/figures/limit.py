@@ -1,11 +1,11 @@
 """The limit, proved: at which step it is certain which tokens training selects for ever, and to which SVM it turns.
 
-What training converges to is a statement about infinite time.  ``run.limit()`` proves it at a record: from there on no
-query changes its token, and the direction goes to the SVM of these tokens.  Left: the step of the proof beside the step
-from which every query gives more than .9 of its attention to one token.  Right: the share of runs that are proved, of
-those that end on the best tokens and of those that end on others.
+The limit of training is a statement about infinite time.  ``run.limit()`` proves it at some record: no query changes
+its token after that step, and the direction converges to the SVM of these tokens.  Left: the step of the proof, against
+the first step at which every query gives more than .9 of its attention to one token.  Right: the share of runs with a
+proof, among those that end on the best tokens and among those that end on others.
 
-Each run is then trained on, five times as long: none leaves the tokens that were proved.
+Each proved run is then trained five times as long again; none leaves the tokens of its proof.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..problems import on_best, sphere_problem, stacked
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES = ("logistic", "exponential", "linear")  # at the first size
+LOSSES = ("logistic", "exponential", "linear")  # losses, all at the first size
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
@@ -30,7 +30,7 @@ NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LO
 
 
 def experiment(rng):
-    """Of every setting: proved, on the best tokens, the steps of proof and of attention, and what later steps do."""
+    """For every setting: whether a run is proved, and on the best tokens; both steps; what later steps change."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
     return stacked([_judged(problem) for problem in problems])
@@ -52,7 +52,7 @@ def _judged(problem):
 
 
 def claims(results):
-    """Nothing that was proved is left; nearly all runs are proved, at about the step at which attention passes .9."""
+    """Claims: no run leaves its proved tokens; most runs are proved, near the step at which attention passes .9."""
     proved, best = results["proved"], results["best"]
     return {
         "What is proved stays": [
@@ -75,7 +75,7 @@ def claims(results):
 
 
 def plot(results):
-    """Left: steps.  Right: shares."""
+    """Left: steps of proofs.  Right: shares of proved runs."""
     figure, (left, right) = panels((11, 4.6), 2)
     for k, name in enumerate(NAMES[: len(SIZES)]):
         left.loglog(results["attends"][:, k], results["step"][:, k], ".", alpha=0.7, label=name)

@@ -1,11 +1,11 @@
 """Local convergence: W goes to the Frobenius SVM of the tokens it selects, (K, Q) comes close to the nuclear one.
 
-Random unit tokens; the same start for every training of a seed.  Along each run: the largest softmax probability,
-and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.  For W
-convergence is a theorem; it is trained four times as long, to show that its direction goes on converging where a
-gradient by the textbook formula stops.  For (K, Q) the nuclear SVM is an observation: what is proved is the
-regularisation path.  The long run shows that descent comes close and no nearer: without the published ridge the
-distance falls to about 1e-2 in the median, and rises again in some runs.
+Tokens are random unit vectors; all trainings of a seed share one start.  Shown along each run: the largest softmax
+probability, and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.
+For W, convergence is a theorem.  W is trained four times as long as published: its direction goes on converging where
+descent by the textbook gradient stops.  For (K, Q), the nuclear SVM is an observation; the theorem is about the
+regularisation path.  The long run shows that descent on (K, Q) comes close and then stops approaching.  Without the
+published ridge the distance falls to about 1e-2 in the median, and rises again in some runs.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
-TWIN_STEPS = {"W": 300, "KQ": 40}  # before the textbook gradient has lost more than half of its digits
+TWIN_STEPS = {"W": 300, "KQ": 40}  # compared with NumPy: later the textbook gradient has lost half of its digits
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
@@ -42,7 +42,7 @@ NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 
 
 def together(runs, seed):
-    some = np.random.SeedSequence(seed).spawn(min(runs, NAIVE_RUNS))  # those of the first runs
+    some = np.random.SeedSequence(seed).spawn(min(runs, NAIVE_RUNS))  # the generators of the first runs
     return {"naive norm": naive_norms([np.random.default_rng(child) for child in some])}
 
 
@@ -52,7 +52,7 @@ def draw(rng):
 
 
 def experiment(rng):
-    """Train, find the selected tokens, solve both SVMs, and measure from the data alone."""
+    """Trains, solves both SVMs of the selected tokens, and measures both from the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     scores = y[:, None] * (X @ v)
@@ -81,12 +81,12 @@ def experiment(rng):
 
 
 def attention(X, Z, weights):
-    """Largest probability at each record, mean over queries."""
+    """The mean over queries of the largest probability, at each record."""
     return softmax(np.einsum("ntd,rdn->rnt", X, weights @ Z.T, optimize=True)).max(axis=2).mean(axis=1)
 
 
 def twins(problem, X, Z, scores, W, K, Q):
-    """The same descent by the textbook gradient: how far the weights are apart, and where its norm stalls."""
+    """Relative distance of the weights from those of the same descent by the textbook gradient in NumPy."""
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"], record=0).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], record=0, ridge=TWIN_RIDGE).W
     both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
@@ -94,7 +94,7 @@ def twins(problem, X, Z, scores, W, K, Q):
 
 
 def naive_norms(rngs):
-    """Norm of W where the textbook gradient, which cancels when attention saturates, has come to rest."""
+    """Norms of W at which descent by the textbook gradient stalls: it rounds to zero when attention saturates."""
     draws = [(*data, weights[0]) for data, weights in map(draw, rngs)]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
@@ -102,7 +102,7 @@ def naive_norms(rngs):
 
 
 def claims(results):
-    """What theory says of these numbers, and what was published."""
+    """Claims on these numbers, from theory and from published values."""
 
     def at(key, step):
         return results[key][:, STEPS_SHOWN.searchsorted(step)]
@@ -176,9 +176,9 @@ def claims(results):
 
 
 def plot(results):
-    """Two panels: attention picks one token; weights turn to the SVM solutions of the picked tokens."""
+    """Left: attention selects one token.  Right: weights turn to the SVM solutions of the selected tokens."""
     figure, (left, right) = panels((12, 5.4), 2, width_ratios=(1, 1.6))
-    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the own norm first
+    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the preferred norm first
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:
             label = f"{trained} and its {NORMS[norm]} SVM"

@@ -1,10 +1,10 @@
 """Mirror descent: the potential picks the norm of the SVM.
 
-Descent in ``sign(W) |W|^(p-1)`` instead of W goes to the SVM of least entrywise lp norm.  Each panel follows training
-with one p and shows how far its direction is, by the Bregman divergence of the potential, from the SVMs in all three
-norms (of the tokens that it has selected itself: solid for its own norm).  Dotted: the SVM of the tokens that training
-with another p, from another start, has selected, as in the published figure; most of that distance are the other
-tokens, not the other norm.
+Mirror descent takes its steps in ``sign(W) |W|^(p-1)`` instead of W.  It turns to the SVM of least entrywise lp norm.
+Each panel follows training with one p.  It shows the Bregman divergence of the potential from the direction of W to the
+SVMs of three norms.  Solid and dashed: SVMs of the tokens that this training selects; solid for its own norm.  Dotted,
+as in the published figure: SVMs of the tokens that training with another p, from another start, selects.  Most of the
+dotted distances come from the other tokens, not from the other norm.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ N, T, D = 6, 8, 10
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
-POINTS = 40  # of each curve
-TWIN_STEPS = 50  # before the textbook gradient has lost half of its digits
+POINTS = 40  # points of each curve
+TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
@@ -30,7 +30,7 @@ CAPTION = (
     "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
 )
 RUNS, QUICK = 100, 24
-# Head and attention together, from zero: tokens, and those that the published runs select.
+# Head and attention together, from zero: the tokens, and the ones that the published runs select.
 JOINT = [[[-2.7, 1.2], [1.4, 2.1], [1.3, -0.1]], [[0.4, -2.2], [-1.1, -0.4], [0.9, 0.1]]]
 JOINT_SELECTED = {1.75: (1, 0), 2.0: (1, 0), 3.0: (0, 0)}
 SETTINGS = (
@@ -42,7 +42,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Divergences (p, norm, points) from the SVMs of a run's own tokens, and of those of the run with that p."""
+    """Divergences (p, norm, points) from SVMs of the run's own tokens, and of the tokens of the run with that p."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, record=records(p)) for p, W in starts.items()}
@@ -71,20 +71,20 @@ def descent(problem, W, p, **how):
 
 
 def records(p):
-    """As many steps for each p, from the start to the end, 10,000 among those of p = 3."""
+    """The same number of recorded steps for each p, from the start to the end, closer together at the start."""
     steps = np.unique(np.round(np.geomspace(1, STEPS[p], 200)).astype(int))
     chosen = np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)
     return np.concatenate([[0], steps[chosen]])
 
 
 def divergence(A, B, p):
-    """Of the potential ``||W||_p^p / p`` between directions: ``1 - <A, sign(B) |B|^(p-1)>`` at unit lp norms."""
+    """The Bregman divergence of ``||W||_p^p / p`` between directions: ``1 - <A, sign(B) |B|^(p-1)>`` at lp norm 1."""
     A, B = (X / np.linalg.norm(X.ravel(), p) for X in (A, B))
     return 1 - float((A * np.sign(B) * np.abs(B) ** (p - 1)).sum())
 
 
 def once():
-    """Head and attention from zero, by mirror descent: tokens selected and divergences from both SVMs."""
+    """Head and attention trained together from zero: tokens selected, and divergences from both SVMs."""
     return stacked([joint(p) for p in STEPS])
 
 
@@ -99,7 +99,7 @@ def joint(p):
 
 
 def claims(results):
-    """What theory says of these numbers; in brackets what is read off the published figure."""
+    """Claims on these numbers; in brackets values read off the published figure."""
     own, other = results["own tokens"][..., -1], results["other tokens"][:, -1, :, -1]
     return {
         "Its own norm is the nearest": [
@@ -126,7 +126,7 @@ def claims(results):
 
 
 def plot(results):
-    """A panel for each p."""
+    """A panel of divergences for each p."""
     figure, axes = panels((12, 4), 3, sharey=True)
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):

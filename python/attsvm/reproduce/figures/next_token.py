@@ -1,11 +1,12 @@
 """Next-token prediction: what the token-priority graph ranks diverges, what it ties stays finite.
 
-Sequences of random tokens, each with one of its tokens as the next.  An edge of the token-priority graph of a last
-token goes from a label to each other token of its sequence; tokens on a cycle, one component, are never ranked (first
-panel: one of the graphs, components in colour).  Training W by the log-loss of the label's probability turns towards
-the SVM with equal logits inside the components and margins across them (second panel), while the part of W inside the
-components goes to the minimiser W_fin of the loss on these tokens alone (third panel).  With a loss that is not
-convex in attention, W turns to the SVM of the tokens it has selected itself, mostly not that of the graph (fourth).
+Sequences consist of random tokens; the next token is one of them, the label.  Each last token has a token-priority
+graph, whose edges go from the label of a sequence to its other tokens.  Tokens on a cycle belong to one component and
+are never ranked (first panel: one of the graphs, components in colour).  W is trained by the log-loss of the label's
+probability.  It turns to the SVM with equal logits within components and margins across them (second panel).  The part
+of W within the components stays finite: it converges to the minimiser W_fin of the loss on these tokens alone (third
+panel).  With a loss that is not convex in attention, W turns to the SVM of the tokens it has selected itself, which is
+mostly not that of the graph (fourth panel).
 """
 
 import numpy as np
@@ -22,9 +23,9 @@ from ..textbook import softmax, tokens_of
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
 LOCAL_LR, LOCAL_STEPS = 0.1, 2000
-LOW, HIGH = 9e-3, 1e-2  # probabilities of tokens left out and selected by a local run, as published
-FIN_LR, FIN_STEPS = 2.0, 4000  # of the finite part, a convex problem of its own; its gradient's bound is below 1
-OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances
+LOW, HIGH = 9e-3, 1e-2  # most of a token left out, least of a selected one, in local runs; as published
+FIN_LR, FIN_STEPS = 2.0, 4000  # training of W_fin, a convex problem
+OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances, by step
 PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
 CAPTION = (
     "From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what stays "
@@ -32,7 +33,7 @@ CAPTION = (
     "is not convex, which picks its own tokens."
 )
 RUNS, QUICK = 100, 24
-SHOWN = 25  # seed of the graph in the picture
+SHOWN = 25  # seed of the draw whose graph is shown
 
 SETTINGS = (
     f"{N} sequences of {T} of {K} tokens, none twice, each with a random one of its tokens as label; embeddings "
@@ -45,7 +46,7 @@ SETTINGS = (
 
 
 def draw(rng):
-    """Sequences, labels, embeddings with a cycle in one of their graphs."""
+    """Sequences, labels and embeddings, one of whose graphs has a cycle; and what next_token() says of them."""
     for _ in draws():
         drawn = sample.next_token(N, T, K, D, rng)
         found = next_token(*drawn)
@@ -60,7 +61,7 @@ def experiment(rng):
 
 
 def converge(found, W_svm, start):
-    """Training by log-loss: its direction, its part in the cyclic subspace, and the label's component."""
+    """Training by log-loss: direction, part in the cyclic subspace, attention outside of the label's component."""
     data, kept = found.data, found.selected
     trained = train(found.problem, start, lr=LR, steps=STEPS, record=EVERY)
     basis, W_fin, gradient = finite_part(found)
@@ -79,8 +80,11 @@ def converge(found, W_svm, start):
 
 
 def finite_part(found):
-    """An orthonormal basis (d d, r) of S_fin, the span of ``(e_y - e_t) e_k^T`` in the components; the minimiser there
-    of the loss on the tokens of the components; and the norm of its gradient."""
+    """An orthonormal basis (d d, r) of the cyclic subspace S_fin; the minimiser W_fin in it; the gradient norm there.
+
+    S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k the last token.  W_fin
+    minimises the loss on the tokens of the components.
+    """
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
@@ -93,7 +97,7 @@ def finite_part(found):
 
 
 def local(sequences, labels, E, start, W_svm):
-    """Training by a squared loss, against the SVM of the tokens it has selected, and that of the graph."""
+    """Training by a squared loss: correlations with the SVM of the tokens selected, and with that of the graph."""
     data = cross_attention(E[sequences], E[sequences[:, -1]])
     problem = Problem(data, None, CallableHead(squared_loss(E, labels)), loss="linear")
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)
@@ -103,7 +107,7 @@ def local(sequences, labels, E, start, W_svm):
 
 
 def squared_loss(E, labels):
-    """Minus ``(1 - softmax(E o)_y)^2`` of attended vectors o, and its gradient in them."""
+    """The score ``-(1 - softmax(E o)_y)^2`` of attended vectors o and its gradient in o, as a function."""
 
     def score(o):
         p = softmax(o @ E.T)
@@ -114,7 +118,7 @@ def squared_loss(E, labels):
 
 
 def claims(results):
-    """What theory says of these numbers; in brackets the published ones, of ten instances."""
+    """Claims on these numbers; in brackets published values of ten instances."""
     last, finite, outside = results["correlation"][:, -1], results["finite"][:, -1], results["outside"]
     own, graph = results["local own"][:, -1], results["local graph"][:, -1]
     return {
@@ -141,7 +145,7 @@ def claims(results):
 
 
 def plot(results):
-    """A graph; the direction of W; its finite part; and the two SVMs of the local runs."""
+    """Panels: a graph; the direction of W; its finite part; the two SVMs of the local runs."""
     figure, (graph, direction, finite, other) = panels((13, 3.8), 4)
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
@@ -157,7 +161,7 @@ def plot(results):
 
 
 def draw_graph(ax):
-    """The token-priority graph with the largest component."""
+    """Draws the token-priority graph that has the largest component."""
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
     draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})

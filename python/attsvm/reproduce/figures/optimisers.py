@@ -1,16 +1,16 @@
 """The optimiser picks the norm: each rule's run beside the SVM of every norm.
 
-Normalised steepest descent in a norm goes in direction to the SVM of least that norm: proved for linear classifiers,
-for attention a conjecture that this figure measures.  Rows of the table are rules, columns norms; an entry is the share
-of the largest margin in that norm that the run's W, scaled to norm one, reaches on the tokens the run has selected.
-The diagonal should win its row.
+Normalised steepest descent in a norm turns to the SVM of that norm.  This is proved for linear classifiers; for
+attention it is a conjecture, which this figure tests.  Rows of the table are rules, columns are norms.  An entry takes
+the W of the row's run, scaled to norm 1, and the tokens that the run has selected.  It is the margin of W as a share of
+the largest margin in the column's norm.  In each row the rule's own norm should have the largest share.
 
-AdaGrad, Shampoo and Adam divide the gradient by what they remember of its squares.  Held fixed, that is gradient
-descent in a metric, and goes to the SVM of that metric ("then frozen": training goes on so from where the run ended).
-While it still moves, the run is nearer to the SVM of the metric of its end than to that of any norm, if the memory is
-long; with a short memory Adam is sign descent, and comes near the max norm, too.  In between: Adam by its memory, at
-the right.
-Weight decay and sign and spectral steps on K and Q are shown, and not explained.
+AdaGrad, Shampoo and Adam divide the gradient by a running mean or sum of its squares.  If that is held fixed, they are
+gradient descent in a metric, and turn to the SVM of that metric ("then frozen": training goes on in the metric of the
+run's end).  While the metric still changes, a run with a long memory is closer to the SVM of its last metric than to
+that of any norm.  With a short memory, Adam is sign descent and comes close to the SVM of the max norm.  The right
+panel shows Adam between these two ends.  Weight decay, and sign and spectral steps on K and Q, are shown but not
+explained.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ from ..textbook import certificate, slope
 N, T, D = 6, 8, 10
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
-# A step is as long as this over sqrt(k) in the norm of its rule; those of small norms have a longer way to go.
+# Step k has length c / sqrt(k) in the norm of its rule.  LONGER has the rules whose steps would be short with c = LR.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
-SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}  # steps; 8,000 take the median share from .97 to .98
-FROZEN = 0.3  # the length of a step in a metric that is held
-EARLY = 400  # a run whose tokens change later still carries the weights of the ones before
+SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}  # steps; 8,000 raise the median share from .97 to .98 only
+FROZEN = 0.3  # learning rate in a metric that is held fixed
+EARLY = 400  # step; if the tokens change later, W still has a large part from the former tokens
 START = 0.1  # standard deviation of the factors' start
 NORMS = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
-# The rule of each norm, in the order of NORMS: the diagonal.
+# The rule of each norm, in the order of NORMS: the diagonal of the table.
 OWN = {
     "normalized": "normalized",
     "mirror 1.75": rules.mirror(p=1.75),
@@ -71,8 +71,8 @@ MORE = {
 }
 RULES = OWN | LONG | SHORT | OTHERS
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-# No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
-# they go.  So these two are only asked to lead in most draws; each of the six rules would in one of six by chance.
+# No theory compares the speed of two rules: if after 8,000 steps one is ahead in the norm of another, that says nothing
+# about their limits.  So these two must only lead in half of the draws; by chance, a rule leads in one of six.
 SLOW = ("mirror 3", "spectral")
 PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
@@ -93,13 +93,13 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Shares (rules, norms) at the end and (own rules, records) along the way, and the rest."""
+    """Shares of the largest margin, (rules, norms) at the end and along training; metrics, directions, certificates."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shapes = {
         "shares": (len(RULES), len(NORMS)),
         "along": (len(OWN), len(RECORDS)),
-        # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
+        # in the rule's own metric, of the run and then of its frozen continuation: share, correlation with the SVM
         "metric": (len(RULES), 2, 2),
         "goes on": len(RULES),
         "directions": len(RULES),
@@ -112,11 +112,11 @@ def experiment(rng):
         steps = SHORTER.get(name, STEPS)
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        with contextlib.suppress(FloatingPointError):  # Adam whose mean remembers larger gradients than its square does
+        with contextlib.suppress(FloatingPointError):  # of Adam whose mean has the longer memory
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
-    for selected in np.unique([run.selected for run in runs.values()], axis=0):  # most runs select the same tokens
+    for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
-        if answers[0].W is None:  # on its way from one selection to another
+        if answers[0].W is None:  # training is between two selections
             continue
         gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
@@ -145,19 +145,19 @@ def experiment(rng):
 
 
 def directions(W):
-    """``||W||_* / ||W||_2``: as many as W has singular values, when they are equal."""
+    """``||W||_* / ||W||_2``: the rank of W if its nonzero singular values are equal, less otherwise."""
     sigma = np.linalg.svd(W, compute_uv=False)
     return sigma.sum() / sigma[0]
 
 
 def last_change(run):
-    """The first record from which on the tokens selected are those of the end."""
+    """The step of the first record after which the selected tokens stay those of the end."""
     others = [k for k, W in enumerate(run.weights) if not np.array_equal(run.data.select(W), run.selected)]
     return run.steps[max(others, default=-1) + 1]
 
 
 def exponent(along):
-    """e of ``1 - share ~ step^e``, by least squares over the last fourth of the records, of each run and rule."""
+    """The exponent e of ``1 - share ~ step^e`` of each run and rule, by least squares over the last records."""
     last = -len(RECORDS) // 4
     with np.errstate(divide="ignore", invalid="ignore"):
         return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
@@ -168,7 +168,7 @@ def by_rule(numbers):
 
 
 def claims(results):
-    """For attention all but the certificates is conjecture; weight decay and sign steps on K, Q claim nothing."""
+    """Claims.  All but the certificates are conjectures; there are none on weight decay and on sign steps on K, Q."""
     shares, metric = by_rule(results["shares"]), by_rule(results["metric"])
     own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
@@ -225,7 +225,7 @@ def claims(results):
 
 
 def plot(results):
-    """The table, the way there, and Adam by its memory."""
+    """Left: the table.  Middle: shares along training.  Right: Adam by its memory."""
     figure, (table, way, memory) = panels((17, 6), 3, width_ratios=(1.5, 1, 1))
     _table(table, results)
     for i, name in enumerate(OWN):
@@ -248,7 +248,7 @@ def plot(results):
 
 
 def _table(ax, results):
-    """Median shares; a row's own norm is framed, below the line are rules without one."""
+    """The table of median shares: a rule's own norm is bold; rules below the line have no norm of their own."""
     found = np.concatenate([results["shares"], results["metric"][..., 0]], axis=2)
     shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")

@@ -1,11 +1,12 @@
 """Probability of global convergence: it grows with d, and falls with n and T.
 
-How often training W ends on the best token of every sequence, against the dimension of the tokens: for more sequences
-on the left, for longer ones on the right.  Dashed, how often all tokens are support tokens of the optimal ones, the
-paper's condition for no weights to be stationary (independent rows, as for n = T = 5 from d = 5 on, are another).  It
-comes later than global convergence, so it is not necessary; nor is it a guarantee, since a run may still diverge
-towards other locally optimal tokens, as one in some fifty does.  At the right, of all selections of small problems: how
-often the optimal one alone is locally optimal, and how near the first gradient points to its SVM.
+Solid: how often training W ends on the best token of every sequence, against the dimension of the tokens.  The left
+panel varies the number of sequences, the middle panel their length.  Dashed: how often all tokens are support tokens of
+the optimal ones.  This is the paper's condition under which no weights are stationary.  (Linearly independent rows are
+another; for n = T = 5 they are the rule from d = 5 on.)  The condition needs a larger dimension than global convergence
+does, so it is not necessary.  It is no guarantee either: about one run in fifty diverges towards other locally optimal
+tokens.  The right panel looks at all selections of small problems.  It shows how often only the optimal selection is
+locally optimal, and the correlation of the first gradient step with its SVM.
 """
 
 import itertools
@@ -21,8 +22,8 @@ from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
-SMALL = 4  # sequences and tokens of the problems of which all selections are solved
-WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
+SMALL = 4  # sequences, and tokens in each, of the problems whose selections are all solved
+WIDE = (128, 256)  # dimensions without training: only the support tokens are counted, n = T = 5
 LR, STEPS = 0.1, 1500
 PAPER = "{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
@@ -36,7 +37,7 @@ SETTINGS = (
     f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
-# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): ends on the optimal tokens, by the dimension.
+# Shares of 1,000 draws that end on the optimal tokens, by dimension; SciPy alone (reference_shares.py, d7d1777).
 REFERENCE = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
@@ -48,7 +49,7 @@ SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5
 
 
 def experiment(rng):
-    """Of every size and dimension, how it ended and whether all tokens are support."""
+    """For every size and dimension: how training ended, and whether all tokens are support tokens."""
     ends = [stacked([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
@@ -83,7 +84,7 @@ def alignment(problem):
 
 
 def claims(results):
-    """Trends; and the references."""
+    """Claims on trends, and on the shares of independent runs."""
     best, held = results["global"], results["all support"]
 
     def at(flags, size, d):
@@ -136,7 +137,7 @@ def claims(results):
 
 
 def plot(results):
-    """Probability of global convergence against d, for n and for T."""
+    """Probability of global convergence against d, by n and by T; at the right, all selections of small problems."""
     figure, (*axes, right) = panels((15, 4.6), 3, sharey=True)
     for ax in (*axes, right):
         ax.set_xscale("log", base=2)

@@ -1,11 +1,11 @@
 """A trained prompt selects tokens: which of them, how fast, and how far beside the SVM.
 
-First panel: one sequence of three tokens (their scores as labels); from six starts the prompt turns to the SVM
-direction of the best token (thick).  With a worthless third token (second panel) two of the starts turn to another
-token instead, which is locally optimal.  Third panel: the prompt's norm grows linearly under normalised descent, like
-the logarithm of the step under plain descent.  Fourth panel: two sequences whose SVM direction is (1, 0); the loss
-leaves the prompt a distance beside it that depends on the scores (points: measured; lines: exact), and no longer counts
-in its direction.
+First panel: one sequence of three tokens, marked with their scores.  From six starts the prompt turns to the SVM
+direction of the best token (thick).  In the second panel the third token has score 0; then two of the starts turn to
+another token, which is locally optimal.  Third panel: the norm of the prompt grows linearly under normalised descent,
+and like the logarithm of the step under plain descent.  Fourth panel: two sequences whose SVM direction is (1, 0).  The
+prompt ends at a distance from the line in this direction that depends on loss and scores (points: measured; lines:
+exact).  The distance stays finite, so the direction of the prompt does not depend on it.
 """
 
 import numpy as np
@@ -17,13 +17,13 @@ from ..panels import BLUE, ORANGE, finish, panels
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
-PLANE = np.eye(2, 3)  # keys: the third coordinate of a token is its score alone
+PLANE = np.eye(2, 3)  # the keys: attention sees two coordinates of a token, the third is its score
 ONE = {"global": 0.9, "local": 0.0}  # score of the third token
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # Okabe and Ito's colours
-# The published draw of three sequences of seven tokens (PyTorch's generator, seed 0), the best one first.
+LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # losses and their colours
+# The published draw of three sequences of seven tokens (PyTorch's generator, seed 0); the first token is the best.
 DRAWN = [
     [[0.77483, -0.23047], [-1.08678, 1.16974], [-1.0632, 0.57696], [-1.25267, 1.07]]
     + [[-0.47603, -0.25247], [-0.54946, -0.77053], [-0.38667, -0.3413]],
@@ -32,7 +32,7 @@ DRAWN = [
     [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
-# Read off the published curves of that draw: step, softmax of the best token and norm of the prompt.
+# Values read off the published curves of that draw, by step: softmax of the best token, norm of the prompt.
 DESCENTS = {
     "normalised": {
         "how": {"lr": LR},
@@ -74,7 +74,7 @@ def problem_of(tokens, loss="logistic"):
 
 
 def with_scores(plane):
-    """Seven tokens of the plane with their scores: 1 for the first of each sequence, 0.5 for the others."""
+    """Sequences of seven tokens in the plane, with their scores: 1 for the first token, 0.5 for the others."""
     return np.insert(plane, 2, [1.0] + 6 * [0.5], axis=2)
 
 
@@ -89,7 +89,7 @@ def experiment(rng):
 
 
 def several(plane):
-    """Three sequences from six starts: whether all select the best tokens, and how near they come to the SVM."""
+    """Three sequences, six starts: whether all select the best tokens; least correlations with the SVM, with run 0."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
@@ -101,7 +101,7 @@ def several(plane):
 
 
 def single():
-    """One sequence of three tokens, from six starts; and the exact solutions."""
+    """One sequence of three tokens, six starts: tokens selected, paths, and correlations with the exact solutions."""
     found = {}
     for kind, score in ONE.items():
         problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
@@ -109,14 +109,14 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        found.setdefault("direction", unit(trained.W[..., 0]))  # to the best token, of all
+        found.setdefault("direction", unit(trained.W[..., 0]))  # of the first kind: all prompts end on the best token
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found
 
 
 def speeds():
-    """The published draw of three sequences: the SVM in the plane and with the scores, and both kinds of descent."""
+    """The published draw of three sequences: norms of its SVM, with scores and without; both kinds of descent."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
@@ -134,7 +134,7 @@ def speeds():
 
 
 def offsets():
-    """How far beside the SVM direction (1, 0) each loss leaves the prompt, for the scores C."""
+    """For each loss and score C, the final distance of the prompt from the line along (1, 0)."""
     tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
     return {
         f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400, record=0).W[1, 0] for X in tokens]
@@ -143,7 +143,7 @@ def offsets():
 
 
 def exact_offset(loss, C):
-    """Where both sequences pull alike: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``, so p_2 is half of a logarithm."""
+    """The p_2 at which the gradients of both sequences cancel: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``."""
     slopes = {
         "linear": np.zeros_like,
         "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
@@ -154,7 +154,7 @@ def exact_offset(loss, C):
 
 
 def claims(results):
-    """Measured against exact values, published values (in brackets), and theory on random draws."""
+    """Claims against exact values and published values (in brackets), and from theory on random draws."""
     of = {key: values[0] for key, values in results.items()}
     value, late = of["svm values"], SHOWN >= 50
     steps = {"normalised": SHOWN[late], "plain": np.log(SHOWN[late])}
@@ -192,7 +192,7 @@ def claims(results):
 
 
 def plot(results):
-    """Two panels of paths, one of norms, one of offsets."""
+    """Two panels of paths, a panel of norms, a panel of distances."""
     figure, (*axes, speed, beside) = panels((14, 3.9), 4)
     for ax, (kind, score) in zip(axes, ONE.items(), strict=True):
         draw_paths(ax, kind, score, results)

@@ -1,13 +1,12 @@
 """Rank of the two SVM solutions: min(n, d) in the Frobenius norm, a few in the nuclear norm.
 
-The best token of every random sequence is selected and both SVMs are solved, for n sequences and for T tokens.  Ranks
-are averages over the draws that are feasible, singular values count above 1e-4 of the largest, and every solution is
-certified.  The share of feasible draws is in the panels below.
+The best token of every random sequence is selected and both SVMs are solved, for several numbers n of sequences and T
+of tokens.  Ranks are averages over the draws that have a solution; a singular value counts above 1e-4 of the largest.
+Every solution is certified.  The panels below show the share of draws that have a solution.
 
-Thin lines show what the published counting gives for the same solutions: it takes a draw without solution for a rank
-of 1 and counts singular values above an absolute 1e-7, so its curves start at 1.  Crosses are the published nuclear
-ranks, which no exact solution has: near n where the solutions below, certified to a relative gap of 1e-9, have two to
-five.
+Thin lines show the published counting of the same solutions.  It counts a draw without solution as rank 1, and singular
+values above an absolute 1e-7; so its curves start at 1.  Crosses are the published nuclear ranks.  No exact solution
+has them: they are near n, where the solutions found here, certified to a relative gap of 1e-9, have rank two to five.
 """
 
 import numpy as np
@@ -22,7 +21,7 @@ DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 ABSOLUTE = 1e-7  # the published rank tolerance
-HASTE = 3  # steps of projected gradient, which takes hundreds: the certificate must say that it is not done
+HASTE = 3  # steps of projected gradient, which needs hundreds: the certificate must show that it is not done
 
 PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
 CAPTION = (
@@ -32,8 +31,8 @@ CAPTION = (
 RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
-# By SciPy and Clarabel (reference_shares.py, d7d1777): of 1,000 draws the share with a solution, of these that whose
-# Frobenius solution has rank min(n, d), and of 400 draws the mean rank of the nuclear solution.
+# Computed by SciPy and Clarabel (reference_shares.py, d7d1777): the share of 1,000 draws with a solution; the share of
+# these whose Frobenius solution has rank min(n, d); the mean rank of the nuclear solution over 400 draws.
 FEASIBLE = {
     (5, 5): {2: 0.345, 3: 0.94},
     (10, 5): {2: 0.02, 3: 0.18, 4: 0.89},
@@ -53,7 +52,7 @@ NUCLEAR = {
     (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79},
     (15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71},
 }
-# Read off the published figure, infeasible draws counted as 1.
+# Mean ranks read off the published figure, which counts infeasible draws as rank 1; one per dimension.
 PUBLISHED_FROBENIUS = {
     5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
     10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
@@ -67,7 +66,7 @@ PUBLISHED_NUCLEAR = {
 
 
 def experiment(rng):
-    """Ranks (len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
+    """Ranks and certificates, arrays (sizes, dimensions); NaN where there is no solution."""
     return stacked([stacked([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
 
 
@@ -90,7 +89,7 @@ def cell(problem):
 
 
 def judged_too_soon(problem):
-    """Whether a solver stopped long before its end calls separable tokens inseparable, or its answer optimal."""
+    """Whether a solver that is stopped after HASTE steps calls separable tokens infeasible, or a bad answer optimal."""
     stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
     if stopped.status != "optimal":
         return stopped.status == "infeasible"
@@ -102,19 +101,19 @@ def _absolute(norm):
 
 
 def _published(results, norm):
-    """Ranks as published: absolute tolerance, 1 without a solution."""
+    """Ranks by the published counting: absolute tolerance, 1 without a solution."""
     return np.nan_to_num(results[_absolute(norm)], nan=1.0)
 
 
 def _means(ranks):
-    """Over the draws that have a solution; NaN where none has."""
+    """Mean ranks over the draws that have a solution; NaN where none has."""
     found = np.isfinite(ranks)
     with np.errstate(invalid="ignore"):
         return np.where(found, ranks, 0).sum(axis=0) / found.sum(axis=0)
 
 
 def claims(results):
-    """What theory says of these ranks.  References are independent solutions of 400 draws a cell, or more."""
+    """Claims on these ranks, from theory and from independent solutions of at least 400 draws per size."""
 
     def cells(table, of):
         return [
@@ -163,7 +162,7 @@ def claims(results):
         "As published: infeasible draws counted as rank 1": [
             mean(f"Frobenius, {text} (published {value:g})", x, (1, most), value - 0.3, value + 0.3)
             for text, x, most, value in cells(published, _published(results, "frobenius"))
-            if value < most and not text.startswith("n = 15, T = 5, d = 4")  # 1.45 published, 1.7 in 400 draws
+            if value < most and not text.startswith("n = 15, T = 5, d = 4")  # published 1.45, but 1.7 over 400 draws
         ],
         "Every solution, recomputed in NumPy": [
             exactly("largest gap of margin and multipliers", results["gap"][feasible], high=1e-8),
@@ -179,7 +178,7 @@ def claims(results):
 
 
 def plot(results):
-    """Above: ranks against d, for n on the left and for T on the right.  Below: how many draws are feasible."""
+    """Above: ranks against d, by n on the left and by T on the right.  Below: the share of feasible draws."""
     figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
     for letter, (above, below) in enumerate(axes.T):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):

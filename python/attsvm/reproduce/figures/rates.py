@@ -1,9 +1,9 @@
 """How fast directions converge: slopes on a log-log plot.
 
-Normalised descent and the Polyak step let the norm of W grow in proportion to the step k, plain descent like its
-logarithm; and the direction of W is off by about one over the norm.  So the first two have slope -1 (their proved rate
-is -1/2), Polyak with the better constant; plain descent has slope ``-1 / log k``, next to nothing.  Last panel: the
-attention of all but the best tokens falls exponentially with the norm.
+Under normalised descent and under Polyak steps the norm of W grows in proportion to the step k; under plain descent it
+grows like log k.  The error of the direction is about one over the norm.  So the first two rules have slope -1, and
+Polyak steps have the smaller constant; the proved slope is -1/2.  Plain descent has slope ``-1 / log k``, close to 0.
+Last panel: the attention to all but the best tokens falls exponentially with the norm.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..problems import on_best, one_scored
 from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
-STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
+STEPS, FIT = 10_000, 1000  # slopes are fitted from step FIT on
 RULES = {
     "normalised": {"lr": 0.1},
     "Polyak": {"rule": "polyak", "lr": 1000.0},
@@ -38,7 +38,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Errors, norms and attention (records) of each rule."""
+    """Of each rule, along training: error of the direction, norm, and attention to other tokens."""
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
@@ -49,7 +49,7 @@ def experiment(rng):
         found |= {
             f"{name} error": np.sqrt(2 * (1 - cosine)),
             f"{name} norm": run.norm[1:],
-            # In logits, over all other tokens: minus the logarithm of how attention to them compares.
+            # least lead in logits: minus the log of the largest attention ratio, another token over the best
             f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
@@ -58,12 +58,12 @@ def experiment(rng):
 
 
 def power(curves):
-    """Slope of each log curve over log steps, from FIT on."""
+    """The slope of each curve on logarithmic scales, from step FIT on."""
     return slope(np.log(RECORD[LATE]), np.log(curves[:, LATE]))
 
 
 def claims(results):
-    """What theory says of these slopes."""
+    """Claims on slopes, norms and certificates."""
     errors, norms = ({name: results[f"{name} {what}"] for name in RULES} for what in ("error", "norm"))
     logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in norms["plain"]]
     normalised, polyak, plain = (error[:, -1] for error in errors.values())
@@ -92,7 +92,7 @@ def claims(results):
 
 
 def plot(results):
-    """Error and norm over the step, and attention on the other tokens."""
+    """Left: error of the direction.  Middle: norm.  Right: attention to other tokens."""
     figure, (error, norm, attention) = panels((12, 4), 3)
     for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
         errors = results[f"{name} error"]

@@ -1,10 +1,11 @@
 """The regularisation path meets the SVM: minimisers over growing balls turn to the least-norm separating weights.
 
-The mean loss is minimised over Frobenius balls, and over nuclear balls (those of ``||K||^2 + ||Q||^2`` for factors),
-whose radius grows.  Left, the direction of the minimisers converges to the SVM solution of the optimal tokens in the
-norm of the ball; at the same margins the SVM of the other norm keeps its distance.  Right, the loss above its infimum
-falls as the margin of the SVM says, exp(-radius / ||W_svm||), long after the loss itself has stopped changing in double
-precision (grey).  Causal attention, where every token asks with what is before it, does the same (dotted).
+The mean loss is minimised over growing Frobenius balls and over growing nuclear balls.  (Bounding the nuclear norm of
+W = K Q^T is bounding ``(||K||^2 + ||Q||^2) / 2``.)  Left: the direction of the minimisers converges to the SVM solution
+of the optimal tokens in the norm of the ball; the SVM of the other norm stays at a distance.  Right: the excess of the
+loss over its infimum falls like exp(-radius / ||W_svm||), the rate of the SVM's margin.  It does so long after the loss
+itself has stopped changing in double precision (grey).  Causal attention, where every token is a query over the tokens
+up to itself, does the same (dotted).
 """
 
 import numpy as np
@@ -17,9 +18,9 @@ from ..problems import draws, sphere_problem
 from ..textbook import gradient_of, norms, unit
 
 N, T, D = 6, 8, 10
-MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
+MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radii, in units of the norm of the SVM solution
 TOL = 1e-6
-CAUSAL = 3, 5  # sequences and tokens
+CAUSAL = 3, 5  # sequences, tokens in each
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = "{SVM}: the theorem on regularisation paths; no picture"
@@ -33,7 +34,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Of every radius: correlations with both SVMs, log-excess of the loss, gap."""
+    """For every radius: correlations with both SVMs, logarithm of the excess loss, Frank-Wolfe gap."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
     found = {}
@@ -50,7 +51,7 @@ def experiment(rng):
 
 
 def causal(rng):
-    """Correlations with the Frobenius SVM where every token of a sequence asks; drawn until it exists."""
+    """Correlations with the Frobenius SVM under causal attention, of the first random problem that has one."""
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
@@ -61,8 +62,10 @@ def causal(rng):
 
 
 def frank_wolfe(problem, path, point):
-    """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` of a point by the textbook gradient: 0 where no W of the
-    ball is better to first order; infinite outside of the ball."""
+    """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` at a point of the path, with G the textbook gradient.
+
+    It is 0 where no W of the ball is better to first order, and infinite outside of the ball.
+    """
     W, radius = path.weights[point], path.radii[point]
     G = gradient_of(problem, W)
     least = radius * norms(G, path.norm)[1]
@@ -70,7 +73,7 @@ def frank_wolfe(problem, path, point):
 
 
 def claims(results):
-    """Directions converge like 1 / R^2; the loss falls at the rate of the margin."""
+    """Claims: directions converge like 1 / R^2; the loss falls at the rate of the margin."""
     groups, late = {}, (MARGINS == 30).argmax()
     for norm, title in NORMS.items():
         off = 1 - results[f"{norm} own"]
@@ -96,7 +99,7 @@ def claims(results):
 
 
 def plot(results):
-    """Left: distance of the directions.  Right: loss above its infimum."""
+    """Left: distances from the SVM directions.  Right: excess of the loss over its infimum."""
     figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1.3, 1))
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):

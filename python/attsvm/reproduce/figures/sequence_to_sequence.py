@@ -1,9 +1,9 @@
 """Sequence to sequence: every token queries, and W goes to the SVM with a margin for every query.
 
-Every row of attention's output counts, with a label each.  In causal attention a token sees what is at or before it;
-the first token sees itself alone and asks for nothing.  Both are the theory of one query a sequence on n T virtual
-sequences, so W turns to the Frobenius SVM of the tokens that the queries select; (K, Q) is observed to come near the
-nuclear one.
+Every token is a query, and every row of the output has its own label.  In causal attention a query sees the tokens up
+to itself; the first query sees only itself, so it adds no row to the SVM.  The theory is that of n T virtual sequences
+with one query each.  W turns to the Frobenius SVM of the tokens that the queries select; (K, Q) is observed to come
+close to the nuclear SVM.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ SETTINGS = (
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS = ("frobenius", "nuclear")
-# What is trained, its norm, the other one, and the least median of the correlation with its SVM.
+# key, name, norm of its SVM, the other norm, and a lower bound of the median correlation with its SVM
 KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
 
@@ -52,7 +52,7 @@ def experiment(rng):
 
 
 def virtual(X, y, v, W, problem, selected, own):
-    """Gradient and solution against the textbook formulas on n T sequences with one query each, in NumPy."""
+    """Error of the gradient and gap of the solution, in NumPy, by the textbook formulas on n T virtual sequences."""
     gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
     for n, k in np.ndindex(N, T):
         tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
@@ -69,7 +69,7 @@ def virtual(X, y, v, W, problem, selected, own):
 
 
 def claims(results):
-    """What theory says of these numbers."""
+    """Claims on directions, on how attention ends, and on the comparison with virtual sequences."""
 
     directions, ends, forms = [], [], []
     for mask, text in MASKS.items():
@@ -97,7 +97,7 @@ def claims(results):
 
 
 def plot(results):
-    """A row per mask: attention saturates; the weights turn to the SVM of their norm."""
+    """A row per mask.  Left: attention saturates.  Right: weights turn to the SVM of their norm."""
     figure, axes = panels((11, 8), 2, 2)
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
         for name, trained, *norms, _ in KINDS:

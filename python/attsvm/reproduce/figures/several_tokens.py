@@ -1,15 +1,15 @@
 """Several tokens: with a ReLU head, W goes to W_fin + R W_svm of the sets of tokens it keeps.
 
-A ReLU head is convex, so a label +1 picks one token of its sequence and a label -1 may keep several, in proportions
-that a finite W_fin sets while the general SVM pushes all others away.  Above: how far the direction of W is from that
-of W_fin + R W_svm, from that of the general SVM alone, and from that of the SVM for the best token of each sequence.
-Below: how the distance depends on what attention still leaves to the other tokens.  Runs in which a token is on its
-way (probability between 1e-6 and 1e-3), or every token is kept, show nothing and are drawn again.
+A ReLU head is convex.  So a sequence with label +1 selects one token, and one with label -1 may keep several.  A finite
+part W_fin sets the proportions of the kept tokens; the general SVM pushes all others away.  Above: one minus the
+correlation of W with W_fin + R W_svm, with the general SVM alone, and with the SVM of the best token of each sequence.
+Below: the first of these distances against the probability that attention still gives to tokens left out.  A run is
+drawn again if a probability lies between 1e-6 and 1e-3, so that it is not decided, or if every token is kept.
 
-Descent ends where the gradient leaves double precision, as the published one does by itself: its formula rounds to
-zero there.  Exact normalised steps beyond it (diamonds) take exponentially long times of plain descent in a step.
-They find queries behind a dead ReLU, whose gradient is exactly zero, at rest, and move the others alone: the direction
-of W leaves the general SVM.
+Descent is stopped where the gradient leaves double precision.  The published descent stops there by itself, because its
+formula rounds to zero.  Exact normalised steps go on beyond that point (diamonds); each of them stands for
+exponentially many steps of plain descent.  Queries behind a dead ReLU have a gradient of exactly zero, so these steps
+serve the other queries alone, and the direction of W leaves the general SVM.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ N, T, DIMENSIONS = 3, 4, (4, 6, 8, 10)
 LR, STEPS, EVERY = 0.1, 2000, 10
 SHOWN = np.arange(0, STEPS + 1, 20)
 LOW, HIGH = 1e-6, 1e-3
-END = np.log(np.finfo(float).eps / 10)  # of the gradient's norm: the textbook formula has no digit left
+END = np.log(np.finfo(float).eps / 10)  # log of the gradient's norm below which its textbook formula has no digit
 PAPER = "{SVM}: directions for several selected tokens (notebook multi_token_converge.ipynb)"
 CAPTION = (
     "Above: how far W is from three predictions, along training. Below: the same at the "
@@ -44,14 +44,14 @@ KINDS = {
     "svm": ("general SVM", GREEN),
     "one": ("SVM of one token per sequence", ORANGE),
 }
-# Published means and our own replication of the published code (62 to 68 runs each), step 2,000: a reader's yardstick.
+# Published means at step 2,000, confirmed by running the published code (62 to 68 runs each); shown in the claims.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # of 400 each by SciPy alone (reference_shares.py, d7d1777)
+ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # of 400, by SciPy alone (reference_shares.py, d7d1777)
 
 
 def experiment(rng):
-    """For each dimension, problems are drawn and trained until one is accepted."""
+    """The first accepted run of each dimension."""
     return {f"{d} {key}": number for d in DIMENSIONS for key, number in accepted(d, rng).items()}
 
 
@@ -66,12 +66,12 @@ def accepted(d, rng):
         data = cross_attention(X, Z)
         problem = Problem(data, y, MLPHead(V / np.linalg.norm(V)))
         found = train(problem, W, lr=LR, steps=STEPS, record=EVERY)
-        # The first record at which the gradient has left double precision, or the last.
+        # the first record at which the gradient has left double precision, else the last record
         last = min(np.flatnonzero(found.log_grad_norm < END), default=len(found.steps) - 1)
         judged.append(judge(data, found.weights[last]))
         if judged[-1] not in REASONS:
             break
-    # Before the end the weights of the step, then those of the end.
+    # the weights at each step shown; after the end, the weights at the end
     shown = found.weights[np.minimum(SHOWN // EVERY, last)]
     dead = ~(data.attended(found.weights[last]) @ V > 0).any(axis=1)
     beyond = judge(data, found.W) if found.status == "completed" else REASONS[0]
@@ -86,7 +86,7 @@ def accepted(d, rng):
 
 
 def gradient_error(problem, W, rng):
-    """Relative error of the derivative along a random direction, against a central difference in NumPy."""
+    """Relative error of the gradient along a random direction, against a central difference in NumPy."""
     (X, Z), aside = tokens_of(problem.data), rng.standard_normal(W.shape)
 
     def at(W):
@@ -98,7 +98,7 @@ def gradient_error(problem, W, rng):
 
 
 def judge(data, W):
-    """The decomposition of an accepted run, or why it is not accepted."""
+    """The decomposition of an accepted run, or the reason why the run is not accepted."""
     p = data.probabilities(W)
     if selected_sets(p, LOW, HIGH)[1].any():
         return "undecided"
@@ -111,7 +111,7 @@ def judge(data, W):
 
 
 def measure(data, shown, parts):
-    """Distances of the directions along a run, and the parts checked from the data."""
+    """Distances of the directions along a run, and residuals of the decomposition, computed from the data."""
     R = np.einsum("rij,ij->r", shown - parts.W_fin, parts.W_svm) / np.vdot(parts.W_svm, parts.W_svm)
     both = parts.W_fin + R[:, None, None] * parts.W_svm
     p, kept = data.probabilities(shown[-1]), parts.selected
@@ -135,7 +135,7 @@ def measure(data, shown, parts):
 
 
 def logit_gaps(X, Z, kept, W):
-    """Largest difference of logits inside the sets, and least margin between them and the rest."""
+    """The largest difference of logits within a kept set, and the least margin of kept tokens over the others."""
     if W is None:
         return np.nan, np.nan
     logits = logits_of(X, Z, W)
@@ -144,7 +144,7 @@ def logit_gaps(X, Z, kept, W):
 
 
 def finite_part_error(X, Z, p, parts):
-    """Relative distance of W_fin to the least-norm W with the log ratios of the kept probabilities."""
+    """Relative distance of W_fin from the least-norm W whose logits differ by the log ratios of kept probabilities."""
     rows, logs = [], []
     for n, kept in enumerate(parts.selected):
         first, *others = np.flatnonzero(kept)
@@ -156,7 +156,7 @@ def finite_part_error(X, Z, p, parts):
 
 
 def claims(results):
-    """What was published, what theory says of these numbers, and the parts recomputed from the tokens."""
+    """Claims from published values, from theory, and on the decomposition recomputed from the tokens."""
 
     def all_of(key):
         return np.concatenate([results[f"{d} {key}"] for d in DIMENSIONS])
@@ -211,7 +211,7 @@ def claims(results):
 
 
 def plot(results):
-    """A column per dimension: distances along training above, against what the other tokens keep below."""
+    """A column per dimension.  Above: distances along training.  Below: the same against what other tokens keep."""
     figure, axes = panels((15, 7.6), len(DIMENSIONS), 2, sharey="row")
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():

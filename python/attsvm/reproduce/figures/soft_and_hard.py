@@ -1,10 +1,11 @@
 """Soft and hard: a penalty on entropy, or straight-through Gumbel selection, against plain softmax training.
 
-Softmax attention ends on one token by itself; people also push it there.  Trained from one start: plainly; with the
-mean entropy of attention added to the loss; and with hard selection (the token with the largest logit plus Gumbel noise
-goes forward, the softmax passes the gradient back).  Compared are the tokens selected in the end, and the direction of
-W with the SVM of these tokens.  At inference the hard token may replace the average; when attention has saturated it
-makes no difference.
+Softmax attention ends on one token by itself; in practice it is also pushed to do so.  Three trainings begin at one
+start: plain training; training with the mean entropy of attention added to the loss; and training with hard selection.
+Hard selection takes the token with the largest sum of logit and Gumbel noise, and passes the gradient through the
+softmax.  The figure compares the tokens selected in the end, and the direction of W with the SVM of these tokens.  At
+inference, the token with the largest logit may replace the average of the tokens; once attention has saturated this
+changes nothing.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..textbook import softmax
 N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
-PENALTY = 0.5  # of the mean entropy, in units of the loss
+PENALTY = 0.5  # factor of the mean entropy that is added to the loss
 PAPER = "{NOWHERE}: ways to push attention to one token"
 CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
 RUNS, QUICK = 200, 72
@@ -31,7 +32,7 @@ KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-t
 
 
 def together(runs, seed):
-    """All runs side by side in NumPy: a step is one product over all of them, so ``n_jobs`` changes nothing."""
+    """All runs at once: NumPy takes each step for all of them in one product."""
     draws, noise = [], []
     for child in np.random.SeedSequence(seed).spawn(runs):
         rng = np.random.default_rng(child)
@@ -49,7 +50,7 @@ def together(runs, seed):
 
 
 def descend(kind, X, Z, scores, W, noise):
-    """Weights (records, runs, D, D).  Gradients in the logits, by the textbook formulas (early enough for them)."""
+    """Weights (records, runs, D, D) along descent by the textbook gradient; the runs end before it loses its digits."""
     W, kept = W.copy(), [W.copy()]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
@@ -59,7 +60,7 @@ def descend(kind, X, Z, scores, W, noise):
         through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
         u = (through * scores).sum(axis=-1, keepdims=True)
         towards = -scores / (1 + np.exp(u))
-        if kind == "entropy":  # d entropy / d s = -log s - 1, and a constant makes no difference
+        if kind == "entropy":  # d entropy / d s = -log s - 1; the constant cancels
             towards = towards - PENALTY * np.log(np.maximum(s, 1e-300))
         c = s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N
         G = np.matmul(np.einsum("rnt,rntd->rdn", c, X), Z)
@@ -70,7 +71,7 @@ def descend(kind, X, Z, scores, W, noise):
 
 
 def measure(X, Z, scores, weights):
-    """Selected tokens, their SVM, and attention along the way, of one run."""
+    """Of one run: the tokens selected, correlations with their SVM, and attention along training."""
     data, rows = cross_attention(X, Z), np.arange(N)
     selected = data.select(weights[-1])
     soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
@@ -86,7 +87,7 @@ def measure(X, Z, scores, weights):
 
 
 def claims(results):
-    """There is no theory for the two variants: these are observations, which another draw must repeat."""
+    """Claims on observations that other draws must repeat: there is no theory of the two variants."""
     plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
@@ -118,7 +119,7 @@ def claims(results):
 
 
 def plot(results):
-    """How fast attention hardens, where the direction goes, and what is selected."""
+    """Left: attention along training.  Middle: distance of W from its SVM.  Right: the tokens selected."""
     figure, (left, middle, right) = panels((14, 4.8), 3)
     for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)

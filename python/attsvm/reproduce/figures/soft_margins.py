@@ -1,9 +1,10 @@
 """Soft and given margins: what the SVM says where tokens cannot be separated, and where rows ask for more or less.
 
-Left, on tokens that no W separates, the soft margin trades the norm of W against how far rows stay short of 1: as its
-constant C grows, W grows and the rows come nearer, but never all the way.  On tokens that can be separated it goes to
-the hard margin's solution like 1 / C.  Training on tokens that no W separates ends on others, which some W does.
-Right, rows that ask for margins of their own, of either sign: how the norm of the solution grows with what is asked.
+Left: on tokens that no W separates, the soft margin trades the norm of W against the amount by which margins fall short
+of 1.  As its constant C grows, W grows and the shortfall decreases, but never to 0.  On tokens that can be separated,
+the soft margin's solution approaches that of the hard margin like 1 / C.  If no W separates the optimal tokens,
+training ends on other tokens, which some W separates.  Right: each row asks for a margin of its own, of either sign.
+The norm of the solution grows with the spread of these margins.
 """
 
 import numpy as np
@@ -16,11 +17,11 @@ from ..problems import draws, on_best, sphere_problem
 from ..textbook import gradient_of, support_margins, tokens_of
 
 N, T = 6, 6
-NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
-SMALL = 4, 4, 20  # sequences, tokens and d of the runs from the first gradient
-FAR = 10  # the least margin of their start
+NARROW, WIDE = 2, 10  # dimensions in which tokens are hardly ever, and always, separable
+SMALL = 4, 4, 20  # sequences, tokens and d of the runs that start from the first gradient
+FAR = 10  # least margin of the start of these runs
 COSTS = np.geomspace(0.1, 1e4, 11)
-ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # width of the margins asked, around 1
+ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread of the margins asked, around 1
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
@@ -62,7 +63,7 @@ def _adjoint(problem, dual):
 
 
 def farkas(problem, solution):
-    """How far multipliers that prove there is no W are from combining the rows to zero; they must not be negative."""
+    """The norm of the rows combined by the multipliers that prove infeasibility; infinite if one is negative."""
     dual = solution.certificate
     if dual is None or dual.min() < 0 or dual.sum() == 0:
         return np.inf
@@ -70,18 +71,18 @@ def farkas(problem, solution):
 
 
 def shortfall(problem, W):
-    """By how much each row misses a margin of 1."""
+    """The amount by which each row falls short of a margin of 1."""
     return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
 
 
 def optimality(problem, W, C):
-    """Of ``1/2 ||W||^2 + C sum short^2``: how far its gradient is from zero, relative to the parts it is a sum of."""
+    """The gradient of ``1/2 ||W||^2 + C sum short^2`` at W, relative to the sum of its multipliers."""
     price = 2 * C * shortfall(problem, W)
     return np.linalg.norm(W - _adjoint(problem, price)) / price.sum()
 
 
 def kkt(problem, solution, asked):
-    """Of the least norm with margins of at least ``asked``: the largest violated condition."""
+    """The largest violation of an optimality condition of the least norm with margins of at least ``asked``."""
     W = solution.W
     excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
     rows, dual = np.isfinite(excess), solution.dual
@@ -99,20 +100,20 @@ def least_margin(problem, W):
 
 
 def first_gradient(problem):
-    """At zero, by the textbook; and its iota."""
+    """The textbook gradient G at W = 0, and iota, the least margin of -G."""
     G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
     return G, least_margin(problem, -G)
 
 
 def first_step(problem):
-    """iota by the textbook gradient at zero; and whether a first step that separates selects the optimal tokens."""
+    """Error of iota from diagnose(); and whether iota > 0 exactly if the first step selects the optimal tokens."""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
     selects = (problem.data.select(-G) == problem.optimal).all()
     return {"iota": abs(told - iota), "separates": (told > 0) == selects}
 
 
 def from_first_step(problem):
-    """Training from -R grad L(0), where that separates the optimal tokens: the theorem of a good first gradient."""
+    """Training from -R grad L(0), if that separates the optimal tokens, as the theorem on the first gradient asks."""
     G, iota = first_gradient(problem)
     size = np.linalg.norm(G)
     if iota <= 0:
@@ -126,8 +127,11 @@ def from_first_step(problem):
 
 
 def trained(problem):
-    """Training where no W separates the optimal tokens: whether some W separates those it ends on, by how much its
-    loss stays above that of the optimal ones, and how much W grows."""
+    """Training where no W separates the optimal tokens.
+
+    Measured: whether some W separates the tokens of its end, how far its loss stays above that of the optimal tokens,
+    and whether every query has chosen a token.
+    """
     run = train(problem, steps=8000, record=[4000])
     return {
         "ends on": feasible(problem.data, run.selected).W is not None,
@@ -137,7 +141,7 @@ def trained(problem):
 
 
 def claims(results):
-    """Prices of the soft margin, margins of their own, and conditions of optimality from the tokens."""
+    """Claims on the soft margin, on margins of each row's own, on training, and on optimality conditions."""
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
@@ -179,7 +183,7 @@ def claims(results):
 
 
 def plot(results):
-    """Soft margins over C, given margins over their width."""
+    """Left: soft margins, against C.  Right: given margins, against their spread."""
     figure, (left, right) = panels((11, 4.6), 2)
     off = results["wide off"]
     curves = {

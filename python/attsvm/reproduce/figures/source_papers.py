@@ -1,19 +1,19 @@
 """What the source papers say besides: rank, new sequences, heads as regularisers, the shape of the loss.
 
-- *Higher rank helps.* Factors K and Q of m columns: how near their product comes to the nuclear SVM of its tokens, and
-  how often these are the best ones.
-- *The nuclear solutions are a set.* Two tokens on two axes are served by [[1, b], [b, 1]] for every b between -1 and 1.
-  Training goes to this set, and the start chooses b.  So a correlation with one solution says less than the distance
-  to the set.
-- *Benign overfitting.* A part of the labels is wrong and all of them are fitted.  The tokens that attention selects
-  for the wrong ones are noise.  New sequences are classified rightly all the same, once the signal is strong; their
-  share is that of the SVM of the selected tokens.
-- *Heads and positional codes as regularisers.* This was not seen: more heads select the tokens of new sequences as
-  well as one head, and a code that has nothing to do with the teacher costs accuracy.
-- *A locally linear head.* Where a nonlinear head selects one token, the tokens are compared by the head's gradient
-  there: every support token scores less in that measure.  By the head's own scores many score more.
-- *The loss is not convex.* Between two runs that end on different tokens the loss rises above both ends on most
-  segments; between two that end on the same tokens it never does.
+- *Higher rank helps.* With factors K and Q of m columns: how close their product comes to the nuclear SVM of its
+  tokens, and how often these are the best tokens.
+- *The nuclear solutions are a set.* For two tokens on two axes, [[1, b], [b, 1]] is a solution for every b between -1
+  and 1.  Training converges to this set, and the start decides b.  So the distance from the set says more than the
+  correlation with one solution.
+- *Benign overfitting.* Some labels are wrong, and training fits all of them.  For wrong labels attention selects tokens
+  of noise.  If the signal is strong, new sequences are still classified correctly, as often as by the SVM of the
+  selected tokens.
+- *Heads and positional codes as regularisers.* This was not observed.  Several heads select the tokens of new sequences
+  as well as one head does, and a code unrelated to the teacher costs accuracy.
+- *A locally linear head.* Where a nonlinear head selects one token, the head's gradient at that token gives every token
+  a score.  By these scores every support token scores less.  By the head's own scores many score more.
+- *The loss is not convex.* On a segment between two runs that end on different tokens, the loss mostly rises above both
+  ends.  Between two runs that end on the same tokens it never does.
 """
 
 import numpy as np
@@ -33,13 +33,13 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 N, T = 5, 5
-DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # of W; of K and Q, at most the dimension
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimension of W; columns of K and Q, at most that many
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
 WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
 STEPS, NEW = 2000, 400
 ALONG = np.linspace(0, 1, 21)
-FAR = 200.0  # norm of W at both ends of a segment
+FAR = 200.0  # norm of both ends of a segment
 SETTINGS = (
     f"n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent with "
     f"learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate "
@@ -59,7 +59,7 @@ def experiment(rng):
 
 
 def columns(rng):
-    """By dimension and number of columns: correlation with the nuclear SVM, and whether the tokens are the best."""
+    """By dimension and columns: correlation with the nuclear SVM, and whether the tokens selected are the best."""
     near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
     for i, d in enumerate(DIMENSIONS):
         problem = sphere_problem(rng, N, T, d)
@@ -72,7 +72,7 @@ def columns(rng):
 
 
 def set_of_solutions(rng):
-    """b of two runs, and the distance of each from the set [[1, b], [b, 1]], relative."""
+    """The b of two runs, and the relative distance of each from the set of [[1, b], [b, 1]]."""
     problem = Problem(cross_attention(np.stack([np.eye(2), np.zeros((2, 2))], 1), np.eye(2)), None, LinearHead([1, 1]))
     ends = []
     for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
@@ -88,8 +88,10 @@ def wrong_labels(rng):
 
 
 def of_signal(rng, signal):
-    """Labels fitted, wrong labels fitted by the signal's own token; accuracy of W and of its SVM on new sequences, and
-    of weights trained on labels that are fair coins."""
+    """For one strength of the signal: the share of labels fitted, and the wrong labels fitted by the signal's token.
+
+    Also the accuracy on new sequences of W, of its SVM, and of weights trained on random labels.
+    """
     n, d = 20, DIMENSION_OF_NOISE
     X, y, truth = sample.signal_noise(n, 8, d, signal, wrong=WRONG, rng=rng)
     new, labels, _ = sample.signal_noise(NEW, 8, d, signal, wrong=0.0, rng=rng)
@@ -99,7 +101,7 @@ def of_signal(rng, signal):
         return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4, record=0)
 
     def right(W):
-        a = (new @ W[:, 0]).argmax(axis=1)  # where attention has saturated
+        a = (new @ W[:, 0]).argmax(axis=1)  # the token selected by saturated attention
         return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
 
     run = trained(y)
@@ -114,7 +116,7 @@ def of_signal(rng, signal):
 
 
 def regularisers(rng):
-    """Share of new sequences whose token is the teacher's, by what is trained: 20 sequences, d = 6."""
+    """The share of new sequences on which the trained model selects the teacher's token, for each of TEACHERS."""
     d = 6
     X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
     chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
@@ -129,7 +131,7 @@ def regularisers(rng):
 
 
 def nonlinear_head(rng):
-    """Whether the support tokens of a saturated run score less, by the head's gradient and by its own scores."""
+    """The share of support tokens that score less than the selected one, by the head's gradient and by its scores."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
@@ -138,7 +140,7 @@ def nonlinear_head(rng):
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
         return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # never the selected token itself
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # infinite, so false, at the selected token
     slope = (X[own] @ V > 0) @ V.T
     scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
@@ -146,7 +148,7 @@ def nonlinear_head(rng):
 
 
 def segment(rng):
-    """The loss between two ends that are locally optimal, and whether they select the same tokens."""
+    """The loss on the segment between two locally optimal ends, and whether these select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2, record=0) for start in 5 * rng.standard_normal((2, 3, 3))]
     sols = [solve_svm(problem.data, run.selected) for run in runs]
@@ -158,13 +160,13 @@ def segment(rng):
 
 
 def above(loss):
-    """Whether the loss between two ends is above both; NaN where there are no two ends."""
+    """Flags: whether the loss on a segment rises above both of its ends; NaN where there is no segment."""
     ends = loss[:, [0, -1]].max(axis=1)
     return np.where(np.isfinite(ends), loss.max(axis=1) > ends * (1 + 1e-9), np.nan)
 
 
 def claims(results):
-    """The papers' remarks, each with what speaks against it."""
+    """Claims on the remarks, each in the order of the list above."""
     near, best = results["columns: near"], results["columns: best"]
     fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in WRONG_LABELS)
     code = results["regularisers"] - results["regularisers"][:, :1]

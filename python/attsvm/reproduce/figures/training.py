@@ -1,10 +1,10 @@
 """What training does to attention heads: they grow, they sharpen, and some turn towards their SVM.
 
-A GPT of two layers without MLPs learns to repeat what it has read, all of its weights together.  The theorem is about
-attention alone, so that only part of what it says is seen.  The norm of W and the share of hard queries (those that
-give one token more than 0.9) grow together.  Weight decay takes both back once the task is learnt.  In the first layer
-W comes closer to the SVM of its own choices than a random head does, in direction and in margin; in the second it does
-not go on turning: the problem changes under it.
+A GPT of two layers without MLPs learns to repeat a sequence; all of its weights are trained.  The theorem is about
+attention alone, so only part of it is observed here.  The norm of W grows together with the share of hard queries,
+which give one token more than 0.9 of their attention.  Weight decay shrinks both again once the task is learnt.  In the
+first layer W comes closer to the SVM of its own selection than a random head does, in direction and in margin.  In the
+second layer W does not go on turning to it, because the layers below change the problem.
 """
 
 import collections
@@ -43,7 +43,7 @@ SETTINGS = (
 
 
 class Attention(torch.nn.Module):
-    """Causal self-attention of H heads on normalised inputs, added to them."""
+    """Causal self-attention of H heads on normalised inputs, with a residual connection."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ class Attention(torch.nn.Module):
 
 
 class GPT(torch.nn.Module):
-    """Attention alone: token and position embeddings, two layers of attention, a linear decoder."""
+    """A transformer without MLPs: token and position embeddings, two layers of attention, a linear decoder."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class GPT(torch.nn.Module):
 
 
 def repeated(n, generator):
-    """n segments of 8 to 16 random tokens, each said again and again (n, T), and where it is not said first (n, T)."""
+    """Sequences (n, T), each a segment of 8 to 16 random tokens repeated; flags (n, T), true after its first copy."""
     T = 2 * SEGMENT
     period = torch.randint(SEGMENT // 2, SEGMENT + 1, (n, 1), generator=generator)
     segment = torch.randint(VOCABULARY, (n, SEGMENT), generator=generator)
@@ -79,7 +79,7 @@ def repeated(n, generator):
 
 
 def loss_of(model, ids, again):
-    """Log-loss of the next token where the segment is said again."""
+    """The log-loss of next tokens that repeat the segment."""
     return F.cross_entropy(model(ids)[:, :-1][again[:, 1:]], ids[:, 1:][again[:, 1:]])
 
 
@@ -101,7 +101,7 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY):
 
 
 def together(runs, seed):
-    """One run after the other: PyTorch's threads are its own."""
+    """All runs, one after the other: PyTorch uses all cores for each."""
     found = collections.defaultdict(list)
     for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
         _, monitor, loss = learn(optimizer, seed + k)
@@ -112,7 +112,7 @@ def together(runs, seed):
 
 
 def means(monitor, layer, column):
-    """Of a column over the heads of a layer, at every check; nan where no head has a number."""
+    """Means of a column over the heads of a layer, at every check; NaN where no head has a number."""
     found = {row["step"]: [] for row in monitor.rows}
     for row in monitor.rows:
         if row["layer"] == layer and np.isfinite(row[column]):
@@ -121,7 +121,7 @@ def means(monitor, layer, column):
 
 
 def claims(results):
-    """What is expected of a run trained as a whole."""
+    """Claims on the norm, on hard queries and on the SVM, of a model whose weights are all trained."""
     first, second = ({column: results[f"SGD {layer} {column}"] for column in SHOWN} for layer in (0, 1))
     turned = second["cosine"][:, -1] - _first(second["cosine"])
     return {
@@ -152,7 +152,7 @@ def claims(results):
 
 
 def _first(curves):
-    """The first number of each curve."""
+    """The first finite number of each curve."""
     at = np.isfinite(curves).argmax(axis=1)
     return curves[np.arange(len(curves)), at]
 
@@ -165,7 +165,7 @@ LAYERS = ((0, BLUE), (1, ORANGE))
 
 
 def plot(results):
-    """Norm, share of hard queries, cosine and own margin over the steps; a column an optimizer."""
+    """Norm, share of hard queries, cosine and own margin along training, in a column for each optimiser."""
     figure, axes = panels((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
