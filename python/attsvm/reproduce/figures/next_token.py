@@ -16,7 +16,7 @@ from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
 from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import BLUE, GREEN, ORANGE, panel, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, panel, panels
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
 
@@ -149,9 +149,10 @@ def plot(results):
     figure, (graph, direction, finite, other) = panels((13, 3.8), 4)
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
+    medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
-    words, off = ("step", "1 - correlation", "y"), {"log-loss: SVM of the graph": 1 - results["correlation"]}
-    panel(direction, steps, off, "W turns to the SVM of the graph", *words, ylim=(0.002, 1.5))
+    words = "step", "1 - correlation", "y"
+    finish(direction, "W turns to the SVM of the graph", *words, ylim=(0.002, 1.5))
     inside = {"inside: distance from W_fin": results["finite"], "attention outside the component": results["outside"]}
     words_of_both = "Inside a component W is finite", "step", "distance, or probability", "y"
     panel(finite, steps, inside, *words_of_both, colors=(GREEN, ORANGE))
