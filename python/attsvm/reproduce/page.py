@@ -173,8 +173,7 @@ def _section(section: Section, folder: Path) -> str:
     claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
     counts = count_verdicts(claim.verdict for _, claim in claims)
     # Shown unfolded: claims that fail, and the first few others.
-    order = sorted(claims, key=lambda entry: entry[1].verdict != "fails")
-    first = order[: max(OPEN, counts["fails"])]
+    first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
     rest = [entry for entry in claims if entry not in first]
     drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}
     return _filled(

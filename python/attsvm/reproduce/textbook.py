@@ -97,8 +97,7 @@ def descend(
         G = loss_gradient(X, Z, scores, product())
         if factors:
             G = np.stack([G @ W[1], G.swapaxes(-1, -2) @ W[0]]) + 2 * ridge * W
-        size = np.linalg.norm(G, axis=(-2, -1), keepdims=True)
-        W -= lr * G / (size + np.finfo(float).eps if normalized else 1)
+        W -= lr * G / (np.linalg.norm(G, axis=(-2, -1), keepdims=True) + np.finfo(float).eps if normalized else 1)
     return product()
 
 
@@ -156,11 +155,9 @@ def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str
     if solution.W is None or solution.dual is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
     X, Z = tokens_of(data)
-    delta = X[np.arange(len(Z)), selected][:, None] - X
-    adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), delta) @ Z
+    adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), X[np.arange(len(Z)), selected][:, None] - X) @ Z
     sigma = np.linalg.svd(solution.W, compute_uv=False)
     norm: Any = solution.norm if solution.metric is None else "frobenius"
-    size = norms(plain(solution.W, solution.metric), norm)[0]
-    margin = support_margins(X, Z, selected, solution.W).min() / size
+    margin = support_margins(X, Z, selected, solution.W).min() / norms(plain(solution.W, solution.metric), norm)[0]
     bound = norms(plain(adjoint, solution.metric, dual=True), norm)[1] / np.maximum(solution.dual, 0).sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}

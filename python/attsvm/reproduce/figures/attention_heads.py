@@ -40,8 +40,7 @@ def experiment(rng):
     for combine in COMBINATIONS:
         for H in HEADS:
             reads = more[:H] if combine == "concatenate" else np.tile(v, (H, 1))
-            head = LinearHead(v if combine == "sum" else reads.ravel())
-            problem = Problem(data, y, head, heads=H, combine=combine)
+            problem = Problem(data, y, LinearHead(v if combine == "sum" else reads.ravel()), heads=H, combine=combine)
             run = train(problem, W[:H], lr=LR, steps=STEPS, record=SHOWN)
             selected, key = run.selected, f"{combine} {H}"
             own = np.stack([correlations(run.weights[:, h], solve_svm(data, selected[h]).W) for h in range(H)])

@@ -60,8 +60,7 @@ def together(runs, seed):
         X, z, v, y, Q, noise = (np.stack(each) for each in zip(*draws, strict=True))
         V = [length * np.linalg.qr(Q[:, i])[0] for i in range(layers - 1)]
         start = [spread * np.swapaxes(noise[:, i], 0, 1) for i in range(layers)]
-        weights = [tuple(w) if factors else w[0] for w in start]
-        stack = train_stack(X, z, y, v, V, weights, steps=STEPS, record=RECORD)
+        stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
         norm = "nuclear" if factors else "frobenius"
         of_runs = stacked([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
         found |= {f"{measured}, {name}": numbers for measured, numbers in of_runs.items()}

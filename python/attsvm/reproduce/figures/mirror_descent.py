@@ -73,8 +73,7 @@ def descent(problem, W, p, **how):
 def records(p):
     """The same number of recorded steps for each p, from the start to the end, closer together at the start."""
     steps = np.unique(np.round(np.geomspace(1, STEPS[p], 200)).astype(int))
-    chosen = np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)
-    return np.concatenate([[0], steps[chosen]])
+    return np.concatenate([[0], steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)]])
 
 
 def divergence(A, B, p):

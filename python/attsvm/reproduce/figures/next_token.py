@@ -90,8 +90,7 @@ def finite_part(found):
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
     rows = [np.outer(some[0] - x, z).ravel() for some, z in zip(tokens, Z, strict=True) for x in some[1:]]
     U, sizes, _ = np.linalg.svd(np.array(rows).T, full_matrices=False)
-    alone = cross_attention(tokens, Z, values)
-    problem = Problem(alone, None, LinearHead([1.0]), loss="log")
+    problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), loss="log")
     trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS, record=0)
     return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
 

@@ -79,8 +79,7 @@ def is_alone(problem):
 def alignment(problem):
     """Correlation of the first gradient step with the SVM of the optimal tokens."""
     solution = solve_svm(problem.data, problem.optimal)
-    step = -problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1]
-    return to_svm(step, solution)
+    return to_svm(-problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1], solution)
 
 
 def claims(results):
@@ -145,8 +144,7 @@ def plot(results):
     for letter, ax in enumerate(axes):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color=color)
-            held = results["all support"][:, i].mean(axis=0)
-            ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
+            ax.plot(DIMENSIONS, results["all support"][:, i].mean(axis=0), color=color, marker=".", linestyle=DASHED)
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter], "dimension d", ylim=(-0.01, 1.0))
     shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right)
     medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right)

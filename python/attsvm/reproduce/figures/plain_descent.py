@@ -83,8 +83,7 @@ def with_head(X, Z, y, v, W):
     """W and v after steps of both, each normalised by its own gradient."""
     W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
-        s = softmax(logits_of(X, Z, W))
-        attended = np.einsum("nt,ntd->nd", s, X)
+        attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
         slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
         g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended
         W, v = W - FIXED * g / np.linalg.norm(g), v - FIXED * h / np.linalg.norm(h)

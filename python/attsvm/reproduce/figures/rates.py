@@ -45,16 +45,14 @@ def experiment(rng):
     found = {"gap": certificate(problem.data, best, svm)["gap"]}
     for name, how in RULES.items():
         run = train(problem, steps=STEPS, record=RECORD, **how)
-        cosine = np.clip(correlations(run.weights[1:], svm.W), -1, 1)
         found |= {
-            f"{name} error": np.sqrt(2 * (1 - cosine)),
+            f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
             # least lead in logits: minus the log of the largest attention ratio, another token over the best
             f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
-    first = np.linalg.norm(gradient_of(problem, np.zeros((D, D))))
-    return found | {"plain first": found["plain norm"][0] / first}
+    return found | {"plain first": found["plain norm"][0] / np.linalg.norm(gradient_of(problem, np.zeros((D, D))))}
 
 
 def power(curves):

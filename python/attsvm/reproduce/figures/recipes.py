@@ -162,8 +162,7 @@ def gradient(name, W, X, Z, g):
 
 def pairs(a, g):
     """``a_t (g_t - a.g)`` by differences to the token with the largest a, exact where attention saturates."""
-    top = a.argmax(axis=-1)[..., None]
-    apart = g - np.take_along_axis(g, top, -1)
+    apart = g - np.take_along_axis(g, a.argmax(axis=-1)[..., None], -1)
     return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
 
 
@@ -174,8 +173,7 @@ def dropped(logits, X, Z, g):
     for mask in itertools.product((0, 1), repeat=T):
         chance = np.prod(np.where(mask, 1 - DROPPED, DROPPED))
         scores = g * np.array(mask) / (1 - DROPPED)
-        u = (a * scores).sum(axis=-1, keepdims=True)
-        pull += chance * -pairs(a, scores) / (1 + np.exp(u))
+        pull += chance * -pairs(a, scores) / (1 + np.exp((a * scores).sum(axis=-1, keepdims=True)))
     return np.einsum("rnt,rntd,rne->rde", pull, X, Z, optimize=True) / N
 
 

@@ -57,8 +57,7 @@ def causal(rng):
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
         solution = solve_svm(problem.data, problem.optimal)
         if solution.W is not None:
-            path = regularization_path(problem, MARGINS / solution.margin, tol=TOL)
-            return correlations(path.weights, solution.W)
+            return correlations(regularization_path(problem, MARGINS / solution.margin, tol=TOL).weights, solution.W)
 
 
 def frank_wolfe(problem, path, point):

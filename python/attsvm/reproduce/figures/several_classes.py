@@ -83,8 +83,7 @@ def experiment(rng):
             break
     data = cross_attention(X, Z)
     problem = Problem(data, None, SoftmaxHead(V, classes), loss="linear")
-    rates = 1 / np.sqrt(np.arange(1, STEPS + 1))
-    trained = train(problem, linear_layer(rng, D, D), lr=rates, steps=STEPS, record=0)
+    trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS, record=0)
     p = trained.probabilities
     floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
     attended = p >= KEPT

@@ -175,8 +175,7 @@ def claims(results):
         ]
         reasons = ", ".join(f"{results[f'{d} {why}'].sum():,} {why}" for why in REASONS)
         text = f"d = {d}: accepted of those trained (of 400 by other means: {accepted:.1%}; {reasons})"
-        flags = np.arange(results[f"{d} trained"].sum()) < len(both)
-        rates.append(share(text, flags, accepted / 2, 1.7 * accepted))
+        rates.append(share(text, np.arange(results[f"{d} trained"].sum()) < len(both), accepted / 2, 1.7 * accepted))
     few, dead, late = all_of("masked") < 1e-14, all_of("dead"), all_of("late")
     both, inside, across = all_of("both")[:, -1], all_of("equality"), all_of("margin")
     for i, norm in enumerate(("Frobenius", "nuclear")):

@@ -58,12 +58,10 @@ def descend(kind, X, Z, scores, W, noise):
             logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in noise])
         s = softmax(logits)
         through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
-        u = (through * scores).sum(axis=-1, keepdims=True)
-        towards = -scores / (1 + np.exp(u))
+        towards = -scores / (1 + np.exp((through * scores).sum(axis=-1, keepdims=True)))
         if kind == "entropy":  # d entropy / d s = -log s - 1; the constant cancels
             towards = towards - PENALTY * np.log(np.maximum(s, 1e-300))
-        c = s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N
-        G = np.matmul(np.einsum("rnt,rntd->rdn", c, X), Z)
+        G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
         W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
         if step % EVERY == 0:
             kept.append(W.copy())

@@ -108,8 +108,7 @@ def first_gradient(problem):
 def first_step(problem):
     """Error of iota from diagnose(); and whether iota > 0 exactly if the first step selects the optimal tokens."""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
-    selects = (problem.data.select(-G) == problem.optimal).all()
-    return {"iota": abs(told - iota), "separates": (told > 0) == selects}
+    return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 
 
 def from_first_step(problem):

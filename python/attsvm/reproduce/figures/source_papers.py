@@ -141,8 +141,7 @@ def nonlinear_head(rng):
     if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
         return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
     tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # infinite, so false, at the selected token
-    slope = (X[own] @ V > 0) @ V.T
-    scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
+    scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
     return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
 

@@ -51,8 +51,7 @@ class Attention(torch.nn.Module):
 
     def forward(self, x):
         q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, H, -1)).permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return x + self.out(attended.transpose(1, 2).flatten(2))
+        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
 class GPT(torch.nn.Module):
@@ -65,8 +64,7 @@ class GPT(torch.nn.Module):
         self.norm, self.decode = torch.nn.LayerNorm(D), torch.nn.Linear(D, VOCABULARY)
 
     def forward(self, ids):
-        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
-        return self.decode(self.norm(self.layers(x)))
+        return self.decode(self.norm(self.layers(self.tokens(ids) + self.positions.weight[: ids.shape[1]])))
 
 
 def repeated(n, generator):
@@ -153,8 +151,7 @@ def claims(results):
 
 def _first(curves):
     """The first finite number of each curve."""
-    at = np.isfinite(curves).argmax(axis=1)
-    return curves[np.arange(len(curves)), at]
+    return curves[np.arange(len(curves)), np.isfinite(curves).argmax(axis=1)]
 
 
 PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
