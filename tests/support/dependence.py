@@ -51,7 +51,7 @@ class Panel(Anything):
             return lambda: ([], [])
         if name == "images":
             return [SimpleNamespace(norm=lambda value: 0)]
-        if name in ("spines", "xaxis", "yaxis", "transAxes", "get_legend"):
+        if name in ("figure", "spines", "xaxis", "yaxis", "transAxes", "get_legend"):
             return Anything()
 
         def note(*args, **kwargs):

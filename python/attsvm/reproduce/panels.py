@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,11 @@ DASHED = (0, (4, 2))  # a line style
 PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000"
 
 
-def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> tuple[Figure, Any]:
+def panels(
+    size: tuple[float, float], columns: int, rows: int = 1, layout: str = "constrained", **how: Any
+) -> tuple[Figure, Any]:
     """A figure of this size in inches, and its panels.  Curves take the colours of the palette in turn."""
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=size, layout=layout)
     with rc_context({"axes.prop_cycle": cycler(color=PALETTE)}):
         return figure, figure.subplots(rows, columns, **how)
 
@@ -50,11 +54,27 @@ def panel(ax: Any, x: Any, curves: dict[str, Any], *words: Any, colors: Any = PA
     finish(ax, *words, **axis)
 
 
-def described(figure: Figure, title: str, note: str) -> Figure:
-    """Adds a title above the figure and a note below it; returns the figure."""
-    figure.suptitle(title, fontsize=12)
-    figure.supxlabel(note, fontsize=9, color="0.3")
-    return figure
+def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> Callable[[Any], Any]:
+    """Makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws its panels.
+
+    ``draw`` gets the rows of panels where there are several.  It may return a title for above the figure and a note for
+    below it.
+    """
+
+    def drawn_by(draw: Any) -> Any:
+        @functools.wraps(draw)
+        def plot(results: Any) -> Figure:
+            figure, axes = panels(size, columns, rows, **how)
+            title, note = draw(results, *np.atleast_1d(axes)) or ("", "")
+            if title:
+                figure.suptitle(title, fontsize=12)
+            if note:
+                figure.supxlabel(note, fontsize=9, color="0.3")
+            return figure
+
+        return plot
+
+    return drawn_by
 
 
 def error_bars(flags: Any) -> np.ndarray:

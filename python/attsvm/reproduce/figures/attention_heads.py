@@ -11,7 +11,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import correlations
-from ..panels import BLUE, described, finish, medians, pairs, panels
+from ..panels import BLUE, finish, medians, pairs, picture
 from ..textbook import apart, softmax, unit
 
 N, T, D = 6, 8, 10
@@ -97,10 +97,10 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((14, 4.8), 3)
+def plot(results, left, middle, bars):
     """Left and middle: distances of the heads from their SVMs.  Right: the tokens they select."""
-    figure, (*curved, bars) = panels((14, 4.8), 3)
-    for ax, (combine, text) in zip(curved, COMBINATIONS.items(), strict=True):
+    for ax, (combine, text) in zip((left, middle), COMBINATIONS.items(), strict=True):
         for H in HEADS:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
             medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, color=COLORS[H])
@@ -114,8 +114,7 @@ def plot(results):
         fontsize=7,
     )
     finish(bars, "What they select", "attention heads", "share of queries", below=0.16, ylim=(0, 1))
-    return described(
-        figure,
+    return (
         f"Several attention heads: {N} sequences of {T} tokens, d = {D}",
         f"Lines: median of {len(results['sum 1 best'])} runs.  Bands: 10th to 90th percentile.",
     )

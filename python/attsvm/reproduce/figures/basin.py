@@ -15,7 +15,7 @@ from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
 from ...theory import is_locally_optimal
-from ..panels import described, finish, medians, panels, shares
+from ..panels import finish, medians, picture, shares
 from ..problems import around, differs, draws, sphere_problem
 from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 
@@ -173,21 +173,25 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.6), 2, width_ratios=(1, 1.3))
+def plot(results, left, right):
     """Left: the share of runs that keep their tokens, against c.  Right: how far the weights turn, from the least c."""
-    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
     for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
         shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
         medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)
     left.set_xscale("log")
     left.set_xticks(STARTS, STARTS)
-    words = "Who stays", "c: training starts at c times the SVM solution", "share that still selects its tokens"
-    finish(left, *words, ylim=(-0.02, 1))
+    finish(
+        left,
+        "Who stays",
+        "c: training starts at c times the SVM solution",
+        "share that still selects its tokens",
+        ylim=(-0.02, 1),
+    )
     left.margins(x=0.05)
     title = f"Start at c = {STARTS[0]}: median, 10th to 90th percentile"
     finish(right, title, "training step", "1 - correlation with the SVM solution it started at", "y")
-    return described(
-        figure,
+    return (
         "Started along their SVM, training keeps locally optimal tokens, and leaves others",
         f"{len(results['not stays'])} instances a point; error bars: exact 95 % intervals.",
     )

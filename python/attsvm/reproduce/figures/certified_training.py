@@ -14,7 +14,7 @@ import numpy as np
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
 from ...plot.curves import correlations
-from ..panels import BLUE, ORANGE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import tokens_of, unit
 
@@ -143,9 +143,9 @@ def claims(results):
     return groups
 
 
-def plot(results):
+@picture((13, 4.6), 3)
+def plot(results, left, middle, right):
     """Left: the interval.  Middle: the directions.  Right: the bounds of all rules."""
-    figure, (left, middle, right) = panels((13, 4.6), 3)
     excess = np.maximum(results["high"] - 1, LEAST)
     medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, color=ORANGE)
     medians(RECORDS, results["low"][:, 0], "reached by W", left, color=BLUE)
@@ -157,8 +157,7 @@ def plot(results):
     finish(left, "Two ends of one number", "training step", "part of the largest margin", "x", ylim=(0, 2))
     finish(middle, "The gradient turns first", "training step", "1 - correlation with the SVM", "xy")
     finish(right, "Each rule in its own norm", "Frobenius norm of the weights", "bound / largest margin - 1", "xy")
-    return described(
-        figure,
+    return (
         f"Training certifies itself: {N} sequences of {T} tokens, d = {D}",
         f"Lines: median of {len(excess)} runs.  Bands: 10th to 90th percentile.",
     )

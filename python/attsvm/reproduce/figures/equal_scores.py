@@ -15,7 +15,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, diagnose, solve_svm, train
 from ...claims import difference, exactly, median, none, share
 from ...plot.curves import correlations
-from ..panels import BLUE, DASHED, PALETTE, described, error_bars, finish, pairs, panels
+from ..panels import BLUE, DASHED, PALETTE, error_bars, finish, pairs, picture
 from ..problems import around, on_best, sphere_problem, stacked
 from ..textbook import apart, gradient_of, tokens_of
 
@@ -109,9 +109,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.6), 2, width_ratios=(1, 1.3))
+def plot(results, left, right):
     """Left: the share of runs that end on the optimal tokens.  Right: distance of the direction from their SVM."""
-    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
     names = [f"n={n}, T={T}, d={d}" for n, T, d in SIZES]
     bars = [
         (f"{key} scores", color, results[key].mean(axis=0), error_bars(results[key]))
@@ -127,8 +127,7 @@ def plot(results):
     finish(
         right, "Equal scores: the direction converges", "training step", "1 - correlation with the optimal tokens' SVM"
     )
-    return described(
-        figure,
+    return (
         "Equal non-optimal scores: nearly every start ends on the optimal tokens",
         f"{len(results['equal'])} runs a bar; error bars: exact 95 % intervals.",
     )

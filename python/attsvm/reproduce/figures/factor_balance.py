@@ -12,7 +12,7 @@ import numpy as np
 from ... import correlation, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import GREEN, ORANGE, finish, medians, panels
+from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import one_scored
 from ..textbook import certificate, slope
 
@@ -120,9 +120,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((12, 4), 3)
+def plot(results, drift, balance, direction):
     """Left: drift against step length.  Middle: balance.  Right: distance from the nuclear SVM."""
-    figure, (drift, balance, direction) = panels((12, 4), 3)
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
     drift.plot(RATES, middle, "o-", color=ORANGE, label="jointly normalised")
     drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=GREEN, markevery=[1])
@@ -132,8 +132,14 @@ def plot(results):
     drift.set_ylim(middle.min() / 2, 2 * apart)
     drift.set_xticks(RATES, RATES)
     drift.set_xticks([], minor=True)
-    words = f"Kept by the flow: a path of length {LENGTH:g}", "step length", "change of K^T K - Q^T Q", "xy"
-    finish(drift, *words, xlim=(0.01, 0.13))
+    finish(
+        drift,
+        f"Kept by the flow: a path of length {LENGTH:g}",
+        "step length",
+        "change of K^T K - Q^T Q",
+        "xy",
+        xlim=(0.01, 0.13),
+    )
     for name, label in STARTS.items():
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
         balance.plot(RECORD[: len(numbers)], numbers, label=label)
@@ -141,4 +147,3 @@ def plot(results):
             medians(RECORD, 1 - results[f"{name} nuclear"], label, direction)
     finish(balance, "The factors balance", "step", "balance - 1", "xy", ylim=(1e-08, 2))
     finish(direction, "Distance from the nuclear SVM", "step", "1 - correlation", "xy")
-    return figure

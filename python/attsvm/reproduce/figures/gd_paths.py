@@ -13,7 +13,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
-from ..panels import BLUE, DASHED, ORANGE, finish, panels
+from ..panels import BLUE, DASHED, ORANGE, finish, picture
 from ..textbook import apart, descend, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
@@ -154,10 +154,9 @@ def compressed(path, reach):
     return 0.95 * reach * np.log1p(length) / np.log1p(length.max()) * path / np.maximum(length, 1e-300)
 
 
-def plot(results):
+@picture((11, 6.8), 2, layout="compressed")
+def plot(results, *axes):
     """A panel for each kind of draw; the second compares W with (K, Q)."""
-    figure, axes = panels((11, 6.8), 2)
-    figure.set_layout_engine("compressed")
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
     titles = "Training W", "Training W (solid) and (K, Q) (dashed)"
     for ax, kind, names, title in zip(axes, KINDS, (both[:1], both), titles, strict=True):
@@ -180,4 +179,3 @@ def plot(results):
         ax.plot([], [], ":", color="0.3", label="half margin between the star and the rest", linewidth=1)
         limits = {"xlim": (-reach, reach), "ylim": (-reach, reach)}
         finish(ax, title, "first coordinate", "second coordinate", **limits, aspect="equal", below=0.12)
-    return figure

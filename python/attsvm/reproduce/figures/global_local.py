@@ -13,7 +13,7 @@ import numpy as np
 from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
-from ..panels import described, error_bars, finish, panels
+from ..panels import error_bars, finish, picture
 from ..problems import around, differs, ending, linear_layer, sphere_problem, stacked
 
 N, T = 5, 5
@@ -88,9 +88,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.8), 2, sharey=True)
+def plot(results, *axes):
     """Stacked bars of the endings, and bars of how often all tokens are support tokens."""
-    figure, axes = panels((11, 4.8), 2, sharey=True)
     x = np.arange(len(DIMENSIONS))
     for ax, name, title in zip(axes, NORMS, ("W, Frobenius", "(K, Q), nuclear"), strict=True):
         bottom, best = 0, results[f"{name} global"]
@@ -105,10 +105,9 @@ def plot(results):
         finish(ax, f"training {title} SVM", "dimension d", ylim=(0, 100))
         ax.get_legend().remove()
         ax.margins(x=0.02)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
-    figure.axes[0].set_ylabel("percentage of runs")
-    return described(
-        figure,
+    axes[0].figure.legend(*ax.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
+    axes[0].set_ylabel("percentage of runs")
+    return (
         f"Where training ends: n = {N} sequences of T = {T} tokens",
         f"{len(best)} runs a bar, {STEPS} steps; error bars: exact 95 % intervals of the global share.",
     )

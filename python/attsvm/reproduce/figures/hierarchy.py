@@ -16,7 +16,7 @@ import numpy as np
 from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
-from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, PALETTE, finish, medians, picture
 from ..problems import stacked, to_svm
 from ..textbook import norms, unit
 
@@ -126,9 +126,9 @@ def nearer(layers, controls):
     return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 
-def plot(results):
+@picture((14, 4.6), 3)
+def plot(results, left, middle, right):
     """Left: distances along training.  Middle: the lowest layer and its controls.  Right: balance of the margins."""
-    figure, (left, middle, right) = panels((14, 4.6), 3)
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
@@ -152,4 +152,4 @@ def plot(results):
     right.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     right.set_xticks(range(1, len(names) + 1), names, rotation=20)
     finish(right, "The margins balance", ylabel="margin x norm, lowest layer over last")
-    return described(figure, "Layers trained together: a hierarchy of SVMs", f"{len(balances[0])} runs a setting.")
+    return "Layers trained together: a hierarchy of SVMs", f"{len(balances[0])} runs a setting."

@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import cross_attention, solve_svm, train
 from ...claims import mean, median, share
-from ..panels import BLUE, ORANGE, described, finish, panel, panels
+from ..panels import BLUE, ORANGE, finish, panel, picture
 from ..problems import sphere_problem
 
 PAPER = "{NOWHERE}"
@@ -92,13 +92,13 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.6), 2)
+def plot(results, left, right):
     """Left: trained turns against predicted ones.  Right: the bound and the error."""
-    figure, (left, right) = panels((11, 4.6), 2)
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
     top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
     both = {"share of sequences with a support token": results["share"], "error on new sequences": results["error"]}
     panel(right, COUNTS, both, "Few supports, few errors", "sequences", "share", "xy", colors=(ORANGE, BLUE))
-    return described(figure, "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile.")
+    return "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile."

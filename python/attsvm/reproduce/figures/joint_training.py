@@ -19,7 +19,7 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
-from ..panels import BLUE, ORANGE, cumulated, finish, panels
+from ..panels import BLUE, ORANGE, cumulated, finish, picture
 from ..problems import draws, linear_layer, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
@@ -181,9 +181,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((13, 4), 3)
+def plot(results, paths, confidence, candidates):
     """Left: paths of the prompt.  Middle: attention and confidence.  Right: three candidates on random data."""
-    figure, (paths, confidence, candidates) = panels((13, 4), 3)
     for kind, svm, color in (("tight", "full", BLUE), ("not tight", "relaxed", ORANGE)):
         x, y = 30 * unit(results[f"{kind} {svm}"][0])
         paths.plot([0, x], [0, y], color=color, linewidth=6, alpha=0.25)
@@ -191,11 +191,17 @@ def plot(results):
         confidence.plot(results[f"{kind} softmax"][0, :121], color=color, label=f"{kind}: attention")
         likely = f"{kind}: probability of the label"
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", color=color, label=likely)
-    words = "Example: where the prompt goes", "first coordinate of p", "second coordinate of p"
-    finish(paths, *words, xlim=(-1, 20), ylim=(-2, 6))
+    finish(
+        paths,
+        "Example: where the prompt goes",
+        "first coordinate of p",
+        "second coordinate of p",
+        xlim=(-1, 20),
+        ylim=(-2, 6),
+    )
     finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
     for kind, label in KINDS.items():
         cumulated(1 - results[kind], label, candidates)
-    words = "Random data: three candidates", "1 - correlation with W", "share of the draws"
-    finish(candidates, *words, "x", ylim=(0, 1))
-    return figure
+    finish(
+        candidates, "Random data: three candidates", "1 - correlation with W", "share of the draws", "x", ylim=(0, 1)
+    )

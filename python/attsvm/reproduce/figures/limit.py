@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import correlation, train
 from ...claims import exactly, median, none, share
-from ..panels import BLUE, ORANGE, described, error_bars, finish, pairs, panels
+from ..panels import BLUE, ORANGE, error_bars, finish, pairs, picture
 from ..problems import on_best, sphere_problem, stacked
 
 PAPER = "{NOWHERE}"
@@ -74,9 +74,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.6), 2)
+def plot(results, left, right):
     """Left: steps of proofs.  Right: shares of proved runs."""
-    figure, (left, right) = panels((11, 4.6), 2)
     for k, name in enumerate(NAMES[: len(SIZES)]):
         left.loglog(results["attends"][:, k], results["step"][:, k], ".", alpha=0.7, label=name)
     line = RECORD, STEPS
@@ -90,8 +90,4 @@ def plot(results):
         bars.append((label, color, heights, np.transpose(errors)))
     pairs(right, NAMES, *bars, rotation=15)
     finish(right, "How many", ylabel="share of the runs that is proved", ylim=(0, 1), below=0.14)
-    return described(
-        figure,
-        "The limit of training, proved at a step",
-        f"{len(results['best'])} runs a setting; exact 95 % intervals.",
-    )
+    return ("The limit of training, proved at a step", f"{len(results['best'])} runs a setting; exact 95 % intervals.")

@@ -13,7 +13,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
-from ..panels import described, finish, medians, panels
+from ..panels import finish, medians, picture
 from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
@@ -175,9 +175,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((12, 5.4), 2, width_ratios=(1, 1.6))
+def plot(results, left, right):
     """Left: attention selects one token.  Right: weights turn to the SVM solutions of the selected tokens."""
-    figure, (left, right) = panels((12, 5.4), 2, width_ratios=(1, 1.6))
     for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the preferred norm first
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:
@@ -198,8 +198,7 @@ def plot(results):
         xlim=(10, LONG_STEPS),
         ylim=(3e-05, 1.2),
     )
-    return described(
-        figure,
+    return (
         f"Local convergence: {N} sequences of {T} random unit tokens, d = {D}, "
         f"normalised gradient descent, learning rate {LR}",
         f"{len(results['W softmax'])} runs.  Left: mean, right: median.  Bands: {LOW}th to {HIGH}th percentile.  "

@@ -13,7 +13,7 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm
-from ..panels import DASHED, PALETTE, described, finish, panels
+from ..panels import DASHED, PALETTE, finish, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
@@ -124,9 +124,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((12, 4), 3, sharey=True)
+def plot(results, *axes):
     """A panel of divergences for each p."""
-    figure, axes = panels((12, 4), 3, sharey=True)
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
         for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):
@@ -136,8 +136,7 @@ def plot(results):
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
         finish(ax, f"training with p = {p:g}", "step", log="y", xscale="symlog", ylim=(0.001, 1.5), xlim=(0, STEPS[p]))
     axes[0].set_ylabel("Bregman divergence of the direction")
-    return described(
-        figure,
+    return (
         "The potential of mirror descent picks the norm of the SVM",
         "Dotted: SVMs of the tokens that the run with that p has selected.",
     )

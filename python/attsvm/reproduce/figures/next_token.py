@@ -16,7 +16,7 @@ from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
 from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, panel, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, panel, picture
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
 
@@ -143,21 +143,19 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((13, 3.8), 4)
+def plot(results, graph, direction, finite, other):
     """Panels: a graph; the direction of W; its finite part; the two SVMs of the local runs."""
-    figure, (graph, direction, finite, other) = panels((13, 3.8), 4)
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
-    words = "step", "1 - correlation", "y"
-    finish(direction, "W turns to the SVM of the graph", *words, ylim=(0.002, 1.5))
+    finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
     inside = {"inside: distance from W_fin": results["finite"], "attention outside the component": results["outside"]}
-    words_of_both = "Inside a component W is finite", "step", "distance, or probability", "y"
-    panel(finite, steps, inside, *words_of_both, colors=(GREEN, ORANGE))
+    words = "Inside a component W is finite", "step", "distance, or probability", "y"
+    panel(finite, steps, inside, *words, colors=(GREEN, ORANGE))
     off = {"SVM of its own tokens": 1 - results["local own"], "SVM of the graph": 1 - results["local graph"]}
-    panel(other, late, off, "A loss that is not convex", *words, ylim=(0.0005, 1.5))
-    return figure
+    panel(other, late, off, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
 
 
 def draw_graph(ax):

@@ -21,7 +21,7 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import margin_share
-from ..panels import PALETTE, finish, panel, panels
+from ..panels import PALETTE, finish, panel, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
@@ -224,9 +224,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((17, 6), 3, width_ratios=(1.5, 1, 1))
+def plot(results, table, way, memory):
     """Left: the table.  Middle: shares along training.  Right: Adam by its memory."""
-    figure, (table, way, memory) = panels((17, 6), 3, width_ratios=(1.5, 1, 1))
     _table(table, results)
     for i, name in enumerate(OWN):
         way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")
@@ -243,8 +243,7 @@ def plot(results):
     words = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)", "share of the largest margin", "x"
     colors = PALETTE[5], PALETTE[3], PALETTE[0], "0.6"
     panel(memory, [*MEMORY.values()], reached, *words, ylim=(0, 1), colors=colors)
-    figure.suptitle("The optimiser picks the norm", fontsize=12)
-    return figure
+    return "The optimiser picks the norm", ""
 
 
 def _table(ax, results):

@@ -17,7 +17,7 @@ from ... import solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import DASHED, PALETTE, described, finish, medians, panels, shares
+from ..panels import DASHED, PALETTE, finish, medians, picture, shares
 from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
@@ -135,13 +135,13 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((15, 4.6), 3, sharey=True)
+def plot(results, left, middle, right):
     """Probability of global convergence against d, by n and by T; at the right, all selections of small problems."""
-    figure, (*axes, right) = panels((15, 4.6), 3, sharey=True)
-    for ax in (*axes, right):
+    for ax in (left, middle, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)
-    for letter, ax in enumerate(axes):
+    for letter, ax in enumerate((left, middle)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color=color)
             ax.plot(DIMENSIONS, results["all support"][:, i].mean(axis=0), color=color, marker=".", linestyle=DASHED)
@@ -149,9 +149,8 @@ def plot(results):
     shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right)
     medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right)
     finish(right, f"n = T = {SMALL}, all selections", "dimension d")
-    axes[0].set_ylabel("probability")
-    return described(
-        figure,
+    left.set_ylabel("probability")
+    return (
         "Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens",
         f"{len(results['global'])} runs a point; error bars: exact 95 % intervals.",
     )

@@ -11,7 +11,7 @@ import numpy as np
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import described, finish, medians, panels
+from ..panels import finish, medians, picture
 from ..problems import linear_layer, sphere_problem
 from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, softmax, tokens_of
 
@@ -120,17 +120,16 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.6), 2)
+def plot(results, left, right):
     """Left: norms along training.  Right: distances from the SVM direction."""
-    figure, (left, right) = panels((11, 4.6), 2)
     for rule, label in (("constant", "constant step"), ("normalized", "normalised")):
         for ax, what in ((left, "norm"), (right, "off")):
             curves = results[f"{rule} {what}"]
             medians(RECORDS[: curves.shape[1]], curves, label, ax)
     finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")
     finish(right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy")
-    return described(
-        figure,
+    return (
         f"Plain and normalised descent: {N} sequences of {T} tokens, d = {D}",
         f"Lines: median of {len(results['rises'])} runs.  Bands: 10th to 90th percentile.",
     )

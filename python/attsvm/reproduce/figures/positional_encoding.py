@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import cross_attention, sample, self_attention, solve_svm
 from ...claims import exactly, share
-from ..panels import finish, panels
+from ..panels import finish, picture
 from ..textbook import certificate, unit
 
 N, T, WORDS, D = 6, 6, 8, 12
@@ -72,9 +72,9 @@ def medians_of(margins):
     return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
 
 
-def plot(results):
+@picture((9, 3.8), 2)
+def plot(results, *axes):
     """Left: the share of separable draws, against the size of the code.  Right: their margin."""
-    figure, axes = panels((9, 3.8), 2)
     for kind, label in (("random", "random queries"), ("last", "the final word queries")):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):
@@ -85,4 +85,3 @@ def plot(results):
         finish(ax, title, "length of the code over that of a word", label, xlim=(0, SCALES[-1]))
         ax.set_ylim(bottom=0)
     axes[0].set_ylim(top=1)
-    return figure

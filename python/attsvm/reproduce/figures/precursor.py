@@ -13,7 +13,7 @@ import numpy as np
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
-from ..panels import BLUE, ORANGE, finish, panels
+from ..panels import BLUE, ORANGE, finish, picture
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
@@ -191,10 +191,10 @@ def claims(results):
     }  # fmt: skip
 
 
-def plot(results):
+@picture((14, 3.9), 4)
+def plot(results, left, middle, speed, beside):
     """Two panels of paths, a panel of norms, a panel of distances."""
-    figure, (*axes, speed, beside) = panels((14, 3.9), 4)
-    for ax, (kind, score) in zip(axes, ONE.items(), strict=True):
+    for ax, (kind, score) in zip((left, middle), ONE.items(), strict=True):
         draw_paths(ax, kind, score, results)
     for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):
         label = f"{name} descent, step {table['how']['lr']:g}"
@@ -207,12 +207,18 @@ def plot(results):
         beside.plot(fine, exact_offset(loss, fine), color=color, label=f"{loss} loss")
         beside.plot(SCORES, results[f"{loss} offsets"][0], "o", color=color, markersize=4)
     finish(beside, "What the loss leaves", "score C of the first token", "distance beside the SVM direction")
-    return figure
 
 
 def draw_paths(ax, kind, score, results):
-    words = f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p"
-    finish(ax, *words, xlim=(-4, 7), ylim=(-2.5, 9), aspect="equal")
+    finish(
+        ax,
+        f"One sequence, third score {score:g}",
+        "first coordinate of p",
+        "second coordinate of p",
+        xlim=(-4, 7),
+        ylim=(-2.5, 9),
+        aspect="equal",
+    )
     selected = results[f"{kind} selected"][0]
     for token, color in enumerate((BLUE, ORANGE)):
         for path in results[f"{kind} paths"][0][selected == token]:

@@ -15,7 +15,7 @@ from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm,
 from ...claims import median, none
 from ...plot.curves import weights_of
 from ...theory import decompose, selected_sets, tokens_kept
-from ..panels import BLUE, GREEN, ORANGE, described, finish, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, picture
 from ..problems import stacked
 from ..textbook import projection, unit
 
@@ -101,9 +101,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.8), 2)
+def plot(results, left, right):
     """Left: tokens kept, against lambda.  Right: distances of W from three predictions."""
-    figure, (left, right) = panels((11, 4.8), 2)
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
     left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
@@ -114,8 +114,7 @@ def plot(results):
         right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
     finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
     left.set_xlim(0.008, 2.5)
-    return described(
-        figure,
+    return (
         f"Quadratic head v.x - lambda |x|^2, {N} sequences of {T} orthonormal tokens, d = {D}",
         f"Means over {len(results['rule'])} draws.  Where every token is kept W is W_fin: no point.",
     )

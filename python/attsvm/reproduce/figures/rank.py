@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, none, share
-from ..panels import DASHED, PALETTE, described, finish, panels, shares
+from ..panels import DASHED, PALETTE, finish, picture, shares
 from ..problems import around, sphere_problem, stacked
 from ..textbook import apart, certificate
 
@@ -177,10 +177,10 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
+def plot(results, *axes):
     """Above: ranks against d, by n on the left and by T on the right.  Below: the share of feasible draws."""
-    figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
-    for letter, (above, below) in enumerate(axes.T):
+    for letter, (above, below) in enumerate(zip(*axes, strict=True)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
@@ -193,8 +193,7 @@ def plot(results):
         title = ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter]
         finish(above, title, ylabel="rank, mean of the feasible draws")
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
-    return described(
-        figure,
+    return (
         "Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear",
         f"{len(results['frobenius'])} draws a point.  Thin: the published counting of the same solutions (infeasible "
         "= rank 1, absolute tolerance 1e-7).  Crosses: published nuclear ranks.",

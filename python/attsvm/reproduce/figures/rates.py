@@ -11,7 +11,7 @@ import numpy as np
 from ... import solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
 from ..problems import on_best, one_scored
 from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
@@ -89,9 +89,9 @@ def claims(results):
     }  # fmt: skip
 
 
-def plot(results):
+@picture((12, 4), 3)
+def plot(results, error, norm, attention):
     """Left: error of the direction.  Middle: norm.  Right: attention to other tokens."""
-    figure, (error, norm, attention) = panels((12, 4), 3)
     for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
         errors = results[f"{name} error"]
         medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color=color)
@@ -100,4 +100,3 @@ def plot(results):
     finish(error, "Error of the direction, and its slope", "step", "||W / ||W|| - SVM / ||SVM|| ||", "xy")
     finish(norm, "Growth of the norm", "step", "norm of W", "xy")
     finish(attention, "Attention on other tokens", "step", "- log of the attention of another token", "xy")
-    return figure

@@ -22,7 +22,7 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
-from ..panels import BLUE, described, finish, panels
+from ..panels import BLUE, finish, picture
 from ..problems import stacked, to_svm
 from ..textbook import projection, softmax, unit
 
@@ -211,9 +211,9 @@ def claims(results):
 LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # lower bounds of the median correlation
 
 
-def plot(results):
+@picture((9, 5), 1)
+def plot(results, ax):
     """A row per recipe: distances from its own SVM and from the plain SVM, run by run."""
-    figure, ax = panels((9, 5), 1)
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
         for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:
@@ -223,4 +223,4 @@ def plot(results):
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
     finish(ax, "By recipe", "1 - correlation with the trained weights")
-    return described(figure, "Which SVM belongs to which recipe", f"{runs} runs a recipe.")
+    return "Which SVM belongs to which recipe", f"{runs} runs a recipe."

@@ -13,7 +13,7 @@ import numpy as np
 from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
 from ...claims import exactly, median, share
 from ...plot.curves import band, correlations
-from ..panels import BLUE, DASHED, ORANGE, described, finish, panels
+from ..panels import BLUE, DASHED, ORANGE, finish, picture
 from ..problems import draws, sphere_problem
 from ..textbook import gradient_of, norms, unit
 
@@ -97,9 +97,9 @@ def claims(results):
     return groups
 
 
-def plot(results):
+@picture((11, 4.6), 2, width_ratios=(1.3, 1))
+def plot(results, left, right):
     """Left: distances from the SVM directions.  Right: excess of the loss over its infimum."""
-    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1.3, 1))
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
             label = f"{title} ball and {NORMS[of]} SVM"
@@ -110,10 +110,14 @@ def plot(results):
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
-    words = "The loss falls by the margin", "radius / norm of the SVM solution", "log10 of the loss above its infimum"
-    finish(right, *words, ylim=(-46, 0))
-    return described(
-        figure,
+    finish(
+        right,
+        "The loss falls by the margin",
+        "radius / norm of the SVM solution",
+        "log10 of the loss above its infimum",
+        ylim=(-46, 0),
+    )
+    return (
         "Regularisation path: minimisers over growing balls",
         f"Lines: mean of {len(off)} runs.  Bands: 10th to 90th percentile.",
     )

@@ -12,7 +12,7 @@ from ... import LinearHead, Problem, causal_attention, sample, self_attention, s
 from ...claims import exactly, median, none, share
 from ...plot.curves import band, correlations, largest, style
 from ...theory import is_locally_optimal
-from ..panels import described, finish, medians, panels
+from ..panels import finish, medians, picture
 from ..textbook import apart, loss_gradient
 
 N, T, D = 3, 4, 16
@@ -96,9 +96,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 8), 2, 2)
+def plot(results, *axes):
     """A row per mask.  Left: attention saturates.  Right: weights turn to the SVM of their norm."""
-    figure, axes = panels((11, 8), 2, 2)
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
         for name, trained, *norms, _ in KINDS:
             band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained))
@@ -106,11 +106,16 @@ def plot(results):
                 label = f"{trained} and its {norm.replace('f', 'F')} SVM"
                 off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
                 medians(SHOWN[1:], off, label, right, **style(trained, norm))
-        words = f"{text.capitalize()}: attention of a query", "training step", "largest softmax probability"
-        finish(left, *words, xlim=(0, 600), ylim=(0, 1))
+        finish(
+            left,
+            f"{text.capitalize()}: attention of a query",
+            "training step",
+            "largest softmax probability",
+            xlim=(0, 600),
+            ylim=(0, 1),
+        )
         finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
-    return described(
-        figure,
+    return (
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",
         f"{len(results['causal gap'])} runs.  Left: mean, right: median.  Bands: 10th to 90th percentile.",
     )

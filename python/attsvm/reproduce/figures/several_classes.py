@@ -14,7 +14,7 @@ import numpy as np
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
-from ..panels import cumulated, finish, panels
+from ..panels import cumulated, finish, picture
 from ..problems import draws, linear_layer, to_svm
 from ..textbook import projection, softmax
 
@@ -121,9 +121,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((9, 4), 2)
+def plot(results, tokens, direction):
     """Left: tokens kept, predicted against attended.  Right: the three candidates for the direction."""
-    figure, (tokens, direction) = panels((9, 4), 2)
     counts = np.zeros((T, T))
     np.add.at(counts, tuple(results[what].ravel() - 1 for what in ("attended", "predicted")), 1)
     tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))
@@ -135,6 +135,11 @@ def plot(results):
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
     for kind, label in KINDS.items():
         cumulated(1 - results[kind], label, direction)
-    words = "Three candidates for the direction", "1 - correlation with W", "share of the draws"
-    finish(direction, *words, "x", ylim=(0, 1))
-    return figure
+    finish(
+        direction,
+        "Three candidates for the direction",
+        "1 - correlation with W",
+        "share of the draws",
+        "x",
+        ylim=(0, 1),
+    )

@@ -18,7 +18,7 @@ from ... import MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
 from ...theory import decompose, selected_sets
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels
+from ..panels import BLUE, DASHED, GREEN, ORANGE, finish, picture
 from ..problems import draws
 from ..textbook import apart, logits_of, loss, softmax, tokens_of
 
@@ -209,9 +209,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((15, 7.6), len(DIMENSIONS), 2, sharey="row")
+def plot(results, *axes):
     """A column per dimension.  Above: distances along training.  Below: the same against what other tokens keep."""
-    figure, axes = panels((15, 7.6), len(DIMENSIONS), 2, sharey="row")
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]
@@ -226,10 +226,9 @@ def plot(results):
         for which, color, label in ((~dead, BLUE, "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
             below.scatter(x[which], y[which], s=30, color=color, alpha=0.6, linewidths=0, label=label)
         finish(below, "", "largest probability of a token left out", log="xy", xlim=(1e-20, 2e-06), ylim=(0.0001, 1))
-    axes[0, 0].set_ylabel("1 - correlation with W")
-    axes[1, 0].set_ylabel("1 - correlation of W_fin + R W_svm")
-    return described(
-        figure,
+    axes[0][0].set_ylabel("1 - correlation with W")
+    axes[1][0].set_ylabel("1 - correlation of W_fin + R W_svm")
+    return (
         "Several tokens: of three predictions W is nearest to W_fin + R W_svm",
         "Thick: mean of the accepted runs.  Dashed: median.",
     )

@@ -13,7 +13,7 @@ import numpy as np
 from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
 from ...plot.curves import band, correlations
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, pairs, panels
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, pairs, picture
 from ..problems import stacked
 from ..textbook import softmax
 
@@ -116,9 +116,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((14, 4.8), 3)
+def plot(results, left, middle, right):
     """Left: attention along training.  Middle: distance of W from its SVM.  Right: the tokens selected."""
-    figure, (left, middle, right) = panels((14, 4.8), 3)
     for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
         medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)
@@ -132,8 +132,7 @@ def plot(results):
         ("the token of plain training", "#E69F00", same, None),
     )
     finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
-    return described(
-        figure,
+    return (
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",
         f"{len(results['plain best'])} runs.  Left: mean, middle: median.  Bands: 10th to 90th percentile.",
     )

@@ -12,7 +12,7 @@ import numpy as np
 from ... import correlation, diagnose, feasible, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
-from ..panels import BLUE, GREEN, ORANGE, described, panel, panels
+from ..panels import BLUE, GREEN, ORANGE, panel, picture
 from ..problems import draws, on_best, sphere_problem
 from ..textbook import gradient_of, support_margins, tokens_of
 
@@ -181,9 +181,9 @@ def claims(results):
     }
 
 
-def plot(results):
+@picture((11, 4.6), 2)
+def plot(results, left, right):
     """Left: soft margins, against C.  Right: given margins, against their spread."""
-    figure, (left, right) = panels((11, 4.6), 2)
     off = results["wide off"]
     curves = {
         "not separable: worst row short of 1": np.maximum(results["narrow short"], 1e-9),
@@ -191,10 +191,15 @@ def plot(results):
         "separable: 1 - correlation with the hard margin": np.maximum(off, 1e-17),
     }
     panel(left, COSTS, curves, "Soft margin", "C", "distance", "xy", colors=(ORANGE, BLUE, GREEN))
-    words = "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1"
-    panel(right, ASKED, {"d = 10": results["asked norm"]}, *words)
-    return described(
-        figure,
+    panel(
+        right,
+        ASKED,
+        {"d = 10": results["asked norm"]},
+        "Margins of their own",
+        "width of the margins asked",
+        "norm of W over that for margins of 1",
+    )
+    return (
         f"Soft and given margins: {N} sequences of {T} tokens",
         f"Lines: median of {len(off)} runs.  Bands: 10th to 90th percentile.",
     )

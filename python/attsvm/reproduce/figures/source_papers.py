@@ -21,7 +21,7 @@ import numpy as np
 from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
-from ..panels import BLUE, ORANGE, described, finish, medians, panels
+from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import on_best, sphere_problem, stacked, to_svm
 from ..textbook import softmax, support_margins
 
@@ -204,8 +204,8 @@ def claims(results):
     }  # fmt: skip
 
 
-def plot(results):
-    figure, axes = panels((13, 7), 3, 2)
+@picture((13, 7), 3, 2)
+def plot(results, *axes):
     (rank, ends, benign), (codes, head, between) = axes
     for i, d in enumerate(DIMENSIONS):
         medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
@@ -231,4 +231,4 @@ def plot(results):
         between.plot([], [], color=color, label=label)
         between.plot(ALONG, (losses - losses[:, [0, -1]].max(axis=1, keepdims=True)).T, color=color, alpha=0.3)
     finish(between, "Between two runs", "along the segment", "loss less that of the worse end")
-    return described(figure, "What the source papers say besides", f"{len(results['regularisers'])} runs.")
+    return "What the source papers say besides", f"{len(results['regularisers'])} runs."

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ...claims import exactly, median
 from ...plot.curves import band
 from ...torch import Monitor
-from ..panels import BLUE, ORANGE, described, finish, panels
+from ..panels import BLUE, ORANGE, finish, picture
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
@@ -161,12 +161,13 @@ PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "
 LAYERS = ((0, BLUE), (1, ORANGE))
 
 
-def plot(results):
+@picture((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
+def plot(results, *axes):
     """Norm, share of hard queries, cosine and own margin along training, in a column for each optimiser."""
-    figure, axes = panels((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
-        for (name, label), ax in zip(PANELS, axes[:, column], strict=True):
+        for (name, label), row in zip(PANELS, axes, strict=True):
+            ax = row[column]
             kinds = [(name, "", "-")] + [(f"null_{name}", ", random head", ":")] * (f"null_{name}" in SHOWN)
             for (key, text, line), (layer, color) in itertools.product(kinds, LAYERS):
                 values = results[f"{optimizer} {layer} {key}"]
@@ -178,10 +179,9 @@ def plot(results):
             finish(ax, "", ylabel=label)
             if len(kinds) > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
-        axes[0, column].set_title(TITLES[optimizer], loc="left", fontsize=11)
-        axes[-1, column].set_xlabel("training step")
-    return described(
-        figure,
+        axes[0][column].set_title(TITLES[optimizer], loc="left", fontsize=11)
+        axes[-1][column].set_xlabel("training step")
+    return (
         "Attention heads of a small GPT while it trains",
         f"Mean of {len(results['SGD loss'])} runs over the heads of a layer.  Dotted: a random head.",
     )
