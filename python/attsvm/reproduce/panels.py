@@ -47,13 +47,6 @@ def finish(
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
 
 
-def panel(ax: Any, x: Any, curves: dict[str, Any], *words: Any, colors: Any = PALETTE, **axis: Any) -> None:
-    """Draws the medians of ``curves``, a mapping of labels to arrays (runs, x), and finishes the panel."""
-    for (label, numbers), color in zip(curves.items(), colors, strict=False):
-        medians(x, numbers, label, ax, color=color)
-    finish(ax, *words, **axis)
-
-
 def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> Callable[[Any], Any]:
     """Makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws its panels.
 

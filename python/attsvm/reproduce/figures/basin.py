@@ -10,6 +10,7 @@ training need not stay in that cone.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
@@ -46,10 +47,10 @@ def experiment(rng):
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)
         W = weights_of(solution)
-        size, runs = np.linalg.norm(W), []
+        size, runs = norm(W), []
         for c in STARTS:
             noise = rng.standard_normal(W.shape)
-            noise *= NOISE * size / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
+            noise *= NOISE * size / norm(noise) if not wanted and c == STARTS[0] else 0
             runs.append(train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS))
         found[f"{name} stays"] = [(run.selected == selected).all() for run in runs]
         found[f"{name} correlation"] = [correlations(run.weights, W) for run in runs]
@@ -67,10 +68,10 @@ def cone(rng, problem, selected, W):
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(X, Z, problem.scores, selected, W)
-    size, climbs = np.linalg.norm(W), 0
+    size, climbs = norm(W), 0
     for V in rng.standard_normal((RIM, D, D)):
         aside = V - np.vdot(V, W) / size**2 * W
-        rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / np.linalg.norm(aside)
+        rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / norm(aside)
         climbs += not descends(X, Z, problem.scores, R * rim, W).all()
     return {"in the cone": float(climbs), "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
 
@@ -84,11 +85,11 @@ def derived_cone(X, Z, scores, selected, W):
     """
     margins = support_margins(X, Z, selected, W)
     own = np.arange(N), selected
-    length = np.linalg.norm(X[own][:, None] - X, axis=2) * np.linalg.norm(Z, axis=1)[:, None]
+    length = norm(X[own][:, None] - X, axis=2) * norm(Z, axis=1)[:, None]
     better = scores[own][:, None] - scores
     tight, off = margins <= 1 + TIGHT, (margins > 1 + TIGHT) & np.isfinite(margins)
     slack = margins[off].min() - 1 if off.any() else np.inf
-    eps, size = min(0.5, slack) / 4, np.linalg.norm(W)
+    eps, size = min(0.5, slack) / 4, norm(W)
 
     def enough(r):
         x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if off.any() else 0.0

@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import cross_attention, solve_svm, train
 from ...claims import mean, median, share
-from ..panels import BLUE, ORANGE, finish, panel, picture
+from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import sphere_problem
 
 PAPER = "{NOWHERE}"
@@ -99,6 +99,7 @@ def plot(results, left, right):
     top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
-    both = {"share of sequences with a support token": results["share"], "error on new sequences": results["error"]}
-    panel(right, COUNTS, both, "Few supports, few errors", "sequences", "share", "xy", colors=(ORANGE, BLUE))
+    medians(COUNTS, results["share"], "share of sequences with a support token", right, color=ORANGE)
+    medians(COUNTS, results["error"], "error on new sequences", right, color=BLUE)
+    finish(right, "Few supports, few errors", "sequences", "share", "xy")
     return "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile."

@@ -16,7 +16,7 @@ from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
 from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, panel, picture
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
 
@@ -151,11 +151,12 @@ def plot(results, graph, direction, finite, other):
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
-    inside = {"inside: distance from W_fin": results["finite"], "attention outside the component": results["outside"]}
-    words = "Inside a component W is finite", "step", "distance, or probability", "y"
-    panel(finite, steps, inside, *words, colors=(GREEN, ORANGE))
-    off = {"SVM of its own tokens": 1 - results["local own"], "SVM of the graph": 1 - results["local graph"]}
-    panel(other, late, off, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
+    medians(steps, results["finite"], "inside: distance from W_fin", finite, color=GREEN)
+    medians(steps, results["outside"], "attention outside the component", finite, color=ORANGE)
+    finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
+    medians(late, 1 - results["local own"], "SVM of its own tokens", other)
+    medians(late, 1 - results["local graph"], "SVM of the graph", other)
+    finish(other, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
 
 
 def draw_graph(ax):

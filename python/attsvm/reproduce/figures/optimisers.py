@@ -21,7 +21,7 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import margin_share
-from ..panels import PALETTE, finish, panel, picture
+from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
@@ -234,15 +234,15 @@ def plot(results, table, way, memory):
     finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
     rows = [[*RULES].index(name) for name in MEMORY]
     shares, metric = results["shares"][:, rows], results["metric"][:, rows]
-    reached = {
-        "own metric": metric[..., 0, 0],
-        "max": shares[..., 3],
-        "Frobenius": shares[..., 0],
-        "own metric, then frozen": metric[..., 1, 0],
-    }
-    words = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)", "share of the largest margin", "x"
-    colors = PALETTE[5], PALETTE[3], PALETTE[0], "0.6"
-    panel(memory, [*MEMORY.values()], reached, *words, ylim=(0, 1), colors=colors)
+    for label, values, color in (
+        ("own metric", metric[..., 0, 0], PALETTE[5]),
+        ("max", shares[..., 3], PALETTE[3]),
+        ("Frobenius", shares[..., 0], PALETTE[0]),
+        ("own metric, then frozen", metric[..., 1, 0], "0.6"),
+    ):
+        medians([*MEMORY.values()], values, label, memory, color=color)
+    title, label = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)"
+    finish(memory, title, label, "share of the largest margin", "x", ylim=(0, 1))
     return "The optimiser picks the norm", ""
 
 

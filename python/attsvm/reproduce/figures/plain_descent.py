@@ -7,6 +7,7 @@ of at most 1 / L_W.  With 1 / L_W the loss never rises; step sizes hundreds of t
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, share
@@ -39,7 +40,7 @@ def experiment(rng):
         run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
         off = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
         found |= {f"{rule} norm": run.norm[1:], f"{rule} off": off}
-    first = np.linalg.norm(gradient_of(problem, np.zeros((D, D))))
+    first = norm(gradient_of(problem, np.zeros((D, D))))
     return found | {"first step": found["constant norm"][0] / first} | by_hand(problem, start)
 
 
@@ -63,9 +64,9 @@ def by_hand(problem, start):
 
 def smoothness(X, Z, v):
     """L_W of the logistic loss, ``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``."""
-    key = np.linalg.norm(X, 2, axis=(1, 2))
-    g = np.linalg.norm(v) * key
-    return (np.linalg.norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
+    key = norm(X, 2, axis=(1, 2))
+    g = norm(v) * key
+    return (norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
 
 
 def by_polyak(X, Z, scores, W):
@@ -74,7 +75,7 @@ def by_polyak(X, Z, scores, W):
     for _ in range(HEAD_STEPS):
         s = softmax(logits_of(X, Z, W))
         g = loss_gradient(X, Z, scores, W)
-        size = np.linalg.norm(g)
+        size = norm(g)
         W -= min(LONGEST, (loss((s * scores).sum(axis=1)) - least) / (2 * size)) * g / size
     return W
 
@@ -86,7 +87,7 @@ def with_head(X, Z, y, v, W):
         attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
         slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
         g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended
-        W, v = W - FIXED * g / np.linalg.norm(g), v - FIXED * h / np.linalg.norm(h)
+        W, v = W - FIXED * g / norm(g), v - FIXED * h / norm(h)
     return W, v
 
 

@@ -8,11 +8,12 @@ The norm of the solution grows with the spread of these margins.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import correlation, diagnose, feasible, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
-from ..panels import BLUE, GREEN, ORANGE, panel, picture
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
 from ..problems import draws, on_best, sphere_problem
 from ..textbook import gradient_of, support_margins, tokens_of
 
@@ -46,13 +47,13 @@ def experiment(rng):
         found |= {
             f"{name} short": [shortfall(of, W).max() for W in softened],
             f"{name} optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
-            f"{name} norm": [np.linalg.norm(W) for W in softened],
+            f"{name} norm": [norm(W) for W in softened],
         }
     found["wide off"] = 1 - correlations(np.array(softened), hard)
     noise = rng.standard_normal((N, T))
     margins = [1 + width * noise for width in ASKED]
     asked = [solve_svm(wide.data, wide.optimal, margins=each) for each in margins]
-    found["asked norm"] = [np.linalg.norm(weights_of(sol)) / np.linalg.norm(hard) for sol in asked]
+    found["asked norm"] = [norm(weights_of(sol)) / norm(hard) for sol in asked]
     found["asked optimality"] = max(kkt(wide, sol, each) for sol, each in zip(asked, margins, strict=True))
     return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
@@ -67,7 +68,7 @@ def farkas(problem, solution):
     dual = solution.certificate
     if dual is None or dual.min() < 0 or dual.sum() == 0:
         return np.inf
-    return np.linalg.norm(_adjoint(problem, dual)) / dual.sum()
+    return norm(_adjoint(problem, dual)) / dual.sum()
 
 
 def shortfall(problem, W):
@@ -78,7 +79,7 @@ def shortfall(problem, W):
 def optimality(problem, W, C):
     """The gradient of ``1/2 ||W||^2 + C sum short^2`` at W, relative to the sum of its multipliers."""
     price = 2 * C * shortfall(problem, W)
-    return np.linalg.norm(W - _adjoint(problem, price)) / price.sum()
+    return norm(W - _adjoint(problem, price)) / price.sum()
 
 
 def kkt(problem, solution, asked):
@@ -91,7 +92,7 @@ def kkt(problem, solution, asked):
         -excess[rows].min(),
         -dual.min() / largest,
         np.abs(excess[rows] * dual[rows]).max() / largest,
-        np.linalg.norm(W - _adjoint(problem, dual)) / max(np.linalg.norm(W), 1e-300),
+        norm(W - _adjoint(problem, dual)) / max(norm(W), 1e-300),
     )
 
 
@@ -114,13 +115,13 @@ def first_step(problem):
 def from_first_step(problem):
     """Training from -R grad L(0), if that separates the optimal tokens, as the theorem on the first gradient asks."""
     G, iota = first_gradient(problem)
-    size = np.linalg.norm(G)
+    size = norm(G)
     if iota <= 0:
         return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
     return {
         "end": float(on_best(run)),
-        "cone": min(least_margin(problem, W) / np.linalg.norm(W) for W in run.weights) * size / iota,
+        "cone": min(least_margin(problem, W) / norm(W) for W in run.weights) * size / iota,
         "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
     }
 
@@ -184,21 +185,13 @@ def claims(results):
 @picture((11, 4.6), 2)
 def plot(results, left, right):
     """Left: soft margins, against C.  Right: given margins, against their spread."""
-    off = results["wide off"]
-    curves = {
-        "not separable: worst row short of 1": np.maximum(results["narrow short"], 1e-9),
-        "separable: worst row short of 1": np.maximum(results["wide short"], 1e-9),
-        "separable: 1 - correlation with the hard margin": np.maximum(off, 1e-17),
-    }
-    panel(left, COSTS, curves, "Soft margin", "C", "distance", "xy", colors=(ORANGE, BLUE, GREEN))
-    panel(
-        right,
-        ASKED,
-        {"d = 10": results["asked norm"]},
-        "Margins of their own",
-        "width of the margins asked",
-        "norm of W over that for margins of 1",
-    )
+    for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
+        medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left, color=color)
+    off = np.maximum(results["wide off"], 1e-17)
+    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, color=GREEN)
+    finish(left, "Soft margin", "C", "distance", "xy")
+    medians(ASKED, results["asked norm"], "d = 10", right)
+    finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")
     return (
         f"Soft and given margins: {N} sequences of {T} tokens",
         f"Lines: median of {len(off)} runs.  Bands: 10th to 90th percentile.",
