@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # tables show the status instead
+            warnings.simplefilter("ignore", ConvergenceWarning)  # every table shows the status of its solves
             return args.command(args)
     except UsageError as error:
         return _fail(args.name, str(error))

@@ -78,7 +78,7 @@ def cell(problem):
         solution = solve_svm(problem.data, problem.optimal, norm)
         W = solution.W
         if W is None:
-            return found  # no W in one norm is no W in the other
+            return found  # infeasible in one norm is infeasible in both
         proof = certificate(problem.data, problem.optimal, solution)
         stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
         worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
