@@ -37,7 +37,7 @@ def one_scored(rng: np.random.Generator, n: int, T: int, d: int, loss: Loss = "l
     """A random problem on the unit sphere; one random token of each sequence has score 1, all others 0."""
     X, Z, _, _ = sample.unit_sphere(n, T, d, rng)
     scores = np.arange(T) == rng.integers(T, size=n)[:, None]
-    return Problem(cross_attention(X, Z, scores.astype(float)[..., None]), None, LinearHead([1.0]), loss=loss)
+    return Problem(cross_attention(X, Z, scores.astype(float)[..., None]), None, LinearHead([1.0]), loss)
 
 
 def linear_layer(rng: np.random.Generator, *shape: int) -> np.ndarray:

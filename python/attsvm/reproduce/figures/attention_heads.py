@@ -52,7 +52,7 @@ def experiment(rng):
                 f"{key} best": (selected == scores.argmax(axis=2)).mean(),
                 f"{key} saturated": run.probabilities.max(axis=2).min() > 0.99,
             }
-        early = train(problem, W, lr=LR, steps=TWIN_STEPS, record=0).W
+        early = train(problem, W, lr=LR, steps=TWIN_STEPS).W
         result[f"{combine} apart"] = apart(early, descend_heads(X, Z, scores, W))
     return result
 

@@ -45,7 +45,7 @@ def experiment(rng):
 def of_size(rng, n, T, d):
     free = sphere_problem(rng, n, T, d)
     W = START * rng.standard_normal((d, d))
-    end = train(free, W, lr=LR, steps=STEPS, record=0)
+    end = train(free, W, lr=LR, steps=STEPS)
     problem = tied(free)
     run = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
     svm = solve_svm(problem.data, problem.optimal)

@@ -65,7 +65,7 @@ def experiment(rng):
     begin, joint = difference(K, Q), "normalized jointly"
 
     def drift(rule, lr):
-        run = train(problem, K=K, Q=Q, rule=rule, lr=lr, steps=round(LENGTH / lr), record=0)
+        run = train(problem, K=K, Q=Q, rule=rule, lr=lr, steps=round(LENGTH / lr))
         return np.linalg.norm(difference(run.K, run.Q) - begin)
 
     found = {

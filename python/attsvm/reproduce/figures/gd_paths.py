@@ -105,7 +105,7 @@ def experiment(rng):
                     f"{key} slope": y / x,
                 }
         by_hand = descend(*tokens_of(problem.data), problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
-        found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS, record=0).W, by_hand)
+        found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS).W, by_hand)
     return found
 
 

@@ -36,11 +36,11 @@ SETTINGS = (
 def experiment(rng):
     """Turns predicted and trained, by removed sequence; share with support tokens and error, by number of sequences."""
     problem = sphere_problem(rng, N, T, D)
-    run = train(problem, lr=LR, steps=STEPS, record=0)
+    run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()
     arrived = turn(run.direction, found.solution.W) < ARRIVED
     rests = [np.delete(np.arange(N), i) for i in range(N)]
-    again = [train(problem[rest], lr=LR, steps=STEPS, record=0) for rest in rests]
+    again = [train(problem[rest], lr=LR, steps=STEPS) for rest in rests]
     kept = np.array([(a.selected == run.selected[rest]).all() for a, rest in zip(again, rests, strict=True)])
     turns = [turn(run.direction, a.direction) for a in again]
     shares, errors = zip(*(learned(rng, n) for n in COUNTS), strict=True)

@@ -99,7 +99,7 @@ def experiment(rng):
     for _ in draws():
         problem = sphere_problem(rng, N, T, D)
         data = problem.data
-        trained = train(problem, linear_layer(rng, D, D), lr=LR, steps=RANDOM_STEPS, record=0, train_head=True)
+        trained = train(problem, linear_layer(rng, D, D), lr=LR, steps=RANDOM_STEPS, train_head=True)
         selected = trained.selected
         label = label_svm(problem, selected)
         if label.W is None or not label.support[:, 1].all():

@@ -45,7 +45,7 @@ def _judged(problem):
     found = {"best": on_best(run), "proved": proved, "attends": attends}
     if not proved:
         return found | {"step": np.nan, "left": False, "nearer": np.nan, "gap": 0.0}
-    later = train(problem, run.W, steps=LATER * STEPS, record=0)
+    later = train(problem, run.W, steps=LATER * STEPS)
     off = [1 - correlation(W, svm.W) for W in (run.weights[run.steps.searchsorted(limit.step)], later.W)]
     left = (later.selected != svm.selected).any()
     return found | {"step": limit.step, "left": left, "nearer": off[1] / off[0], "gap": svm.gap}

@@ -87,8 +87,8 @@ def attention(X, Z, weights):
 
 def twins(problem, X, Z, scores, W, K, Q):
     """Relative distance of the weights from those of the same descent by the textbook gradient in NumPy."""
-    early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"], record=0).W
-    factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], record=0, ridge=TWIN_RIDGE).W
+    early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
+    factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
     both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
     return {"W apart": apart(early, descend(X, Z, scores, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
 

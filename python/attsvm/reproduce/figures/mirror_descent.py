@@ -45,7 +45,7 @@ def experiment(rng):
     """Divergences (p, norm, points) from SVMs of the run's own tokens, and of the tokens of the run with that p."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
-    runs = {p: descent(problem, W, p, record=records(p)) for p, W in starts.items()}
+    runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
     tokens, gaps = tokens_of(problem.data), [0.0]
 
     def diverged(p, q, selected):
@@ -60,14 +60,14 @@ def experiment(rng):
         "other tokens": [[diverged(p, q, runs[q].selected) for q in STEPS] for p in STEPS],
     }
     twins = [
-        apart(descent(problem, W, p, steps=TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))
+        apart(descent(problem, W, p, TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))
         for p, W in starts.items()
     ]
     return {**found, "gap": max(gaps), "apart": twins}
 
 
-def descent(problem, W, p, **how):
-    return train(problem, W, rule=rules.mirror(p=p), lr=LR, **{"steps": STEPS[p], "record": 0} | how)
+def descent(problem, W, p, steps, **how):
+    return train(problem, W, rule=rules.mirror(p=p), lr=LR, steps=steps, **how)
 
 
 def records(p):
@@ -89,7 +89,7 @@ def once():
 
 def joint(p):
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
-    run = descent(problem, np.zeros((2, 2)), p, train_head=True)
+    run = descent(problem, np.zeros((2, 2)), p, STEPS[p], train_head=True)
     return {
         "joint selected": tuple(run.selected) == JOINT_SELECTED[p],
         "joint attention": divergence(weights_of(solve_svm(problem.data, run.selected, p)), run.W, p),

@@ -90,15 +90,15 @@ def finite_part(found):
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
     rows = [np.outer(some[0] - x, z).ravel() for some, z in zip(tokens, Z, strict=True) for x in some[1:]]
     U, sizes, _ = np.linalg.svd(np.array(rows).T, full_matrices=False)
-    problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), loss="log")
-    trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS, record=0)
+    problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), "log")
+    trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS)
     return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
 
 
 def local(sequences, labels, E, start, W_svm):
     """Training by a squared loss: correlations with the SVM of the tokens selected, and with that of the graph."""
     data = cross_attention(E[sequences], E[sequences[:, -1]])
-    problem = Problem(data, None, CallableHead(squared_loss(E, labels)), loss="linear")
+    problem = Problem(data, None, CallableHead(squared_loss(E, labels)), "linear")
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)
     selected, undecided = selected_sets(trained.probabilities, LOW, HIGH)
     own = None if undecided.any() else solve_svm(data, selected).W

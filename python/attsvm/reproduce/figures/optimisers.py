@@ -133,7 +133,7 @@ def experiment(rng):
         metric = trained.metric
         if np.isnan(found["shares"][i, 0]) or metric is None:
             continue
-        frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS, record=0)
+        frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
         found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
         for k, run in enumerate((trained, frozen)):
             answer = solve_svm(run.data, run.selected, metric=metric)

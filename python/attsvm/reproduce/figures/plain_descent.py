@@ -48,9 +48,9 @@ def by_hand(problem, start):
     """Relative differences from NumPy: constant steps, Polyak steps, W together with v, and L_W."""
     (X, Z), scores, told = tokens_of(problem.data), problem.scores, diagnose(problem)
     careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
-    plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS, record=0).W
-    head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, record=0, train_head=True)
-    polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS, record=0).W
+    plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS).W
+    head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, train_head=True)
+    polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS).W
     W, v = with_head(X, Z, problem.y, problem.head.v, start)
     return {
         "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),

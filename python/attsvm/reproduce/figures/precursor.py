@@ -70,7 +70,7 @@ def once():
 
 
 def problem_of(tokens, loss="logistic"):
-    return Problem(prompt_attention(tokens, key=PLANE), None, LinearHead([0.0, 0.0, 1.0]), loss=loss)
+    return Problem(prompt_attention(tokens, key=PLANE), None, LinearHead([0.0, 0.0, 1.0]), loss)
 
 
 def with_scores(plane):
@@ -137,8 +137,7 @@ def offsets():
     """For each loss and score C, the final distance of the prompt from the line along (1, 0)."""
     tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
     return {
-        f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400, record=0).W[1, 0] for X in tokens]
-        for loss in LOSSES
+        f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400).W[1, 0] for X in tokens] for loss in LOSSES
     }
 
 

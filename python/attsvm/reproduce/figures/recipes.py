@@ -104,7 +104,7 @@ def trained(problem, plain, X, Z, y, v):
 
 
 def run_of(problem):
-    return train(problem, lr=LR, steps=STEPS, record=0)
+    return train(problem, lr=LR, steps=STEPS)
 
 
 def sign_svm(X, Z, scores):

@@ -82,8 +82,8 @@ def experiment(rng):
         if len(best) == N and (kept.sum(axis=1) > 1).any():
             break
     data = cross_attention(X, Z)
-    problem = Problem(data, None, SoftmaxHead(V, classes), loss="linear")
-    trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS, record=0)
+    problem = Problem(data, None, SoftmaxHead(V, classes), "linear")
+    trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS)
     p = trained.probabilities
     floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
     attended = p >= KEPT

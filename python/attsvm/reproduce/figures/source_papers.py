@@ -65,7 +65,7 @@ def columns(rng):
         problem = sphere_problem(rng, N, T, d)
         K, Q = 0.3 * rng.standard_normal((2, d, d))
         for j, m in enumerate(COLUMNS):
-            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS, record=0)
+            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS)
             near[i, j] = to_svm(run.W, solve_svm(problem.data, run.selected, "nuclear"))
             best[i, j] = on_best(run)
     return {"columns: near": near, "columns: best": best}
@@ -76,7 +76,7 @@ def set_of_solutions(rng):
     problem = Problem(cross_attention(np.stack([np.eye(2), np.zeros((2, 2))], 1), np.eye(2)), None, LinearHead([1, 1]))
     ends = []
     for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
-        W = train(problem, K=K, Q=Q, steps=STEPS, record=0).W
+        W = train(problem, K=K, Q=Q, steps=STEPS).W
         W = 2 * W / np.linalg.norm(W, "nuc")
         b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
         ends.append({"set: b": b, "set: distance": np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
@@ -98,7 +98,7 @@ def of_signal(rng, signal):
     data, head = cross_attention(X, np.ones((n, 1))), LinearHead(np.eye(d)[0] - np.eye(d)[1])
 
     def trained(y):
-        return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4, record=0)
+        return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4)
 
     def right(W):
         a = (new @ W[:, 0]).argmax(axis=1)  # the token selected by saturated attention
@@ -124,7 +124,7 @@ def regularisers(rng):
     start, found = 0.1 * rng.standard_normal((4, d, d)), []
     for tokens, H in ((X, 1), (X, 4), (X + sample.positional_encoding(T, d), 1)):  # TEACHERS
         problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
-        W = np.reshape(train(problem, start[:H], steps=STEPS, record=0).W, (H, d, d))
+        W = np.reshape(train(problem, start[:H], steps=STEPS).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
         found.append((seen.argmax(axis=1) == chosen[20:]).mean())
     return {"regularisers": found}
@@ -135,7 +135,7 @@ def nonlinear_head(rng):
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
-    run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS, record=0)
+    run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
     svm = solve_svm(problem.data, run.selected)
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
@@ -149,7 +149,7 @@ def nonlinear_head(rng):
 def segment(rng):
     """The loss on the segment between two locally optimal ends, and whether these select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
-    runs = [train(problem, start, steps=STEPS // 2, record=0) for start in 5 * rng.standard_normal((2, 3, 3))]
+    runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
     sols = [solve_svm(problem.data, run.selected) for run in runs]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
