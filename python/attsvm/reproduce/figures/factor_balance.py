@@ -16,7 +16,7 @@ from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import one_scored
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 LR, STEPS = 0.05, 8000
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path along which the drift is measured, and its steps
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
@@ -47,8 +47,6 @@ def difference(K, Q):
 
 def alone(run, W):
     """Correlations of K K^T and Q Q^T with those of balanced factors of W = U S V^T: U S U^T and V S V^T."""
-    if W is None:
-        return np.full(2, np.nan)
     U, sizes, Vt = np.linalg.svd(W)
     return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
 

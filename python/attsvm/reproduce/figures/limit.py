@@ -90,4 +90,4 @@ def plot(results, left, right):
         bars.append((label, color, heights, np.transpose(errors)))
     pairs(right, NAMES, *bars, rotation=15)
     finish(right, "How many", ylabel="share of the runs that is proved", ylim=(0, 1), below=0.14)
-    return ("The limit of training, proved at a step", f"{len(results['best'])} runs a setting; exact 95 % intervals.")
+    return "The limit of training, proved at a step", f"{len(results['best'])} runs a setting; exact 95 % intervals."

@@ -18,7 +18,7 @@ from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
@@ -65,18 +65,17 @@ def experiment(rng):
     result = {}
     for name, run in runs.items():
         svms = {norm: solve_svm(run.data, run.selected, norm) for norm in NORMS}
-        W_svm = svms["frobenius"].W
         result |= {
             f"{name} softmax": attention(X, Z, run.weights),
             f"{name} norm": run.norm,
             f"{name} to its limit": abs(run.loss[-1] - loss(scores[np.arange(N), run.selected])),
-            f"{name} locally optimal": np.nan if W_svm is None else locally_optimal(X, Z, scores, run.selected, W_svm),
+            f"{name} locally optimal": locally_optimal(X, Z, scores, run.selected, svms["frobenius"].W),
         }
         for norm, svm in svms.items():
             proof = certificate(run.data, run.selected, svm)
             result |= {f"{name} {norm} {key}": proof[key] for key in ("gap", "rank")}
             result[f"{name} {norm}"] = correlations(run.weights, svm.W)
-            result[f"{name} {norm} size"] = np.nan if svm.W is None else np.linalg.norm(svm.W, "nuc")
+            result[f"{name} {norm} size"] = np.linalg.norm(svm.W, "nuc")
     return result | twins(problem, X, Z, scores, W, K, Q)
 
 

@@ -17,7 +17,7 @@ from ..panels import DASHED, PALETTE, finish, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
-N, T, D = 6, 8, 10
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
@@ -46,12 +46,10 @@ def experiment(rng):
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
-    tokens, gaps = tokens_of(problem.data), [0.0]
+    tokens, gaps = tokens_of(problem.data), []
 
     def diverged(p, q, selected):
         svm = solve_svm(problem.data, selected, q)
-        if svm.W is None:
-            return np.full(POINTS, np.nan)
         gaps.append(certificate(problem.data, selected, svm)["gap"])
         return [divergence(svm.W, W, p) for W in runs[p].weights]
 

@@ -25,7 +25,7 @@ from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
 # Step k has length c / sqrt(k) in the norm of its rule.  LONGER has the rules whose steps would be short with c = LR.
@@ -116,8 +116,6 @@ def experiment(rng):
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
-        if answers[0].W is None:  # training is between two selections
-            continue
         gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
         ends = np.array([runs[i].W for i in which])
@@ -131,17 +129,16 @@ def experiment(rng):
                 found["directions of the SVM"][i] = directions(weights_of(answers[i]))
     for i, trained in runs.items():
         metric = trained.metric
-        if np.isnan(found["shares"][i, 0]) or metric is None:
+        if metric is None:
             continue
         frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
         found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
         for k, run in enumerate((trained, frozen)):
             answer = solve_svm(run.data, run.selected, metric=metric)
-            if answer.W is not None:
-                gaps.append(certificate(run.data, run.selected, answer)["gap"])
-                share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
-                found["metric"][i, k] = share_of, correlation(run.W, answer.W)
-    return {**found, "gap": max(0.0, *gaps)}
+            gaps.append(certificate(run.data, run.selected, answer)["gap"])
+            share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
+            found["metric"][i, k] = share_of, correlation(run.W, answer.W)
+    return {**found, "gap": max(gaps)}
 
 
 def directions(W):
