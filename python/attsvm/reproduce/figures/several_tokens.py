@@ -136,8 +136,6 @@ def measure(data, shown, parts):
 
 def logit_gaps(X, Z, kept, W):
     """The largest difference of logits within a kept set, and the least margin of kept tokens over the others."""
-    if W is None:
-        return np.nan, np.nan
     logits = logits_of(X, Z, W)
     first = np.take_along_axis(logits, kept.argmax(axis=1)[:, None], axis=1)
     return np.abs(logits - first)[kept].max(), (first - logits)[~kept].min()

@@ -138,7 +138,7 @@ def nonlinear_head(rng):
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
     svm = solve_svm(problem.data, run.selected)
     own = (np.arange(N), run.selected)
-    if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
+    if run.probabilities.max(axis=1).min() < 0.99:
         return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
     tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # infinite, so false, at the selected token
     scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
