@@ -42,8 +42,7 @@ NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 
 
 def together(runs, seed):
-    some = np.random.SeedSequence(seed).spawn(min(runs, NAIVE_RUNS))  # the generators of the first runs
-    return {"naive norm": naive_norms([np.random.default_rng(child) for child in some])}
+    return {"naive norm": naive_norms(np.random.default_rng(seed).spawn(min(runs, NAIVE_RUNS)))}  # of the first runs
 
 
 def draw(rng):

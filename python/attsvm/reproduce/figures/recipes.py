@@ -140,7 +140,7 @@ def gradient(name, W, X, Z, g):
         pull = on * (g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True))
     elif name == "soft cap":
         a = softmax(CAP * np.tanh(logits / CAP))
-        pull = pairs(a, g) / np.cosh(np.clip(logits / CAP, -350, 350)) ** 2
+        pull = pairs(a, g) / np.cosh(logits / CAP) ** 2
     elif name == "QK-norm":
         size = np.linalg.norm(U, axis=-1, keepdims=True)
         least = np.maximum(size, 1e-12)

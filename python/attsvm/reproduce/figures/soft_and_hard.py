@@ -33,34 +33,31 @@ KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-t
 
 def together(runs, seed):
     """All runs at once: NumPy takes each step for all of them in one product."""
-    draws, noise = [], []
-    for child in np.random.SeedSequence(seed).spawn(runs):
-        rng = np.random.default_rng(child)
-        draws.append((*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)))
-        noise.append(rng)
+    rngs = np.random.default_rng(seed).spawn(runs)
+    draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
     results = {}
     for kind in KINDS:
-        weights = descend(kind, X, Z, scores, W, noise)
+        weights = descend(kind, X, Z, scores, W, rngs)
         measured = stacked([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
         results |= {f"{kind} {key}": x for key, x in measured.items()}
         results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
     return results
 
 
-def descend(kind, X, Z, scores, W, noise):
+def descend(kind, X, Z, scores, W, rngs):
     """Weights (records, runs, D, D) along descent by the textbook gradient; the runs end before it loses its digits."""
     W, kept = W.copy(), [W.copy()]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
         if kind == "gumbel":
-            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in noise])
+            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in rngs])
         s = softmax(logits)
         through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
         towards = -scores / (1 + np.exp((through * scores).sum(axis=-1, keepdims=True)))
         if kind == "entropy":  # d entropy / d s = -log s - 1; the constant cancels
-            towards = towards - PENALTY * np.log(np.maximum(s, 1e-300))
+            towards = towards - PENALTY * np.log(s)
         G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
         W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
         if step % EVERY == 0:

@@ -87,12 +87,12 @@ def kkt(problem, solution, asked):
     W = solution.W
     excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
     rows, dual = np.isfinite(excess), solution.dual
-    largest = max(np.abs(dual).max(), 1e-300)
+    largest = np.abs(dual).max()
     return max(
         -excess[rows].min(),
         -dual.min() / largest,
         np.abs(excess[rows] * dual[rows]).max() / largest,
-        norm(W - _adjoint(problem, dual)) / max(norm(W), 1e-300),
+        norm(W - _adjoint(problem, dual)) / norm(W),
     )
 
 
