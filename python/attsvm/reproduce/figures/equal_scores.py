@@ -57,13 +57,9 @@ def of_size(rng, n, T, d):
         "correlation": correlations(run.weights[1:], svm.W),
         "stationary": [np.vdot(by_hand, svm.W) >= 0 for _, by_hand in somewhere],
         "apart": [apart(problem.loss_and_grad(V)[1], by_hand) for V, by_hand in somewhere],
-        "not told": (n, T, d) == SIZES[0] and not told(problem, free),
+        "not told": (n, T, d) == SIZES[0]
+        and (diagnose(problem).no_stationary_point != "equal scores" or diagnose(free).equal_scores),
     }
-
-
-def told(problem, free):
-    """Whether diagnose() tells equal scores from random ones."""
-    return diagnose(problem).no_stationary_point == "equal scores" and not diagnose(free).equal_scores
 
 
 def tied(problem):

@@ -65,7 +65,7 @@ def experiment(rng):
     for name, run in runs.items():
         svms = {norm: solve_svm(run.data, run.selected, norm) for norm in NORMS}
         result |= {
-            f"{name} softmax": attention(X, Z, run.weights),
+            f"{name} softmax": softmax(np.einsum("ntd,rdn->rnt", X, run.weights @ Z.T, optimize=True)).max(2).mean(1),
             f"{name} norm": run.norm,
             f"{name} to its limit": abs(run.loss[-1] - loss(scores[np.arange(N), run.selected])),
             f"{name} locally optimal": locally_optimal(X, Z, scores, run.selected, svms["frobenius"].W),
@@ -76,11 +76,6 @@ def experiment(rng):
             result[f"{name} {norm}"] = correlations(run.weights, svm.W)
             result[f"{name} {norm} size"] = np.linalg.norm(svm.W, "nuc")
     return result | twins(problem, X, Z, scores, W, K, Q)
-
-
-def attention(X, Z, weights):
-    """The mean over queries of the largest probability, at each record."""
-    return softmax(np.einsum("ntd,rdn->rnt", X, weights @ Z.T, optimize=True)).max(axis=2).mean(axis=1)
 
 
 def twins(problem, X, Z, scores, W, K, Q):

@@ -71,7 +71,7 @@ def experiment(rng):
 
 
 def cell(problem):
-    found = dict.fromkeys((*NORMS, *map(_absolute, NORMS), "gap", "stated"), np.nan)
+    found = dict.fromkeys((*NORMS, "frobenius absolute", "nuclear absolute", "gap", "stated"), np.nan)
     found |= dict.fromkeys(("outside", "ranks that differ", "judged too soon"), 0.0)
     Q, _ = np.linalg.qr(problem.data.queries.T)
     for norm in NORMS:
@@ -82,7 +82,7 @@ def cell(problem):
         proof = certificate(problem.data, problem.optimal, solution)
         stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
         worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
-        found |= {norm: solution.rank, _absolute(norm): np.linalg.matrix_rank(W, tol=ABSOLUTE)}
+        found |= {norm: solution.rank, f"{norm} absolute": np.linalg.matrix_rank(W, tol=ABSOLUTE)}
         found |= {key: np.fmax(found[key], number) for key, number in worst.items()}
         found["ranks that differ"] += proof["rank"] != solution.rank
     return found | {"judged too soon": float(judged_too_soon(problem))}
@@ -96,13 +96,9 @@ def judged_too_soon(problem):
     return not certificate(problem.data, problem.optimal, stopped)["gap"] <= 1e-8
 
 
-def _absolute(norm):
-    return f"{norm} absolute"
-
-
 def _published(results, norm):
     """Ranks by the published counting: absolute tolerance, 1 without a solution."""
-    return np.nan_to_num(results[_absolute(norm)], nan=1.0)
+    return np.nan_to_num(results[f"{norm} absolute"], nan=1.0)
 
 
 def _means(ranks):

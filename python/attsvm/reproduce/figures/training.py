@@ -121,7 +121,8 @@ def means(monitor, layer, column):
 def claims(results):
     """Claims on the norm, on hard queries and on the SVM, of a model whose weights are all trained."""
     first, second = ({column: results[f"SGD {layer} {column}"] for column in SHOWN} for layer in (0, 1))
-    turned = second["cosine"][:, -1] - _first(second["cosine"])
+    cosine = second["cosine"]
+    turned = cosine[:, -1] - cosine[np.arange(len(cosine)), np.isfinite(cosine).argmax(axis=1)]
     return {
         "The task is learnt": [exactly(f"{name}: largest loss at the end", results[f"{name} loss"].max(), high=0.6)
                                for name in OPTIMIZERS],
@@ -147,11 +148,6 @@ def claims(results):
             median("SGD: change of the cosine since the first check with hard queries", turned, -0.1, 0.05)
         ],
     }  # fmt: skip
-
-
-def _first(curves):
-    """The first finite number of each curve."""
-    return curves[np.arange(len(curves)), np.isfinite(curves).argmax(axis=1)]
 
 
 PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
