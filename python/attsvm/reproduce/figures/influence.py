@@ -39,14 +39,17 @@ def experiment(rng):
     run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()
     arrived = turn(run.direction, found.solution.W) < ARRIVED
-    rests = [np.delete(np.arange(N), i) for i in range(N)]
-    again = [train(problem[rest], lr=LR, steps=STEPS) for rest in rests]
-    kept = np.array([(a.selected == run.selected[rest]).all() for a, rest in zip(again, rests, strict=True)])
-    turns = [turn(run.direction, a.direction) for a in again]
+
+    def without(i):
+        rest = np.delete(np.arange(N), i)
+        again = train(problem[rest], lr=LR, steps=STEPS)
+        return (again.selected == run.selected[rest]).all(), turn(run.direction, again.direction)
+
+    kept, turns = np.array([without(i) for i in range(N)]).T
     shares, errors = zip(*(learned(rng, n) for n in COUNTS), strict=True)
     return {
         "predicted": found.turn,
-        "trained": np.where(kept & arrived, turns, np.nan),
+        "trained": np.where(kept * arrived, turns, np.nan),
         "arrived": arrived,
         "kept": kept.mean(),
         "held": found.solved,

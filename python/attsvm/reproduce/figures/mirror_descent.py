@@ -46,7 +46,7 @@ def experiment(rng):
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
-    tokens, gaps = tokens_of(problem.data), []
+    gaps = []
 
     def diverged(p, q, selected):
         svm = solve_svm(problem.data, selected, q)
@@ -58,7 +58,10 @@ def experiment(rng):
         "other tokens": [[diverged(p, q, runs[q].selected) for q in STEPS] for p in STEPS],
     }
     twins = [
-        apart(descent(problem, W, p, TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))
+        apart(
+            descent(problem, W, p, TWIN_STEPS).W,
+            mirror_descend(*tokens_of(problem.data), problem.scores, W, TWIN_STEPS, LR, p),
+        )
         for p, W in starts.items()
     ]
     return {**found, "gap": max(gaps), "apart": twins}

@@ -85,7 +85,8 @@ def experiment(rng):
     problem = Problem(data, None, SoftmaxHead(V, classes), "linear")
     trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS)
     p = trained.probabilities
-    floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
+    queries = list(zip(X @ V, classes, best, strict=True))
+    floor = -np.mean([np.log(softmax(s @ outputs)[c]) for outputs, c, s in queries])
     attended = p >= KEPT
     found = {
         "predicted": kept.sum(axis=1),
@@ -93,7 +94,7 @@ def experiment(rng):
         "same": (attended == kept).all(axis=1).mean(),
         "distance": np.abs(p - best).max(),
         "excess": trained.loss[-1] - floor,
-        "stationarity": max(stationarity(x @ V, c, s) for x, c, s in zip(X, classes, best, strict=True)),
+        "stationarity": max(stationarity(*query) for query in queries),
         **dict.fromkeys(KINDS, np.nan),
     }
     if not kept.all():
