@@ -21,7 +21,7 @@ PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", 
 
 
 def panels(
-    size: tuple[float, float], columns: int, rows: int = 1, layout: str = "constrained", **how: Any
+    size: tuple[float, float], columns: int, rows: int = 1, layout: Any = "constrained", **how: Any
 ) -> tuple[Figure, Any]:
     """A figure of this size in inches, and its panels.  Curves take the colours of the palette in turn."""
     figure = Figure(figsize=size, layout=layout)
