@@ -23,7 +23,8 @@ from ..textbook import softmax, tokens_of
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
 LOCAL_LR, LOCAL_STEPS = 0.1, 2000
-LOW, HIGH = 9e-3, 1e-2  # most of a token left out, least of a selected one, in local runs; as published
+# Of local runs, as published: the largest probability of a token left out, and the least of a selected token.
+LOW, HIGH = 9e-3, 1e-2
 FIN_LR, FIN_STEPS = 2.0, 4000  # training of W_fin, a convex problem
 OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances, by step
 PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
