@@ -10,7 +10,7 @@ A file of ``figures/`` is a figure.  It has
 - ``together(runs, seed)``, optional: arrays that are measured for all instances at once;
 - ``once()``, optional: numbers that do not depend on the random instances;
 - ``claims(results)``: its claims on these numbers, under headings;
-- ``plot(results)``: its picture.
+- ``plot(results)``: its picture; ``panels.picture`` makes it from a function that draws the panels.
 """
 
 from __future__ import annotations
