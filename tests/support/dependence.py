@@ -58,7 +58,7 @@ class Panel(Anything):
             given = {key: value for key, value in kwargs.items() if key not in LOOKS}
             color = kwargs.get("color")
             words = (kwargs.get("label") or (color if isinstance(color, str) else "")).replace("\n", " ")
-            if name not in ("set_title", "grid", "margins", "legend", "tick_params", "set_axisbelow"):
+            if name not in ("set_title", "grid", "margins", "legend", "tick_params", "set_axisbelow", "set_prop_cycle"):
                 add(self.drawn, f"panel {self.at} {name} {words}".strip(), [args, given, [1] * (name == "add_patch")])
             line = Anything()
             line.get_color = lambda: words  # by which the band of a line is named

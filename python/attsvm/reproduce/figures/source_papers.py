@@ -220,6 +220,7 @@ def plot(results, *axes):
     ):
         benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
     finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
+    codes.set_prop_cycle(None)  # Matplotlib's own colours
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")
