@@ -1,4 +1,4 @@
-"""Random data of the paper's experiments."""
+"""Random data for the experiments of the paper and its follow-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["markov", "next_token", "positional_encoding", "signal_noise", "unit_
 
 
 def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens, queries and head uniform on the unit sphere, labels fair coins.
+    """Random tokens, queries and head, uniform on the unit sphere, and labels by fair coins.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np
 
 
 def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
-    """Sines and cosines that tell positions apart, to be added to tokens: ``X + positional_encoding(T, d)``.
+    """Sines and cosines that encode positions, to be added to tokens: ``X + positional_encoding(T, d)``.
 
     ``P[t, 2j] = sin(t / base^(2j/d))`` and ``P[t, 2j + 1] = cos(t / base^(2j/d))``.
 
@@ -56,7 +56,7 @@ def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
     T, d : int
         Tokens of a sequence, dimension.
     base : float
-        Above 1; the longest wave has ``2 pi base`` tokens.
+        Above 1.  Wavelengths range from 2 pi up to nearly ``2 pi base`` tokens.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
 
 
 def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random sequences, no token twice in one, each labelled by one of its tokens; embeddings uniform on the sphere.
+    """Random sequences of distinct tokens, each labelled by one of them; embeddings are uniform on the sphere.
 
     Parameters
     ----------
@@ -118,19 +118,19 @@ def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndar
 def signal_noise(
     n: int, T: int, d: int, signal: float, weak: float = 0.1, wrong: float = 0.2, rng: Random = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens of Gaussian noise, three of which carry a signal, and labels of which some are wrong.
+    """Tokens of Gaussian noise, three of them with a signal; and labels, some of them wrong.
 
-    Token 0 has ``signal`` added to coordinate 0 where the true label is +1, to coordinate 1 where it is -1.  Token 1
-    has ``weak * signal`` added to the same coordinate, token 2 to the other one.
+    Token 0 has ``signal`` added to coordinate 0 if the true label is +1, and to coordinate 1 if it is -1.  Token 1 has
+    ``weak * signal`` added to the same coordinate, token 2 to the other of the two.
 
     Parameters
     ----------
     n, T, d : int
         Sequences, tokens in each (at least 3), dimension (at least 2).
     signal, weak : float
-        Length of the signal, in standard deviations of a coordinate of the noise; part of it in tokens 1 and 2.
+        The signal, in standard deviations of the noise of a coordinate; its factor in tokens 1 and 2.
     wrong : float
-        Chance of a label to be turned round, between 0 and 1.
+        Probability that a label is flipped, between 0 and 1.
     rng : int, SeedSequence or Generator
 
     Returns
@@ -139,7 +139,7 @@ def signal_noise(
     y : (n,) array of -1 and +1
         The labels to train on.
     truth : (n,) array of -1 and +1
-        The labels before any was turned round.
+        The labels before some were flipped.
 
     Notes
     -----
@@ -167,10 +167,10 @@ def signal_noise(
 
 
 def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Prompts of uniform random tokens, and their next token by a Markov chain within the prompt.
+    """Prompts of uniform random tokens, and the next token of each by a Markov chain within the prompt.
 
-    After a prompt that ends in k the next token is j with probability ``m_j P_kj / sum_l m_l P_kl``, m_j the count of j
-    in the prompt: what self-attention with ``exp(W_jk) = P_kj`` on one-hot tokens predicts.
+    After a prompt that ends in token k the next token is j with probability ``m_j P_kj / sum_l m_l P_kl``, where m_j is
+    the count of j in the prompt.  Self-attention with ``exp(W_jk) = P_kj`` on one-hot tokens predicts the same.
 
     Parameters
     ----------

@@ -32,8 +32,9 @@ def test_a_figure_says_what_it_is_and_where_it_comes_from(name):
     figure = load(name)
     title, _, text = figure.__doc__.partition("\n\n")
     assert title and text and figure.SETTINGS and 1 <= figure.QUICK <= figure.RUNS
+    paper = figure.PAPER.format_map(vars(papers))
     sources = [words for name, words in vars(papers).items() if name.isupper()]
-    assert any(figure.PAPER.startswith(source) for source in sources) and not figure.PAPER.endswith(".")
+    assert any(paper.startswith(source) for source in sources) and not paper.endswith(".")
     assert figure.CAPTION.endswith(".") and len(figure.CAPTION) > 60
 
 

@@ -49,7 +49,7 @@ def test_a_definition_turned_round_is_seen(rng, monkeypatch):
 def test_figures_give_up_drawing(rng, monkeypatch):
     """Where no problem is as they want it, as after a mistake in what judges it."""
     monkeypatch.setattr(problems, "DRAWS", 3)
-    monkeypatch.setattr(several_tokens, "judge", lambda *_: None)
+    monkeypatch.setattr(several_tokens, "judge", lambda *_: "undecided")
     with pytest.raises(RuntimeError, match="none of 3 random problems was accepted"):
         several_tokens.accepted(4, rng)
 

@@ -51,14 +51,14 @@ class Panel(Anything):
             return lambda: ([], [])
         if name == "images":
             return [SimpleNamespace(norm=lambda value: 0)]
-        if name in ("spines", "xaxis", "yaxis", "transAxes", "get_legend"):
+        if name in ("figure", "spines", "xaxis", "yaxis", "transAxes", "get_legend"):
             return Anything()
 
         def note(*args, **kwargs):
             given = {key: value for key, value in kwargs.items() if key not in LOOKS}
             color = kwargs.get("color")
             words = (kwargs.get("label") or (color if isinstance(color, str) else "")).replace("\n", " ")
-            if name not in ("set_title", "grid", "margins", "legend", "tick_params", "set_axisbelow"):
+            if name not in ("set_title", "grid", "margins", "legend", "tick_params", "set_axisbelow", "set_prop_cycle"):
                 add(self.drawn, f"panel {self.at} {name} {words}".strip(), [args, given, [1] * (name == "add_patch")])
             line = Anything()
             line.get_color = lambda: words  # by which the band of a line is named

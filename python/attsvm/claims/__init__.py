@@ -1,4 +1,4 @@
-"""Claims: bounds fixed beforehand, 95 % intervals of what was measured, three verdicts."""
+"""Claims: a statistic, a bound fixed beforehand, a 95 % interval of the statistic, and a verdict."""
 
 from .claim import VERDICTS, Claim, claim, difference, exactly, mean, median, none, share
 from .intervals import binomial_interval

@@ -1,14 +1,15 @@
 """Claims: a statistic, a bound fixed beforehand, and a 95 % interval of what was measured.
 
-A claim names a statistic of the runs of a figure and the bound [``low``, ``high``] in which theory, a published number
-or an independent computation puts it.  The bound is absolute: noise never widens it.  The measurement comes with a
-two-sided 95 % interval, and the verdict compares the two:
+A claim names a statistic of the runs of a figure, and the bound [``low``, ``high``] that theory, a published number or
+an independent computation sets.  The bound does not depend on the noise of the measurement.  The measured statistic has
+a two-sided 95 % interval, and the verdict compares interval and bound:
 
 - "holds": the whole interval lies inside the bound;
 - "fails": the whole interval lies outside;
-- "undecided": it straddles the bound, or there are too few runs; the note says how many would decide.
+- "undecided": it lies on both sides of an end of the bound, or there are too few runs; the note says how many runs
+  would decide.
 
-Five statistics are enough:
+There are five statistics:
 
 ============ ============================================= ==================================================
 function     of                                            interval
@@ -17,14 +18,16 @@ function     of                                            interval
 `difference` two flags of every run                        Clopper-Pearson of the runs with one flag alone
 `median`     numbers, one per run; ratios, heavy tails     order statistics (exact for any distribution)
 `mean`       numbers between two known ends                Gaffke: Clopper-Pearson where they are flags
-`exactly`    these very runs: residuals, exceptions        the number itself, the worst one if there are many
+`exactly`    these runs, no sample: residuals, exceptions  the number itself, the worst one if there are many
 ============ ============================================= ==================================================
 
-A run without a number (NaN or infinite) is never dropped.  It counts against the claim: as beyond the bound, and where
-there are two bounds as beyond either; in a mean, as at an end of its range.  The note says how many there were.  A
-claim about a part of the runs takes ``number[part]``, and stands beside one on how large the part is.
+A run without a number (NaN or infinite) is never dropped; it counts against the claim.  It counts as beyond the bound;
+if the bound has two ends, as beyond either of them.  In a mean it counts as the end of the range that is worse for the
+claim.  The note says how many such runs there were.  A claim about a part of the runs takes ``number[part]``; another
+claim then says how large that part is.
 
-A share bound b that no run violates needs ln .025 / ln b runs (.95: 72 runs, .99: 368), a median 6.
+If no run violates it, a lower bound b of a share holds from ln .025 / ln b runs on (.95: 72 runs, .99: 368), and a
+bound of a median from 6 runs on.
 
 Examples
 --------
@@ -78,7 +81,7 @@ VERDICTS = ("holds", "fails", "undecided")
 
 @dataclass(frozen=True)
 class Claim:
-    """What was expected, what was measured, and whether they agree.
+    """A claim: the bound expected, the statistic measured, and the verdict.
 
     Attributes
     ----------
@@ -87,18 +90,18 @@ class Claim:
     low, high : float or None
         The bound; at least one of the two is given.
     measured, measured_low, measured_high : float or None
-        The statistic and its 95 % interval; None where it is not finite, which never holds.
+        The statistic and the ends of its 95 % interval; each is None if it is not finite.
     runs : int
-        Runs the statistic was taken of, those without a number included.
+        Number of runs, those without a number included.
     verdict : {"holds", "fails", "undecided"}
     note : str
-        Counts behind a share, runs without a number, how many runs would decide.
+        The counts behind a share, the number of runs without a number, the number of runs that would decide.
     runs_needed : int or None
-        About how many runs would decide: those there are where they do, None where more runs alone would not.
+        About how many runs would decide: ``runs`` if the claim is decided, None if more runs alone would not decide.
     silent : int
-        Runs without a number.
+        Number of runs without a number.
     interval : (float, float)
-        The 95 % interval; an infinite end where there is none.
+        The 95 % interval; an end is infinite if the runs do not bound it.
     """
 
     text: str
@@ -115,7 +118,7 @@ class Claim:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval."""
+        """The 95 % interval; an end is infinite if the runs do not bound it."""
         return (
             -math.inf if self.measured_low is None else self.measured_low,
             math.inf if self.measured_high is None else self.measured_high,
@@ -132,7 +135,7 @@ class Claim:
 
     @property
     def found(self) -> str:
-        """The measurement, with its interval where it has one, and the note."""
+        """The statistic measured, with its interval if it has one, and the note."""
         text = "no number" if self.measured is None else f"{self.measured:.4g}"
         if (self.measured_low, self.measured_high) != (self.measured, self.measured):
             text += f" [{_shown(self.measured_low)}, {_shown(self.measured_high)}]"
@@ -143,18 +146,18 @@ class Claim:
 
 
 def claim(values: ArrayLike, at_least: float | None = None, at_most: float | None = None) -> Claim:
-    """A claim on random runs, judged as ``attsvm reproduce`` judges those of the paper.
+    """A claim on random runs, judged as ``attsvm reproduce`` judges the claims of the paper.
 
-    The bound is fixed beforehand; the 95 % interval of what was measured is compared with it.  Values that are all true
-    or false (1 or 0) are flags: the claim is about the *share* of runs for which they are true, with the exact binomial
-    (Clopper-Pearson) interval.  Other numbers: about their *median*, with the interval by order statistics, which is
-    exact for any distribution.
+    The bound is fixed beforehand and compared with the 95 % interval of the measured statistic.  Values that are all
+    true or false (1 or 0) are flags.  Then the statistic is the *share* of runs whose flag is true, with the exact
+    binomial (Clopper-Pearson) interval.  For other numbers it is their *median*, with the interval by order statistics,
+    which is exact for any distribution.
 
     Parameters
     ----------
     values : (runs,) array_like
-        Flags or numbers, one per run.  NaN or infinite: the run said nothing.  Such a run counts against the claim, and
-        ``silent`` says how many there are.
+        Flags or numbers, one per run.  A run with NaN or an infinite value counts against the claim; ``silent`` is the
+        number of such runs.
     at_least, at_most : float, optional
         The bound; at least one of them.
 
@@ -162,15 +165,15 @@ def claim(values: ArrayLike, at_least: float | None = None, at_most: float | Non
     -------
     Claim
         ``verdict`` is "holds" where the whole ``interval`` lies within the bound, "fails" where it lies outside,
-        "undecided" where it does neither; then about ``runs_needed`` runs would decide (None: more runs alone would
-        not).
+        "undecided" where it does neither.  Then about ``runs_needed`` runs would decide; it is None if more runs alone
+        would not.
 
     Raises
     ------
     ImportError
         Without SciPy: ``pip install scipy``.
     ValueError
-        Of values that are not one per run, and of bounds that no number can meet.
+        If ``values`` is not one-dimensional, or if there is no bound or one that no number can meet.
 
     See Also
     --------
@@ -202,13 +205,13 @@ def claim(values: ArrayLike, at_least: float | None = None, at_most: float | Non
 
 
 def share(text: str, flags: Any, low: float | None = None, high: float | None = None) -> Claim:
-    """The share of all runs for which something is true.
+    """A claim on the share of all runs whose flag is true.
 
     Parameters
     ----------
     text : str
     flags : (runs,) array of bool, or of 0, 1 and NaN
-        NaN is a run that could not tell: false for ``low``, true for ``high``.
+        A NaN counts as false for ``low`` and as true for ``high``.
     low, high : float, optional
         The bound.
 
@@ -230,13 +233,13 @@ def share(text: str, flags: Any, low: float | None = None, high: float | None = 
 
 
 def difference(text: str, more: Any, less: Any, low: float | None = None, high: float | None = None) -> Claim:
-    """The share of all runs for which one thing is true, minus the share for which another is.
+    """A claim on the share of all runs with one flag true, minus the share with another flag true.
 
     Parameters
     ----------
     text : str
     more, less : (runs,) arrays of bool, or of 0, 1 and NaN
-        Both flags of each run.  NaN in either: the run speaks against the bound.
+        Both flags of each run.  A run with a NaN in either counts against the bound.
     low, high : float, optional
         The bound.
 
@@ -259,13 +262,13 @@ def difference(text: str, more: Any, less: Any, low: float | None = None, high: 
 
 
 def median(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
-    """The median over runs.
+    """A claim on the median over runs.
 
     Parameters
     ----------
     text : str
     values : (runs,) array_like
-        What is not finite is a run without a number: below ``low`` and above ``high``.
+        A value that is not finite counts as below ``low`` and as above ``high``.
     low, high : float, optional
         The bound.
 
@@ -290,15 +293,17 @@ def median(text: str, values: Any, low: float | None = None, high: float | None 
 def mean(
     text: str, values: Any, within: tuple[float, float], low: float | None = None, high: float | None = None
 ) -> Claim:
-    """The mean over runs of numbers between known ends; flags belong to `share`, numbers without ends to `median`.
+    """A claim on the mean over runs of numbers within a known range.
+
+    `share` is for flags, `median` for numbers whose range is not known.
 
     Parameters
     ----------
     text : str
     values : (runs,) array_like
-        What is not finite is a run without a number: at the lower end for ``low``, at the upper one for ``high``.
+        A value that is not finite counts as the least number for ``low`` and as the largest for ``high``.
     within : (float, float)
-        The least and the largest number there can be: of a mean without them, no sample says how large it is.
+        The least and the largest possible number.  Without them no sample bounds a mean.
     low, high : float, optional
         The bound.
 
@@ -313,21 +318,21 @@ def mean(
 
     def needed() -> int | None:
         away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
-        narrow = away > 0 and math.isfinite(above - below)  # an interval shrinks with the root of the number of runs
+        narrow = away > 0 and math.isfinite(above - below)  # its length falls like 1 / sqrt(runs)
         return max(sample.runs + 1, math.ceil(sample.runs * ((above - below) / 2 / away) ** 2)) if narrow else None
 
     return sample.claim(middle, [case[1:] for case in cases], needed)
 
 
 def exactly(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
-    """A statement about these very runs, no sample: every value lies within the bound.
+    """A claim that every value of these runs lies within the bound; they are no sample of other runs.
 
     Parameters
     ----------
     text : str
     values : number or array_like
-        Shown is the value farthest beyond the bound, or nearest to it.  One that is no number fails the claim, and so
-        does having no values.
+        The claim shows the value farthest beyond the bound, or the one closest to it if all are within.  It fails if a
+        value is not finite, or if there are no values.
     low, high : float, optional
         The bound.
 
@@ -348,12 +353,12 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
 
 
 def none(text: str, flags: Any) -> Claim:
-    """A statement about these very runs: something is true of none of them, as :func:`exactly` that many."""
+    """A claim that no flag of these runs is true; it shows how many are."""
     return exactly(text, np.sum(flags), 0, 0)
 
 
 class _Sample:
-    """All values, those that are finite numbers, how many are not; and the bound, which there must be."""
+    """The values of a claim, the finite ones among them, how many are not finite; and the bound."""
 
     def __init__(self, text: str, values: Any, low: float | None, high: float | None):
         if low is None and high is None:
@@ -366,7 +371,7 @@ class _Sample:
         self.unsaid = f"{self.silent} without a number" if self.silent else ""
 
     def against(self, below: Any, above: Any) -> list[Any]:
-        """The readings of silent runs that speak against the claim: as too small, as too large, or either way."""
+        """The readings of runs without a number that count against the claim: ``below``, ``above``, or both."""
         low, high = self.low, self.high
         return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
 
@@ -380,7 +385,7 @@ class _Sample:
         return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
 
     def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
-        """A claim on counts, whose intervals of n runs with the same shares are known."""
+        """A claim on counts; ``intervals(n)`` are the intervals of n runs with the same shares."""
         runs = self.runs
 
         def needed() -> int | None:
@@ -402,7 +407,7 @@ class _Sample:
             enough = needed()
             notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
         least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
-        if verdict == "fails" and self.verdict([(least, most)]) != "fails":  # silent runs on either side
+        if verdict == "fails" and self.verdict([(least, most)]) != "fails":  # runs without a number: on either side
             least, most = -math.inf, math.inf
         shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
         note = "; ".join(filter(None, notes))

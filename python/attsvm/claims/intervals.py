@@ -1,4 +1,4 @@
-"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean, and how many runs narrow them."""
+"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean; and the runs that would decide."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = [
     "median_rank",
 ]
 
-TAIL = 0.025  # on either side
-LEAST_MEDIAN = 6  # 2 * 0.5**6 < .05: the range of six runs encloses the median
-DRAWS = 10_000  # of weights: the tail of an interval is .025 +- .0016
-MOST_RUNS = 100_000  # a measurement that this many runs do not tell from its bound lies on it
+TAIL = 0.025  # probability of each tail
+LEAST_MEDIAN = 6  # least runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
+DRAWS = 10_000  # random weights for the interval of a mean: its tail is .025 +- .0016
+MOST_RUNS = 100_000  # most runs that are tried; where these do not decide, the statistic lies on its bound
 
 
 def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:
-    """The exact (Clopper-Pearson) interval of a share, [0, 1] where there are no runs.
+    """The exact (Clopper-Pearson) interval of a share; [0, 1] if there are no runs.
 
-    Its ends solve P(Bin(runs, p) >= successes) = tail and P(Bin(runs, p) <= successes) = tail for p: they are quantiles
-    of beta distributions, as those of ``scipy.stats.binomtest(...).proportion_ci(method="exact")``.
+    Its ends solve P(Bin(runs, p) >= successes) = tail and P(Bin(runs, p) <= successes) = tail for p.  They are
+    quantiles of beta distributions, and equal those of ``scipy.stats.binomtest(...).proportion_ci(method="exact")``.
 
     Examples
     --------
@@ -44,23 +44,23 @@ def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[fl
 
 def _special() -> Any:
     try:
-        from scipy import special  # an extra
+        from scipy import special  # an optional dependency
     except ImportError as error:
         raise ModuleNotFoundError("attsvm.claim needs SciPy: pip install scipy", name=error.name) from None
     return special
 
 
 def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, float]:
-    """The interval of a share minus another of the same runs, p10 - p01, from the runs that have one flag alone.
+    """The interval of p10 - p01, a share minus another of the same runs, from the runs with exactly one flag true.
 
-    The ends come from Clopper-Pearson intervals of p10 and p01 at 98.75 %: four tails of .625 % are .025 in all.
+    Its ends combine the 98.75 % Clopper-Pearson intervals of p10 and p01.  Their four tails of .625 % sum to .025.
     """
     (low10, high10), (low01, high01) = (binomial_interval(count, runs, TAIL / 4) for count in (gains, losses))
     return low10 - high01, high10 - low01
 
 
 def median_rank(runs: int) -> int:
-    """The largest r with P(Bin(runs, 1/2) < r) <= .025; 0 if there is none.
+    """The largest r with P(Bin(runs, 1/2) < r) <= .025, or 0.
 
     The r-th smallest and the r-th largest of the runs enclose the median in 95 % of all samples, whatever their
     distribution.
@@ -69,7 +69,7 @@ def median_rank(runs: int) -> int:
 
 
 def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
-    """The median and its interval by order statistics, infinite for too few runs; values may be infinite."""
+    """The median, and the ends of its interval by order statistics, which are infinite if there are too few runs."""
     runs, ordered = len(sample), np.sort(sample)
     if runs == 0:
         return math.nan, -math.inf, math.inf
@@ -80,14 +80,14 @@ def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
 
 
 def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float, float, float]:
-    """The mean of numbers between ``least`` and ``most`` (infinite where there is no end), and Gaffke's interval of it.
+    """The mean of numbers between ``least`` and ``most``, and the ends of Gaffke's interval of it.
 
-    Its lower end is the .025 quantile of the mean of the sample and ``least`` under Dirichlet(1, ..., 1) weights, its
-    upper end the .975 quantile with ``most``.  Of flags these are the ends of Clopper and Pearson.  For other numbers
-    a proof is missing, but no distribution is known whose mean they miss more often (Phan, Thomas and Learned-Miller,
-    ICML 2021).
+    Take the weighted mean of the sample and ``least``, with Dirichlet(1, ..., 1) weights; its .025 quantile is the
+    lower end.  The upper end is the .975 quantile with ``most`` in place of ``least``.  For flags this is the
+    Clopper-Pearson interval.  For other numbers the coverage is not proved, but no distribution is known for which it
+    is below 95 % (Phan, Thomas and Learned-Miller, ICML 2021).
     """
-    rng = np.random.default_rng(0)  # the same weights for everyone, so that a page can be reproduced to the digit
+    rng = np.random.default_rng(0)  # fixed weights, so that a page can be reproduced to the digit
     runs, outside = len(sample), int(TAIL * DRAWS)
     weights = rng.standard_exponential((DRAWS, runs + 1))
     weights /= weights.sum(axis=1, keepdims=True)
@@ -97,7 +97,7 @@ def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float,
 
 
 def enough_runs(decides: Callable[[int], bool], runs: int) -> int | None:
-    """About how many runs would decide, where ``decides(n)`` says whether n do; None if no reasonable number does."""
+    """About the least n for which ``decides(n)``, at least ``runs``; None if it is above MOST_RUNS."""
     enough = max(runs, 1)
     while not decides(enough):
         enough *= 2

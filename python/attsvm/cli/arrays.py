@@ -1,4 +1,4 @@
-"""The arrays of ``attsvm run``, read from an .npz and checked."""
+"""Reads and checks the arrays of ``attsvm run`` from an .npz file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz; what is missing, unknown or too much is named."""
+    """The arrays of an .npz file by name; a UsageError names arrays that are missing, unknown or in conflict."""
     with open(path, "rb") as file:
         try:
             archive: Any = np.load(file, allow_pickle=False) if zipfile.is_zipfile(file) else None
-        except Exception as error:  # of a damaged archive, zipfile and NumPy raise a dozen kinds
+        except Exception as error:  # zipfile and NumPy raise many kinds of a damaged archive
             raise UsageError(f"{path} cannot be read: {error}") from None
         if archive is None:
             raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
@@ -41,7 +41,7 @@ def _read_array(archive: Any, name: str) -> np.ndarray:
     except Exception as error:
         why = "pickled objects are refused" if "allow_pickle" in str(error) else f"{error}" or type(error).__name__
         raise UsageError(f"{name} cannot be read as an array of numbers: {why}") from None
-    if not isinstance(array, np.ndarray):  # numpy hands out a member that is no .npy as bytes
+    if not isinstance(array, np.ndarray):  # NumPy returns a member that is no .npy file as bytes
         raise UsageError(f"{name} is not an array")
     return array
 
@@ -61,7 +61,7 @@ def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def as_data(arrays: dict[str, np.ndarray]) -> Data:
-    """Cross-attention to Z, or self-attention of the first token; without the padding when there are lengths."""
+    """Data of cross-attention with queries Z, or else of self-attention of the first token; padding is removed."""
     X: Any = arrays["X"]
     if "lengths" in arrays:
         check_shape("X", X, "n, T, d")
@@ -77,7 +77,7 @@ def as_data(arrays: dict[str, np.ndarray]) -> Data:
 
 
 def as_selected(arrays: dict[str, np.ndarray]) -> Any:
-    """The given selection, without what it says of padding."""
+    """The given selection; the entries of padding are removed."""
     selected = arrays["selected"]
     if selected.dtype != bool or "lengths" not in arrays:
         return selected

@@ -1,4 +1,4 @@
-"""``attsvm heads``: a model folder and a text, or images, in; a table, a picture and a page out."""
+"""The command ``attsvm heads``: analyses the heads of a model on texts or images; writes table, picture and page."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..heads.report import results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
 from ..heads.view import view
 
-DIGITS = 4  # of a layer or a head
+DIGITS = 4  # most digits of the number of a layer or head
 DPI = 160
-TOKENS = (10, 50)  # of a sentence: fewer say little, more cannot be looked at
-MOST_TOKENS = 50_000  # that are kept of a text
+TOKENS = (10, 50)  # least and most tokens of a sentence: fewer say little, more do not fit the page
+MOST_TOKENS = 50_000  # most tokens that are read of a text
 
 
 def add_parser(commands: Any) -> None:
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
         metavar="TEXT",
         type=Path,
         nargs="*",
-        default=[],  # without one argparse would count it among the arguments that are missing
+        default=[],  # else argparse lists it among missing arguments
         help="a file, one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference); "
         "where the model takes images, a folder of them or image files (default: scikit-learn's digits)",
     )
@@ -97,7 +97,7 @@ def _indices(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    _without_windows()  # matplotlib is an extra: missing, it should be missed before the work
+    _without_windows()  # fails before any work if matplotlib is missing
 
     if args.training:
         return _training(args)
@@ -138,13 +138,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it, which knows no NaN."""
+    """The value as JSON can hold it; None for NaN and infinity."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _without_windows() -> None:
-    import jinja2  # noqa: F401  of the page
+    import jinja2  # noqa: F401  needed by the page
     import matplotlib
 
     matplotlib.use("agg")
@@ -159,7 +159,7 @@ def _write(path: Path, figure: Any) -> None:
 
 
 def _training(args: argparse.Namespace) -> int:
-    """The heads of every checkpoint of a run, as the monitor would have measured them."""
+    """Measures the heads of every checkpoint of a run as the monitor does; writes a table and a picture."""
     found = _reader().checkpoints(args.model)
     if not found:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
@@ -177,7 +177,7 @@ def _training(args: argparse.Namespace) -> int:
 
 
 def _reader() -> Any:
-    """The module that loads models; a UsageError where PyTorch or transformers is missing."""
+    """The module that loads models; raises UsageError if PyTorch or transformers is missing."""
     try:
         import transformers  # noqa: F401
 
@@ -189,7 +189,7 @@ def _reader() -> Any:
 
 
 def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, list[Any]]:
-    """The heads asked for, what was read, in words, the model and a few of its batches."""
+    """The heads asked for, a description of the input, the model, and a few of its batches."""
     try:
         heads, given, *rest = _reader().read_pretrained(
             model,

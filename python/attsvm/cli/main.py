@@ -15,7 +15,7 @@ from . import heads, prove, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 for a claim that does not hold, 2 for a wrong input."""
+    """Runs a command; returns the exit code: 0, 1 if a claim fails, 2 for a wrong input."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # every table shows the status
+            warnings.simplefilter("ignore", ConvergenceWarning)  # every table shows the status of its solves
             return args.command(args)
     except UsageError as error:
         return _fail(args.name, str(error))

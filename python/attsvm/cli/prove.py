@@ -1,4 +1,4 @@
-"""``attsvm prove``: solve the SVM of selected tokens, and write its proof."""
+"""The command ``attsvm prove``: solves the SVM of selected tokens and writes its proof."""
 
 from __future__ import annotations
 

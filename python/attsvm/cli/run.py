@@ -1,4 +1,4 @@
-"""``attsvm run``: train on the user's arrays, and solve the SVMs of the tokens that attention selects."""
+"""The command ``attsvm run``: trains on the user's arrays, and solves the SVMs of the tokens selected."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
 NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
-RECORDS = 100  # of a run, for its curves
+RECORDS = 100  # records of a run, for its curves
 RATE = between(0, math.inf, "a positive number")
-QUERIES_SHOWN = 40  # rows of a heat map that can still be told apart
+QUERIES_SHOWN = 40  # most rows of a heat map that can be told apart
 
 
 def add_parser(commands: Any) -> None:
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
         saved: dict[str, Any] = {"selected": arrays["selected"]}
         print(solutions_table(solutions))
     else:
-        from matplotlib.figure import Figure  # an extra: missing, it should be missed before the training
+        from matplotlib.figure import Figure  # fails before the training if it is missing
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
@@ -100,12 +100,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _solve(data: Data, selected: Any, norm: Literal["frobenius", "nuclear"]) -> Separation:
-    """Large problems take a while, so say what is being waited for."""
+    """The solution of an SVM.  Prints its size first, since large problems take a while."""
     margins = int(data.indptr[-1]) - len(data)
     print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
     try:
         return solve_svm(data, selected, norm)
-    except ValueError as error:  # what is wrong with the selection, or with the scale of the tokens
+    except ValueError as error:  # a wrong selection, or tokens out of scale
         raise UsageError(str(error)) from None
 
 
@@ -114,7 +114,7 @@ def _key(name: str) -> str:
 
 
 def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
-    """W, and its factors K and Q of full rank, from weights as PyTorch initialises linear layers."""
+    """Runs of W and of its factors K and Q of full rank; they start like linear layers of PyTorch."""
     rng = np.random.default_rng(args.seed)
     dk, dz = problem.data.dk, problem.data.dz
     W, K, Q = (
@@ -134,7 +134,7 @@ def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
 
 
 def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Separation]) -> None:
-    """Attention and correlation along training above, attention at its end below."""
+    """Draws attention and correlations along training above, and attention at the end below."""
     (left, right), below = figure.subplots(2, 2)
     for run in runs.values():
         plot.saturation(run, ax=left)
@@ -151,7 +151,7 @@ def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Se
 
 
 def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-    """Weights and multipliers of a solution, over entries in the shape of the padded tokens."""
+    """The arrays of a solution for the .npz file; multipliers are padded as the tokens are."""
     saved = {} if solution.W is None else {key: solution.W}
     multipliers = {"dual": solution.dual, "certificate": solution.certificate}
     for name, entries in multipliers.items():
@@ -164,7 +164,7 @@ def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, 
 
 
 def runs_table(runs: Mapping[str, Run]) -> str:
-    """How each training ended, and whether its attention has saturated on one token per query."""
+    """The table of trainings: how each ended, and whether its attention has saturated."""
     rows, notes = [], []
     for name, run in runs.items():
         peaks, best = largest(run.probabilities), run.selected == run.problem.optimal
@@ -181,7 +181,7 @@ def runs_table(runs: Mapping[str, Run]) -> str:
 
 
 def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
-    """One certificate per (trained, norm), and how the training relates to it."""
+    """The table of solutions: the certificate of each (trained, norm), and how close training came to it."""
     header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Pictures of what no one result holds.  Each draws into ``ax`` (a new figure by default) and returns it."""
+"""Pictures made of several results or of arrays.  Each draws into ``ax`` (a new figure by default) and returns it."""
 
 from .answers import attention
 from .curves import band

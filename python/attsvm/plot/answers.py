@@ -1,4 +1,4 @@
-"""Pictures of attention, of answers and of what the theory says about them."""
+"""Pictures of attention, of SVM answers, and of results of the theory."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def attention(
     Parameters
     ----------
     probabilities : (n, T) or (n, S, T) array_like, or a list of (T_i,) or (S_i, T_i) array_likes
-        As :meth:`attsvm.Data.probabilities` gives them; what a query cannot see stays white.
+        As :meth:`attsvm.Data.probabilities` returns them.  Tokens that a query cannot see are white.
     selected : integer array_like, optional
-        One token per query, to be marked.
+        One token per query, which is marked.
     ax : matplotlib Axes, optional
     **image_kw
         For the image.
@@ -66,7 +66,7 @@ def attention(
 
 
 def _parts(name: str, value: Any) -> list[np.ndarray]:
-    """The arrays of a list, or the rows of one array."""
+    """The arrays of a list, or the rows of a single array."""
     if isinstance(value, (list, tuple)):
         parts = [as_numeric(f"{name}[{i}]", part) for i, part in enumerate(value)]
     else:
@@ -77,7 +77,7 @@ def _parts(name: str, value: Any) -> list[np.ndarray]:
 
 
 def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, Any]) -> Any:
-    """Numbers in [0, 1], one row per query, one column per token."""
+    """Draws numbers in [0, 1] as a heat map: one row per query, one column per token."""
     ax = axes(ax)
     shown = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
     row = 0
@@ -86,7 +86,7 @@ def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, 
         row += len(part)
     look = {"aspect": "auto", "interpolation": "nearest", "cmap": "Blues", "vmin": 0, "vmax": 1}
     image = ax.imshow(shown, **(look | image_kw))
-    bars = [one.colorbar for one in ax.images if one.colorbar is not None]  # of a map drawn here before
+    bars = [one.colorbar for one in ax.images if one.colorbar is not None]  # of a map that was drawn here before
     if bars:
         bars[0].set_label(label)
     else:
@@ -104,8 +104,8 @@ def _composed(parts: Decomposition, ax: Any = None, **image_kw: Any) -> Any:
 
 @drawing(SoftLabels)
 def _shares(found: SoftLabels, ax: Any = None, **image_kw: Any) -> Any:
-    """What the decoder's attention goes to within each support, on the scale of attention."""
-    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # whose sums stay in range
+    """The shares to which the decoder's attention converges within each support, as a heat map."""
+    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # scaled first, so that their sum does not overflow
     ax = _heat_map([shares / shares.sum(axis=1, keepdims=True)], "share of the next tokens", ax, image_kw)
     ax.set_ylabel("context")
     return ax
@@ -121,7 +121,7 @@ def _graphs(found: NextToken, ax: Any = None, **arrow_kw: Any) -> Any:
 
 @drawing(Separation)
 def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
-    """The margin of every token that is not selected, query by query; support tokens stand out."""
+    """Draws the margin of every token that is not selected, by query; support tokens are highlighted."""
     weights_of(solution)
     columns = solution.columns()
     others = ~columns["selected"] & ~columns["support"]
@@ -134,8 +134,10 @@ def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Plane)
 def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
-    """In two dimensions the points, the line and its margins; else the multiplier of every point.  Support points
-    stand out."""
+    """Draws the points, the line and its margins in two dimensions, else the multiplier of every point.
+
+    Support points are highlighted.
+    """
     columns = plane.columns()
     x, y = plane.points.T if plane.points.shape[1] == 2 else (columns["point"], plane.dual)
     ax = _two_kinds(ax, x, y, columns["support"], ~columns["support"], line_kw, "points")
@@ -154,7 +156,7 @@ def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Influence)
 def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
-    """The multiplier of every sequence and how far W turns without it; those without a support token turn nothing."""
+    """Draws each sequence by how far W turns without it, and its multiplier; support sequences are highlighted."""
     ax = _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
     ax.set(xlabel="turn of W without the sequence", ylabel="its multiplier")
     return ax
@@ -162,7 +164,7 @@ def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Path)
 def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
-    """How far the loss is above its infimum along a regularisation path, as a power of ten."""
+    """Draws the excess of the loss over its infimum along a regularisation path, as a power of ten."""
     ax = axes(ax)
     trained = "(K, Q)" if path.norm == "nuclear" else "W"
     ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
@@ -172,8 +174,10 @@ def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Diagnosis)
 def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
-    """Every token by its margin and by how much better than the selected one it scores: the selection is locally
-    optimal when no tight token, those at margin 1, lies above zero."""
+    """Draws every token by its margin, and by its score minus that of the selected token.
+
+    The selection is locally optimal if no tight token (a token at margin 1) is above zero.
+    """
     solution = diagnosis.solution
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
@@ -191,7 +195,7 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
 def _two_kinds(
     ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any], what: str = "tokens"
 ) -> Any:
-    """Those that hold the solution in place stand out."""
+    """Draws two kinds of points; those of the support are highlighted."""
     ax = axes(ax)
     look = {"linestyle": "none", "marker": ".", "markersize": 5}
     for part, color, label in ((others, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):

@@ -1,7 +1,7 @@
-"""Curves: their look, the band of many of them, and the numbers they show.
+"""Curves: their style, the band of many curves, and the numbers they show.
 
-One look throughout: blue for W, orange for (K, Q); solid for the SVM in the norm that training prefers (Frobenius
-for W, nuclear for K and Q), dashed for the other.
+All pictures use one style.  Blue is for W, orange for (K, Q).  A solid line is for the SVM in the norm that training
+prefers (Frobenius for W, nuclear for K and Q), a dashed line for the SVM in another norm.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..svm.separation import Separation
 
 __all__ = ["COLORS", "HIGH", "LOW", "OWN_NORM", "band", "correlations", "finish", "largest", "style", "weights_of"]
 
-COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # two of Okabe and Ito's colours, told apart by everybody
+COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # of Okabe and Ito; colour-blind readers can tell them apart
 OWN_NORM: dict[str, Ball] = {"W": "frobenius", "(K, Q)": "nuclear"}
-SATURATED = 0.99  # below, a query's largest softmax leaves open which token it will select
-LOW, HIGH = 10, 90  # percentiles a band reaches: unlike mean and deviation they never leave [-1, 1]
+SATURATED = 0.99  # least softmax at which a query counts as having selected its token
+LOW, HIGH = 10, 90  # percentiles at the edges of a band; they stay in the range of the curves
 
 
 def style(trained: str, norm: str | float | None = None) -> dict[str, Any]:
-    """Colour and line of a curve: ``trained`` is "W" or "(K, Q)", ``norm`` that of the SVM it is compared with."""
+    """Colour and line style of a curve; ``trained`` is "W" or "(K, Q)", ``norm`` that of the SVM compared with."""
     return {"color": COLORS[trained], "linestyle": "-" if norm in (None, OWN_NORM[trained]) else (0, (4, 2))}
 
 
@@ -38,18 +38,18 @@ def band(
     middle: Literal["mean", "median"] = "mean",
     **line_kw: Any,
 ) -> Any:
-    """The mean of many curves, or their median, and a band from their 10th to their 90th percentile.
+    """Draws the mean or median of many curves, and a band from their 10th to their 90th percentile.
 
     Parameters
     ----------
     steps : (R,) array_like
     curves : (runs, R) array_like
-        NaN where a run gave no number.
+        A curve with a NaN is left out.
     label : str, optional
     ax : matplotlib Axes, optional
     middle : {"mean", "median"}
     **line_kw
-        For the line in the middle; the band takes its colour.
+        For the line in the middle; the band takes the colour of the line.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def band(
 
 
 def finish(ax: Any, title: str, loc: str | None = "lower right", **legend_kw: Any) -> None:
-    """The look of a panel of curves: a pale grid below, no box, a legend at ``loc``, where curves rarely are."""
+    """Finishes a panel of curves: title, pale grid, no box, and a legend at ``loc`` if any curve has a label."""
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
@@ -90,7 +90,7 @@ def finish(ax: Any, title: str, loc: str | None = "lower right", **legend_kw: An
 
 
 def weights_of(solution: Separation) -> np.ndarray:
-    """W of a solution that must have one."""
+    """W of a solution; raises ValueError if it has none."""
     check_type("solution", solution, Separation, "attsvm.solve_svm")
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
@@ -98,16 +98,16 @@ def weights_of(solution: Separation) -> np.ndarray:
 
 
 def correlations(weights: np.ndarray, W: np.ndarray | None) -> np.ndarray:
-    """Correlation of each of ``weights (R, dk, dz)`` with ``W``; NaN without W and where weights are zero."""
+    """The correlation of each of ``weights (R, dk, dz)`` with ``W``; NaN if W is None or the weights are zero."""
     flat = weights.reshape(len(weights), -1)
     if W is None:
         return np.full(len(flat), np.nan)
-    with np.errstate(invalid="ignore"):  # zero weights, 0 / 0, have no direction
+    with np.errstate(invalid="ignore"):  # 0 / 0 for zero weights
         return flat @ W.ravel() / (np.linalg.norm(flat, axis=1) * np.linalg.norm(W))
 
 
 def largest(probabilities: Any) -> np.ndarray:
-    """Largest probability of every query, from an array or a list of them."""
+    """The largest probability of every query, of an array or a list of arrays of probabilities."""
     if isinstance(probabilities, list):
         return np.concatenate([np.atleast_2d(part).max(axis=1) for part in probabilities])
     return probabilities.max(axis=-1).ravel()

@@ -1,4 +1,4 @@
-"""Directed graphs side by side, their nodes in the order that the edges give."""
+"""Pictures of directed graphs side by side, with nodes in the order of the edges."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 __all__ = ["draw_graphs", "in_order"]
 
-DRAWN, NAMED = 8, 20  # graphs in a picture, and nodes up to which a graph shows their numbers
+DRAWN, NAMED = 8, 20  # most graphs in a picture; most nodes of a graph that shows their numbers
 ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
 
 
 def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
-    """The nodes of ``edges (E, 2)``, each before those of other components that can be reached from it.
+    """The nodes of ``edges (E, 2)`` in order: each comes before the nodes of other components it has a path to.
 
-    ``component`` is what :func:`~attsvm.theory.next_tokens.strong_components` found; the order is that of the
-    longest path from a component which none leads to.
+    ``component`` is the result of :func:`~attsvm.theory.next_tokens.strong_components`.  Components are ordered by the
+    length of the longest path to them.
 
     Examples
     --------
@@ -40,9 +40,9 @@ def draw_graphs(
     colors: tuple[str, str],
     arrow_kw: dict[str, Any],
 ) -> None:
-    """The first graphs, edges within a component in the second colour; all others point down.
+    """Draws the first graphs.  Edges within a component have the second colour; all others point down.
 
-    The nodes of a graph lie on an ellipse, where no edge runs through a third one.
+    The nodes of a graph lie on an ellipse, so that no edge runs through a third node.
     """
     shown = list(graphs)[:DRAWN]
     starts, ends, alike = [], [], []

@@ -1,4 +1,4 @@
-"""Pictures of a run: what changes as training goes on."""
+"""Pictures of a run: curves along training."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .curves import band, correlations, largest, style, weights_of
 
 __all__ = ["correlation", "margin_share", "saturation"]
 
-OVER = 3  # the top of a picture of an interval, over the least bound: the first ones are far above
+OVER = 3  # top of the axis over the least upper bound, since the first bounds are far above it
 
 
 @drawing(Run)
 def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
-    """Both ends of the largest margin as training goes on, proved by the weights and by the gradient: they close."""
+    """Draws both proved ends of the largest margin along training: the margin of W, and the bound by the gradient."""
     ax = axes(ax)
     trained = _trained(run)
     low, high = run.margins()
@@ -39,7 +39,7 @@ def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
 
 
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
-    """The largest attention probability of a query as training goes on: mean over queries, and their band.
+    """Draws the largest attention probability of queries along training: their mean, and a band.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
 
 
 def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: Any = None, **line_kw: Any) -> Any:
-    """The margin of a run's weights, of unit norm, as a share of the largest one, as training goes on.
+    """Draws the margin of a run's weights, scaled to norm 1, as a share of the largest margin along training.
 
     Parameters
     ----------
     run : Run
     norm : as in :func:`attsvm.solve_svm`
     selected : integer array_like, optional
-        What the run selects at its end, by default.
+        By default, the tokens that the run selects at its end.
     ax : matplotlib Axes, optional
     **line_kw
         For the line.
@@ -88,7 +88,7 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     Raises
     ------
     ValueError
-        As :func:`attsvm.theory.margin_share`, which says what the numbers are.
+        As :func:`attsvm.theory.margin_share`, which computes the shares.
 
     Examples
     --------
@@ -106,13 +106,13 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
 
 
 def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
-    """Correlation of a run's weights with an SVM solution as training goes on.
+    """Draws the correlation of a run's weights with an SVM solution along training.
 
     Parameters
     ----------
     run : Run
     solution : Separation
-        With weights.
+        It must have weights.
     ax : matplotlib Axes, optional
     **line_kw
         For the line.

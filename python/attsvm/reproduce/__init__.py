@@ -2,13 +2,15 @@
 
 A file of ``figures/`` is a figure.  It has
 
-- a docstring: a title, and what there is to see, for the page;
-- ``PAPER``: where it comes from; ``CAPTION``: what its picture shows, panel by panel;
-- ``SETTINGS``: its settings in a sentence; ``RUNS`` and ``QUICK``: random instances of the full and the quick version;
+- a docstring: the title and the text of its section of the page;
+- ``PAPER``: its source, with the names of ``papers.py`` in braces;
+- ``CAPTION``: the caption of its picture;
+- ``SETTINGS``: its settings in words; ``RUNS`` and ``QUICK``: how many random instances, by default and with --quick;
 - ``experiment(rng)``: the measured numbers of one random instance, by name;
-- ``together(runs, seed)``, where that is not all: arrays that are measured for all instances at once, or only once;
-- ``claims(results)``: what theory says of them;
-- ``plot(results)``: the picture.
+- ``together(runs, seed)``, optional: arrays that are measured for all instances at once;
+- ``once()``, optional: numbers that do not depend on the random instances;
+- ``claims(results)``: its claims on these numbers, under headings;
+- ``plot(results)``: its picture; ``panels.picture`` makes it from a function that draws the panels.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ FIGURES = (
     "influence",
     "source-papers",
 )
-NAMED = ("training",)  # drawn only when named: they train models with PyTorch, for minutes
+NAMED = ("training",)  # left out by default: they train models with PyTorch for minutes
 
 
 def load(name: str) -> Any:
@@ -63,11 +65,13 @@ def load(name: str) -> Any:
 
 
 def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Every measured number of a figure's module, stacked over the instances."""
+    """All numbers that a figure measures, by name, each stacked over the random instances."""
     found: dict[str, np.ndarray] = {}
     if hasattr(figure, "experiment"):
         name = figure.__name__.rpartition(".")[2].replace("_", "-")
         found |= replicate(figure.experiment, runs, seed, n_jobs, progress=True, name=name)
     if hasattr(figure, "together"):
         found |= figure.together(runs, seed)
+    if hasattr(figure, "once"):
+        found |= {name: np.array([numbers]) for name, numbers in figure.once().items()}
     return found

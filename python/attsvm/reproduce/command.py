@@ -1,4 +1,4 @@
-"""``attsvm reproduce``: the figures, their claims, the page."""
+"""The command ``attsvm reproduce``: measures and draws figures, judges their claims, writes the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..common.result import table
 from ..common.storage import replacing
 from ..common.threads import on_workers
 from ..svm.solve import ConvergenceWarning
-from . import FIGURES, NAMED, load, measure
+from . import FIGURES, NAMED, load, measure, papers
 from .page import Section, count_verdicts, read_claims, verdicts_line, write_claims, write_page
 from .proofs import ProvedAnswers
 
@@ -37,9 +37,9 @@ failed in {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {ful
 (None of 400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on
 proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
 locally optimal directions, joint paths, a ReLU head's bound."""
-CHANCE = {"quick": (0, 400), "full": (0, 400)}  # by tests/support/chance_of_failure.py
+CHANCE = {"quick": (0, 400), "full": (0, 400)}  # failed, of resampled reports; by tests/support/chance_of_failure.py
 EXTRAS = ("jinja2", "joblib", "matplotlib", "scipy")
-SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # two fifths of the time: begun first
+SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # started first: they take two fifths of the time
 
 
 def add_parser(commands: Any) -> None:
@@ -86,7 +86,7 @@ def _figure(name: str) -> str:
 def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     names = sorted(dict.fromkeys(args.figures or FIGURES), key=lambda name: name not in SLOWEST)
-    for extra in EXTRAS:  # missing, they should be missed before anything is made
+    for extra in EXTRAS:  # fail before any work if one is missing
         importlib.import_module(extra)
     from joblib import cpu_count
 
@@ -96,10 +96,10 @@ def _reproduce(args: argparse.Namespace) -> int:
     width = max(map(len, names))
     verdicts: list[str] = []
     tasks = ((name, args, jobs // workers) for name in names)
-    # Processes: proofs, matplotlib and much of a figure let no thread run beside them.
+    # Processes, since proofs, matplotlib and much of a figure hold the interpreter lock.
     with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
         for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
-            page = _write(made, args.out)  # at once: an interruption, or an error in another figure, keeps it
+            page = _write(made, args.out)  # written at once, so that an interruption or a later error does not lose it
             with above_bars():
                 print(_said(made, width, args.verbose), flush=True)
             verdicts += _verdicts(made)
@@ -114,7 +114,7 @@ def _verdicts(made: Made) -> list[str]:
 
 
 def _said(made: Made, width: int, verbose: bool) -> str:
-    """A line, below the claims that fail, or with ``verbose`` all of them, and the answers without a proof."""
+    """What is printed of a figure: claims that fail (all if ``verbose``), answers without a proof, a line of counts."""
     counts = re.sub(r", 0 \w+", "", verdicts_line(count_verdicts(_verdicts(made))))
     line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
     rows: list[tuple[str, ...]] = []
@@ -128,11 +128,11 @@ def _said(made: Made, width: int, verbose: bool) -> str:
 
 
 def _write(made: Made, out: Path) -> Path:
-    """Numbers, pictures, claims and page, which is returned."""
+    """Writes a figure's numbers, pictures and claims, and the page; returns the path of the page."""
     section, page, entries = made.section, out / "index.html", out / "claims.json"
     with replacing(out / f"{section.name}.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **made.results)
-    (out / f"{section.name}.svg").unlink(missing_ok=True)  # of a report with other numbers
+    (out / f"{section.name}.svg").unlink(missing_ok=True)  # from an older report
     for suffix, picture in made.pictures.items():
         with replacing(out / f"{section.name}{suffix}") as file:
             file.write(picture)
@@ -144,7 +144,7 @@ def _write(made: Made, out: Path) -> Path:
 
 
 class Made(NamedTuple):
-    """A figure's part of the page, its arrays, its pictures by their suffix, answers without a proof, and its time."""
+    """A figure's section of the page, arrays, pictures by suffix, answers without a proof, and seconds."""
 
     section: Section
     results: Mapping[str, np.ndarray]
@@ -154,23 +154,23 @@ class Made(NamedTuple):
 
 
 def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
-    """Nothing is written here: processes that work for others may be killed at any time."""
+    """Measures, draws and judges a figure.  Nothing is written here, since a worker may be killed at any time."""
     begin = time.perf_counter()
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
-        warnings.simplefilter("ignore", ConvergenceWarning)  # as in main(), of which another process knows nothing
+        warnings.simplefilter("ignore", ConvergenceWarning)  # as main() does, but in this process
         results = measure(figure, runs, args.seed, threads)
     drawn = figure.plot(results)
     pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}
     proofs, missing = answers.claims()
     seconds = time.perf_counter() - begin
-    title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO leaves no docstrings
+    title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO removes docstrings
     fine = (
         f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
         f"{datetime.date.today():%-d %B %Y}, attsvm {__version__}.  All numbers that were measured: {name}.npz."
     )
-    text += f"\n\nSource: {figure.PAPER}."
+    text += f"\n\nSource: {figure.PAPER.format_map(vars(papers))}."
     groups = {**figure.claims(results), **proofs}
     title = " ".join(title.split()).rstrip(".")
     section = Section(name, title, text, {f"{name}.png": figure.CAPTION}, groups, fine)
@@ -178,7 +178,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
 
 
 def _machine() -> str:
-    """What the numbers were computed with."""
+    """The machine and the versions that the numbers were computed with."""
     from joblib import cpu_count
 
     return f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"

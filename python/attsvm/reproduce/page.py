@@ -107,16 +107,16 @@ PAGE = """<!doctype html>
 {% endfor %}
 </body></html>
 """
-OPEN = 3  # claims of a section that are shown at once
+OPEN = 3  # claims of a section that are shown unfolded, besides those that fail
 
 
 class Section(NamedTuple):
-    """A part of the page, in this order: its title, text, pictures with their captions, and claims.
+    """A section of the page: title, text, pictures with their captions, and claims, in this order.
 
-    ``text`` holds paragraphs, with an empty line between them; ``pictures`` are paths as seen from the page, each
-    with its caption, which also serves those who cannot see it.  A picture that lies beside the page as .svg too is
-    linked.  ``fine`` ends the section in small print.
-    ``name`` tells sections apart: in a page that is there already, one of the same name is replaced.
+    ``name`` identifies the section; a section of an existing page with the same name is replaced.  ``text`` holds
+    paragraphs, with an empty line between them.  ``pictures`` maps paths, relative to the page, to captions, which are
+    also the alternative texts.  If a picture is there as .svg too, the caption links to it.  ``fine`` is small print at
+    the end.
     """
 
     name: str
@@ -130,10 +130,10 @@ class Section(NamedTuple):
 def write_page(
     path: Path, title: str, text: str, sections: Iterable[Section], keep: Sequence[str] | None = None, fine: str = ""
 ) -> None:
-    """The page, with a table of its contents where there is more than one section, and ``fine`` in small print.
+    """Writes the page: sections, a table of contents if there are several, and ``fine`` in small print.
 
-    With ``keep``, names in the order of the page, sections of a page that is there already stay if they bear one of
-    these names and are not among the new ones.
+    ``keep`` lists names in the order of the page.  If it is given, sections of an existing page stay if their names are
+    in the list and no new section replaces them.
     """
     parts = {} if keep is None else _present(path)
     parts |= {section.name: _section(section, path.parent) for section in sections}
@@ -146,7 +146,7 @@ def write_page(
 
 
 def _filled(template: str, **words: Any) -> str:
-    import jinja2  # an extra
+    import jinja2  # an optional dependency
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"code": _code, "paragraphs": _paragraphs}
@@ -154,14 +154,14 @@ def _filled(template: str, **words: Any) -> str:
 
 
 def _safe(text: str) -> Any:
-    """Text that is HTML already."""
-    from markupsafe import Markup  # comes with Jinja
+    """Marks text as HTML, which templates do not escape."""
+    from markupsafe import Markup  # a dependency of Jinja
 
     return Markup(text)
 
 
 def _code(text: str) -> Any:
-    """Text between double backticks becomes code, as in a docstring."""
+    """HTML of a text, in which double backticks enclose code, as in docstrings."""
     return _safe(re.sub("``(.+?)``", r"<code>\1</code>", html.escape(text)))
 
 
@@ -172,9 +172,8 @@ def _paragraphs(text: str) -> Iterator[Any]:
 def _section(section: Section, folder: Path) -> str:
     claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
     counts = count_verdicts(claim.verdict for _, claim in claims)
-    # In the open: claims that fail, and the first few.
-    order = sorted(claims, key=lambda entry: entry[1].verdict != "fails")
-    first = order[: max(OPEN, counts["fails"])]
+    # Shown unfolded: claims that fail, and the first few others.
+    first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
     rest = [entry for entry in claims if entry not in first]
     drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}
     return _filled(
@@ -189,14 +188,14 @@ def _section(section: Section, folder: Path) -> str:
 
 
 def _present(path: Path) -> dict[str, str]:
-    """The sections of a page by their names."""
+    """The HTML of the sections of an existing page, by name."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found = re.finditer('(?s)<section id="([^"]*)".*?</section>', text)
     return {html.unescape(match[1]): match[0] for match in found}
 
 
 def _card(part: str) -> dict[str, Any]:
-    """What the contents say of a section: its title, first picture, and how many claims of it hold."""
+    """The entry of a section in the table of contents, read from its HTML: title, first picture, counts of verdicts."""
 
     def first(pattern: str) -> Any:
         found = re.search(pattern, part)
@@ -213,7 +212,7 @@ def _card(part: str) -> dict[str, Any]:
 
 
 def count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
-    """How many claims hold, fail, are undecided."""
+    """The number of claims that hold, fail and are undecided."""
     return dict.fromkeys(VERDICTS, 0) | Counter(verdicts)
 
 
@@ -224,7 +223,7 @@ def verdicts_line(counts: Mapping[str, int]) -> str:
 
 
 def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> None:
-    """Enter a figure's claims into ``claims.json``: its former entries are replaced, those of other figures kept.
+    """Writes a figure's claims into ``claims.json``; replaces its former entries and keeps those of other figures.
 
     An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
     verdict.
@@ -236,12 +235,12 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for heading, claims in groups.items()
         for claim in claims
     ]
-    entries.sort(key=lambda entry: entry["figure"])  # whichever was done first
+    entries.sort(key=lambda entry: entry["figure"])  # figures end in any order
     text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     with replacing(path, "w") as file:
         file.write(text + "\n")
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
-    """The entries of ``claims.json``, none where there is no such file."""
+    """The entries of ``claims.json``; none if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

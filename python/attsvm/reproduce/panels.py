@@ -2,70 +2,94 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from ..claims import binomial_interval
 from ..plot.curves import band
 from ..plot.curves import finish as look_of_curves
 
-DASHED = (0, (4, 2))  # a line
-# Of Okabe and Ito, told apart by everybody.
+DASHED = (0, (4, 2))  # a line style
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000"
 
 
-def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> tuple[Figure, Any]:
-    """A figure of that size in inches, and its panels."""
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, **how)
+def panels(
+    size: tuple[float, float], columns: int, rows: int = 1, layout: Any = "constrained", **how: Any
+) -> tuple[Figure, Any]:
+    """A figure of this size in inches, and its panels.  Curves take the colours of the palette in turn."""
+    figure = Figure(figsize=size, layout=layout)
+    with rc_context({"axes.prop_cycle": cycler(color=PALETTE)}):
+        return figure, figure.subplots(rows, columns, **how)
 
 
-def medians(x: Any, curves: Any, label: str, ax: Any, color: str | None = None, **line: Any) -> None:
-    """The median of many curves, and a band from their 10th to their 90th percentile."""
-    band(x, curves, label, ax, middle="median", color=color, **line)
+def medians(x: Any, curves: Any, label: str, ax: Any, **line: Any) -> None:
+    """Draws the median of many curves (runs, x), and a band from their 10th to their 90th percentile."""
+    band(x, curves, label, ax, middle="median", **line)
 
 
 def finish(
     ax: Any, title: str, xlabel: str = "", ylabel: str = "", log: str = "", below: float | None = None, **axis: Any
 ) -> None:
-    """A panel's title, its legend where there is room or so far ``below`` it, labels, and logarithmic axes ("x", "y" or
-    "xy"); ``axis`` is for ``ax.set``."""
+    """Sets title, labels and logarithmic axes ("x", "y" or "xy") of a panel, and draws its legend.
+
+    The legend is placed where there is room, or ``below`` the panel, by that part of its height.  ``axis`` goes to
+    ``ax.set``.
+    """
     where = {"loc": "best"} if below is None else {"loc": "upper center", "bbox_to_anchor": (0.5, -below)}
     look_of_curves(ax, title, fontsize=8, **where)
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
 
 
-def described(figure: Figure, title: str, note: str) -> Figure:
-    """The figure with a title above it and a note below."""
-    figure.suptitle(title, fontsize=12)
-    figure.supxlabel(note, fontsize=9, color="0.3")
-    return figure
+def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> Callable[[Any], Any]:
+    """Makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws its panels.
+
+    ``draw`` gets the rows of panels where there are several.  It may return a title for above the figure and a note for
+    below it.
+    """
+
+    def drawn_by(draw: Any) -> Any:
+        @functools.wraps(draw)
+        def plot(results: Any) -> Figure:
+            figure, axes = panels(size, columns, rows, **how)
+            title, note = draw(results, *np.atleast_1d(axes)) or ("", "")
+            if title:
+                figure.suptitle(title, fontsize=12)
+            if note:
+                figure.supxlabel(note, fontsize=9, color="0.3")
+            return figure
+
+        return plot
+
+    return drawn_by
 
 
 def error_bars(flags: Any) -> np.ndarray:
-    """How far the ends of the exact 95 % interval, that of the claims, are below and above each share (2, ...) of runs
-    (runs, ...)."""
+    """Distances (2, ...) of the ends of the exact 95 % interval from the shares of true ``flags (runs, ...)``."""
     ends = [binomial_interval(true, len(flags)) for true in np.atleast_1d(flags.sum(axis=0)).tolist()]
     return np.abs(np.array(ends).T - flags.mean(axis=0))
 
 
-def shares(x: Any, flags: Any, label: str, ax: Any, color: str, **look: Any) -> None:
-    """The share of runs whose flags (runs, x) are true, with its interval."""
-    ax.errorbar(x, flags.mean(axis=0), error_bars(flags), color=color, marker=".", label=label, **look)
+def shares(x: Any, flags: Any, label: str, ax: Any, **look: Any) -> None:
+    """Draws the share of runs whose ``flags (runs, x)`` are true, with its 95 % interval."""
+    ax.errorbar(x, flags.mean(axis=0), error_bars(flags), marker=".", label=label, **look)
 
 
 def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -> None:
-    """Two bars for each name: a label, colour, heights and error bars each."""
+    """Draws two bars for each name; each of ``bars`` is a label, a colour, heights and error bars."""
     at = np.arange(len(names))
     for shift, (label, color, height, error) in zip((-0.2, 0.2), bars, strict=True):
         ax.bar(at + shift, height, 0.36, yerr=error, color=color, capsize=3, label=label)
     ax.set_xticks(at, names, **ticks)
 
 
-def cumulated(values: Any, label: str, ax: Any, color: str) -> None:
-    """The share of the runs with a number whose number is at most x."""
+def cumulated(values: Any, label: str, ax: Any) -> None:
+    """Draws the cumulative distribution of the finite values."""
     ordered = np.sort(values[np.isfinite(values)])
-    share = np.arange(1, len(ordered) + 1) / len(ordered)
-    ax.step(ordered, share, where="post", color=color, label=label)
+    ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=label)

@@ -1,7 +1,7 @@
-"""Where the figures come from, for the page.
+"""The sources of the figures, for the page.
 
-A published figure is named by what it shows and by the authors' notebook, where one is known: the numbers printed in
-the papers could not be checked, so none is given.
+``PAPER`` of a figure names these constants in braces.  It refers to a published figure by its content, and by the
+authors' notebook if one is known.  It gives no figure numbers, since those in print could not be checked.
 """
 
 SVM = '"Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis and Oymak 2023, arXiv 2308.16898)'

@@ -1,4 +1,4 @@
-"""Proofs of the answers that a figure came to: of a fixed sample, or of all."""
+"""Exact proofs of the SVM answers of a figure: of a sample, or of all."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from ..svm.solve import listeners
 
 __all__ = ["ProvedAnswers"]
 
-SAMPLE = 10  # answers of a figure: more would take longer to prove than the figure to draw
+SAMPLE = 10  # answers per figure: proving more would take longer than measuring the figure
 
 
 class ProvedAnswers:
-    """While entered, takes note of the answers of :func:`solve_svm`, or of ten that do not depend on their order."""
+    """Collects, as a context manager, the answers of :func:`solve_svm`: all, or SAMPLE of them.
+
+    The sample does not depend on the order of the answers, which threads change.
+    """
 
     def __init__(self, everything: bool = False):
         self.most = None if everything else SAMPLE
@@ -33,9 +36,9 @@ class ProvedAnswers:
         listeners.remove(self._note)
 
     def _note(self, sol: Separation) -> None:
-        if sol.status == "undecided" or not sol.flat_dual.any():  # says nothing, or nothing was asked
+        if sol.status == "undecided" or not sol.flat_dual.any():  # no answer to prove, or no rows
             return
-        if sol.metric is not None:  # the checker knows none
+        if sol.metric is not None:  # the checker does not support metrics
             return
         with self._lock:
             self.seen += 1
@@ -44,7 +47,7 @@ class ProvedAnswers:
                 self.answers = sorted(self.answers)[: self.most]
 
     def claims(self) -> tuple[dict[str, list[Claim]], list[str]]:
-        """The claim that all are proved, under its heading, and why some are not."""
+        """The claim that all collected answers are proved, under its heading; and the reasons why some are not."""
         missing = []
         for *_, sol in self.answers:
             try:

@@ -1,64 +1,66 @@
-"""What the package computes in C, again in a few lines of NumPy: claims hold the two against each other."""
+"""The formulas that the package computes in C, in a few lines of NumPy: claims compare the two."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from .. import Data, Problem, Separation
 
-TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
+TIGHT = 1e-4  # a token with a margin of at most 1 + TIGHT is a support token, as in attsvm.theory.is_locally_optimal
 
 
-def tokens_of(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (n, T, d) and queries (n, d) of sequences of one length with one query each."""
+def tokens_of(data: Data) -> tuple[ndarray, ndarray]:
+    """The tokens (n, T, d) and queries (n, d) of data with sequences of one length and one query each."""
     return data.keys.reshape(len(data), -1, data.dk), data.queries
 
 
-def apart(A: np.ndarray, B: np.ndarray) -> float:
-    """How far A is from B, relative."""
+def apart(A: ndarray, B: ndarray) -> float:
+    """The relative distance of A from B."""
     return float(np.linalg.norm(A - B) / np.linalg.norm(B))
 
 
-def unit(x: np.ndarray) -> np.ndarray:
-    """Vectors along the last axis, made as long as 1."""
+def unit(x: ndarray) -> ndarray:
+    """The vectors along the last axis, scaled to length 1."""
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of the line through points x (n), y (..., n), by least squares."""
+def slope(x: ndarray, y: ndarray) -> ndarray:
+    """The slope of the line through points x (n), y (..., n), by least squares."""
     x = x - x.mean()
     return y @ x / (x @ x)
 
 
-def logits_of(X: np.ndarray, Z: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """``x_t^T W z`` (n, T) of tokens and queries of one length each."""
+def logits_of(X: ndarray, Z: ndarray, W: ndarray) -> ndarray:
+    """The logits ``x_t^T W z`` (n, T) of tokens X (n, T, d) and queries Z (n, d)."""
     return np.einsum("ntd,nd->nt", X, Z @ W.T)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits: ndarray) -> ndarray:
     s = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return s / s.sum(axis=-1, keepdims=True)
 
 
-def projection(x: np.ndarray) -> np.ndarray:
-    """The point of the simplex nearest to x, along its last axis, by sorting."""
+def projection(x: ndarray) -> ndarray:
+    """The projection of x onto the simplex along its last axis, by sorting."""
     falling = -np.sort(-x)
     thresholds = (falling.cumsum(axis=-1) - 1) / np.arange(1, x.shape[-1] + 1)
     count = (falling > thresholds).sum(axis=-1, keepdims=True)
     return np.maximum(x - np.take_along_axis(thresholds, count - 1, axis=-1), 0)
 
 
-def loss(u: np.ndarray) -> np.ndarray:
+def loss(u: ndarray) -> ndarray:
     """Mean logistic loss of outputs u (..., n)."""
     return np.logaddexp(0, -u).mean(axis=-1)
 
 
-def loss_gradient(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The textbook gradient of the mean logistic loss, by ``s (score - s . score)``; it cancels when s saturates.
+def loss_gradient(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray) -> ndarray:
+    """The gradient of the mean logistic loss by the textbook formula ``s (score - s . score)``.
 
-    Axes before those of X (n, T, d), Z (n, d), scores (n, T) and W (d, d) go over runs.
+    It loses its digits by cancellation when the softmax s saturates.  X (n, T, d), Z (n, d), scores (n, T) and W (d, d)
+    may have one more axis in front, over runs.
     """
     s = softmax((X @ (Z @ W.swapaxes(-1, -2))[..., None])[..., 0])
     u = (s * scores).sum(axis=-1, keepdims=True)
@@ -66,42 +68,41 @@ def loss_gradient(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarra
     return (c[..., None, :] @ X)[..., 0, :].swapaxes(-1, -2) @ Z
 
 
-def gradient_of(problem: Problem, W: np.ndarray) -> np.ndarray:
-    """The textbook gradient of a problem."""
+def gradient_of(problem: Problem, W: ndarray) -> ndarray:
+    """The textbook gradient of a problem at W."""
     return loss_gradient(*tokens_of(problem.data), problem.scores, W)
 
 
 def descend(
-    X: np.ndarray,
-    Z: np.ndarray,
-    scores: np.ndarray,
-    W: np.ndarray,
+    X: ndarray,
+    Z: ndarray,
+    scores: ndarray,
+    W: ndarray,
     steps: int,
     lr: float,
     normalized: bool = True,
     ridge: float = 0.0,
-) -> np.ndarray:
-    """``steps`` of gradient descent from W (..., d, d), or from a stack of the factors K and Q (2, ..., d, m), each by
-    the norm of its own gradient; the last weights, K Q^T of factors."""
-    parts = W.copy() if W.ndim > X.ndim - 1 else W[None].copy()
+) -> ndarray:
+    """The weights after ``steps`` of gradient descent from W (..., d, d), or from stacked factors K, Q (2, ..., d, m).
 
-    def product() -> np.ndarray:
-        return parts[0] if len(parts) == 1 else parts[0] @ parts[1].swapaxes(-1, -2)
+    Of factors it returns K Q^T.  With ``normalized``, each step of W, K or Q is divided by the norm of its gradient.
+    ``ridge`` is for factors only.
+    """
+    W, factors = W.copy(), W.ndim == X.ndim
+
+    def product() -> ndarray:
+        return W[0] @ W[1].swapaxes(-1, -2) if factors else W
 
     for _ in range(steps):
         G = loss_gradient(X, Z, scores, product())
-        own = [G] if len(parts) == 1 else [G @ parts[1], G.swapaxes(-1, -2) @ parts[0]]
-        for part, g in zip(parts, own, strict=True):
-            g = g + 2 * ridge * part
-            size = np.linalg.norm(g, axis=(-2, -1), keepdims=True)
-            part -= lr * g / (size + np.finfo(float).eps if normalized else 1)
+        if factors:
+            G = np.stack([G @ W[1], G.swapaxes(-1, -2) @ W[0]]) + 2 * ridge * W
+        W -= lr * G / (np.linalg.norm(G, axis=(-2, -1), keepdims=True) + np.finfo(float).eps if normalized else 1)
     return product()
 
 
-def mirror_descend(
-    X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarray, steps: int, lr: float, p: float
-) -> np.ndarray:
-    """Descent in ``sign(W) |W|^(p-1)``, each step of length ``lr`` in the dual norm, the lq norm with 1/p + 1/q = 1."""
+def mirror_descend(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray, steps: int, lr: float, p: float) -> ndarray:
+    """The weights after mirror descent in ``sign(W) |W|^(p-1)``; each step has lq norm ``lr``, with 1/p + 1/q = 1."""
     q = p / (p - 1)
     for _ in range(steps):
         G = loss_gradient(X, Z, scores, W)
@@ -110,30 +111,30 @@ def mirror_descend(
     return W
 
 
-def support_margins(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """``(x_selected - x_t)^T W z`` (n, T); infinite at the selected token itself, which has no margin to itself."""
+def support_margins(X: ndarray, Z: ndarray, selected: ndarray, W: ndarray) -> ndarray:
+    """The margins ``(x_selected - x_t)^T W z`` (n, T); infinite at the selected token itself."""
     rows = np.arange(len(Z))
     m = np.einsum("ntd,nd->nt", X[rows, selected][:, None] - X, Z @ W.T)
     m[rows, selected] = np.inf
     return m
 
 
-def locally_optimal(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, selected: np.ndarray, W: np.ndarray) -> bool:
-    """Whether each selected token scores more than its support tokens, from the definition."""
+def locally_optimal(X: ndarray, Z: ndarray, scores: ndarray, selected: ndarray, W: ndarray) -> bool:
+    """Whether each selected token scores more than its support tokens, by the definition."""
     support = support_margins(X, Z, selected, W) <= 1 + TIGHT
     return bool((scores[np.arange(len(Z)), selected][:, None] > scores)[support].all())
 
 
-def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
-    """A norm of a matrix and its dual: of the singular values by name, of the entries by p."""
+def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
+    """A norm of a matrix, and the dual norm of the same matrix; a number p stands for the entrywise lp norm."""
     x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
     p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}[norm] if isinstance(norm, str) else norm
     q = np.inf if p == 1 else 1.0 if p == np.inf else p / (p - 1)
     return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
 
-def plain(W: np.ndarray, metric: Any, dual: bool = False) -> np.ndarray:
-    """The matrix whose Frobenius norm is the norm of W, or the dual norm, in a metric; W itself without one."""
+def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
+    """The matrix whose Frobenius norm is the norm of W in a metric, or its dual norm; W itself if metric is None."""
     if metric is None:
         return W
     if not isinstance(metric, tuple):
@@ -143,21 +144,20 @@ def plain(W: np.ndarray, metric: Any, dual: bool = False) -> np.ndarray:
     return left @ W @ right
 
 
-def certificate(data: Data, selected: np.ndarray, solution: Separation) -> dict[str, Any]:
-    """What a solution proves, from tokens, queries, W and the multipliers alone; NaN where there is none.
+def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str, Any]:
+    """Numbers that a solution proves, computed from tokens, queries, W and the multipliers alone; NaN without W.
 
-    ``margin``: of W at norm 1; ``bound`` of the largest such margin by the multipliers ``dual >= 0``, which is
-    ``||A^T dual||_dual / sum(dual)``; ``gap``: what is between them, as a part of the bound.  ``rank``: singular values
-    above 1e-4 of the largest.
+    - ``margin``: the least margin of W, scaled to norm 1;
+    - ``bound``: ``||A^T dual||_dual / sum(dual)``, an upper bound of all such margins by multipliers ``dual >= 0``;
+    - ``gap``: ``1 - margin / bound``;
+    - ``rank``: the number of singular values above 1e-4 of the largest.
     """
     if solution.W is None or solution.dual is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
     X, Z = tokens_of(data)
-    delta = X[np.arange(len(Z)), selected][:, None] - X
-    adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), delta) @ Z
+    adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), X[np.arange(len(Z)), selected][:, None] - X) @ Z
     sigma = np.linalg.svd(solution.W, compute_uv=False)
     norm: Any = solution.norm if solution.metric is None else "frobenius"
-    size = norms(plain(solution.W, solution.metric), norm)[0]
-    margin = support_margins(X, Z, selected, solution.W).min() / size
+    margin = support_margins(X, Z, selected, solution.W).min() / norms(plain(solution.W, solution.metric), norm)[0]
     bound = norms(plain(adjoint, solution.metric, dual=True), norm)[1] / np.maximum(solution.dual, 0).sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}

@@ -1,9 +1,9 @@
 """Several attention heads: each turns to the SVM of the tokens it selects itself.
 
-H attention heads are trained together; their attended vectors are summed, or stand side by side, before the one
-output head.  Each weight matrix is normalised by itself, so each is an attention of its own that the loss alone
-couples: its direction goes to the max-margin solution of its own tokens.  Summed heads look for the same best tokens
-and mostly agree on them; side by side, each has its own part of the output head and selects for itself.
+H attention heads are trained together.  One output head reads the sum of their attended vectors, or the vectors side by
+side.  The gradient of each weight matrix is normalised by itself; only the loss couples the heads.  The direction of
+each turns to the SVM of the tokens that this head selects.  Summed heads have the same best tokens and mostly select
+the same ones.  Side by side, each head is read by its own part of the output head and selects its own tokens.
 """
 
 import numpy as np
@@ -11,15 +11,14 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import correlations
-from ..panels import BLUE, described, finish, medians, pairs, panels
-from ..papers import SVM
+from ..panels import BLUE, finish, medians, pairs, picture
 from ..textbook import apart, softmax, unit
 
 N, T, D = 6, 8, 10
 HEADS = (1, 2, 4)
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
 SHOWN = np.arange(0, STEPS + 1, 10)
-PAPER = f"{SVM}: its open question on several attention heads; no picture"
+PAPER = "{SVM}: its open question on several attention heads; no picture"
 CAPTION = "Left and middle: how far the heads are from their own SVMs. Right: what they select."
 RUNS, QUICK = 100, 32
 SETTINGS = (
@@ -36,31 +35,30 @@ def experiment(rng):
     X, Z, y, v = sample.unit_sphere(N, T, D, rng)
     data = cross_attention(X, Z)
     W = rng.uniform(-1, 1, (max(HEADS), D, D)) / np.sqrt(D)
-    more = rng.standard_normal((max(HEADS), D))
-    more = np.concatenate([[v], unit(more[1:])])
+    more = np.concatenate([[v], unit(rng.standard_normal((max(HEADS), D))[1:])])
     result = {}
     for combine in COMBINATIONS:
         for H in HEADS:
             reads = more[:H] if combine == "concatenate" else np.tile(v, (H, 1))
-            head = LinearHead(v if combine == "sum" else reads.ravel())
-            problem = Problem(data, y, head, heads=H, combine=combine)
-            found = train(problem, W[:H], lr=LR, steps=STEPS, record=SHOWN)
-            selected = found.selected
-            own = np.stack([correlations(found.weights[:, h], solve_svm(data, selected[h]).W) for h in range(H)])
+            problem = Problem(data, y, LinearHead(v if combine == "sum" else reads.ravel()), heads=H, combine=combine)
+            run = train(problem, W[:H], lr=LR, steps=STEPS, record=SHOWN)
+            selected, key = run.selected, f"{combine} {H}"
+            own = np.stack([correlations(run.weights[:, h], solve_svm(data, selected[h]).W) for h in range(H)])
             scores = y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
-            key = f"{combine} {H}"
-            result[f"{key} correlation"] = own.mean(axis=0)
-            result[f"{key} least correlation"] = own[:, -1].min()
-            result[f"{key} agree"] = (selected == selected[0]).all(axis=0).mean()
-            result[f"{key} best"] = (selected == scores.argmax(axis=2)).mean()
-            result[f"{key} saturated"] = found.probabilities.max(axis=2).min() > 0.99
-        early = train(problem, W, lr=LR, steps=TWIN_STEPS, record=0).W
+            result |= {
+                f"{key} correlation": own.mean(axis=0),
+                f"{key} least correlation": own[:, -1].min(),
+                f"{key} agree": (selected == selected[0]).all(axis=0).mean(),
+                f"{key} best": (selected == scores.argmax(axis=2)).mean(),
+                f"{key} saturated": run.probabilities.max(axis=2).min() > 0.99,
+            }
+        early = train(problem, W, lr=LR, steps=TWIN_STEPS).W
         result[f"{combine} apart"] = apart(early, descend_heads(X, Z, scores, W))
     return result
 
 
 def descend_heads(X, Z, scores, W):
-    """Attention heads W (H, d, d), each with scores of its own (H, n, T), by the textbook formulas."""
+    """Weights (H, d, d) of H heads after descent by the textbook gradient; ``scores (H, n, T)`` of each head."""
     W = W.copy()
     for _ in range(TWIN_STEPS):
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
@@ -72,14 +70,14 @@ def descend_heads(X, Z, scores, W):
 
 
 def claims(results):
-    """What theory says of these numbers."""
-    tokens = [
-        ("2 heads summed: queries on which both agree", "sum 2 agree", 0.85),
-        ("4 heads summed: queries on which all agree", "sum 4 agree", 0.8),
-        ("2 side by side: queries on which both agree (by chance 1 / T = .125)", "concatenate 2 agree", 0.05, 0.25),
-        ("4 side by side: queries on which all agree (by chance .002)", "concatenate 4 agree", None, 0.12),
-        ("4 side by side: a head selects its best token", "concatenate 4 best", 0.82, 0.98),
-    ]
+    """Claims on directions, on the tokens selected, and on the textbook gradient."""
+    tokens = {
+        "2 heads summed: queries on which both agree": ("sum 2 agree", 0.85),
+        "4 heads summed: queries on which all agree": ("sum 4 agree", 0.8),
+        "2 side by side: queries on which both agree (by chance 1 / T = .125)": ("concatenate 2 agree", 0.05, 0.25),
+        "4 side by side: queries on which all agree (by chance .002)": ("concatenate 4 agree", None, 0.12),
+        "4 side by side: a head selects its best token": ("concatenate 4 best", 0.82, 0.98),
+    }
     return {
         f"1 - correlation with its own SVM after {STEPS:,} steps": [
             median(f"{text}: the head farthest from its own SVM", 1 - results[f"{key} least correlation"], 0, 2e-3)
@@ -90,7 +88,7 @@ def claims(results):
                 share(f"{text}: every attention head on one token per query", results[f"{key} saturated"], 0.88)
                 for key, text in KINDS.items()
             ),
-            *(mean(text, results[key], (0, 1), *bound) for text, key, *bound in tokens),
+            *(mean(text, results[key], (0, 1), *bound) for text, (key, *bound) in tokens.items()),
         ],
         "Against the textbook gradient in NumPy": [
             exactly(f"4 heads, {text}, {TWIN_STEPS} steps: relative difference", results[f"{combine} apart"], high=1e-6)
@@ -99,13 +97,13 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Directions of the heads for both combinations, and what they select."""
-    figure, (*curved, bars) = panels((14, 4.8), 3)
-    for ax, (combine, text) in zip(curved, COMBINATIONS.items(), strict=True):
+@picture((14, 4.8), 3)
+def plot(results, left, middle, bars):
+    """Left and middle: distances of the heads from their SVMs.  Right: the tokens they select."""
+    for ax, (combine, text) in zip((left, middle), COMBINATIONS.items(), strict=True):
         for H in HEADS:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
-            medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, COLORS[H])
+            medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, color=COLORS[H])
         finish(ax, f"Attended vectors {text}", "training step", "1 - correlation of a head with its own SVM", "xy")
     best, agree = ([results[f"{key} {what}"].mean() for key in KINDS] for what in ("best", "agree"))
     pairs(
@@ -116,8 +114,7 @@ def plot(results):
         fontsize=7,
     )
     finish(bars, "What they select", "attention heads", "share of queries", below=0.16, ylim=(0, 1))
-    return described(
-        figure,
+    return (
         f"Several attention heads: {N} sequences of {T} tokens, d = {D}",
         f"Lines: median of {len(results['sum 1 best'])} runs.  Bands: 10th to 90th percentile.",
     )

@@ -1,34 +1,34 @@
 """Basins: started far out along its SVM, training keeps a locally optimal selection, and leaves others.
 
-A selection that is not optimal is locally optimal when each of its tokens scores more than its support tokens.  Left,
-training starts at c times the SVM solution of such a selection, with a step that grows with c: it still selects these
-tokens at the end, the more surely the larger c, since the theorem needs a start beyond some radius: a better token
-just off the support has to be suppressed already.  Where a support token scores more, training leaves from every c (the
-rows are linearly independent here).  Right, the same as the correlation of the weights with the direction they started
-from.  The local cone that diagnose() states is one in which the loss falls along the solution, not one that training
-stays in.
+A selection is locally optimal when each of its tokens scores more than its support tokens.  Left: training starts at c
+times the SVM solution of a locally optimal selection that is not the optimal one, with a step proportional to c.  The
+larger c, the more runs still select these tokens at the end.  The theorem needs a start beyond some radius: there the
+softmax already suppresses better tokens whose margin is just above 1.  If a support token scores more, training leaves
+the selection from every c (the rows are linearly independent here).  Right: one minus the correlation of the weights
+with the direction they started from.  In the local cone that diagnose() states, the loss falls along the solution;
+training need not stay in that cone.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
 from ...theory import is_locally_optimal
-from ..panels import BLUE, ORANGE, described, finish, medians, panels, shares
-from ..papers import SVM
+from ..panels import finish, medians, picture, shares
 from ..problems import around, differs, draws, sphere_problem
 from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
 STEPS = 4000
-STEP_SHARE = 1 / 300  # of the start's norm: or nothing would move
+STEP_SHARE = 1 / 300  # learning rate over the norm of the start: a fixed rate would not move large weights
 RECORDS = np.arange(0, STEPS + 1, 100)
 NOISE = 0.05
-RIM = 10  # random weights on the rim of each cone
-TRIES = 100  # random selections until one that is wanted, else another problem
-PAPER = f"{SVM}: the theorem on local convergence; no picture"
+RIM = 10  # random weights on the boundary of each cone
+TRIES = 100  # random selections tried for each problem
+PAPER = "{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
 RUNS, QUICK = 400, 80
 SETTINGS = (
@@ -36,59 +36,60 @@ SETTINGS = (
     f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
     f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
-# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777)
+# Shares of 1,000 draws that keep their tokens, by SciPy alone (reference_shares.py, d7d1777)
 REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 
 def experiment(rng):
-    """Of every c, whether training stayed, and the correlation with its start's direction."""
+    """For every c: whether training kept its tokens, and the correlation with the direction of its start."""
     found = {}
+    found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)
         W = weights_of(solution)
-        size, stays, curves = float(np.linalg.norm(W)), [], []
+        size, runs = norm(W), []
         for c in STARTS:
             noise = rng.standard_normal(W.shape)
-            noise *= NOISE * size / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
-            trained = train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS)
-            stays.append((trained.selected == selected).all())
-            curves.append(correlations(trained.weights, W))
-        found |= {f"{name} stays": stays, f"{name} correlation": curves}
-        found["differ"] = found.get("differ", 0) + differs(problem, solution)
+            noise *= NOISE * size / norm(noise) if not wanted and c == STARTS[0] else 0
+            runs.append(train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS))
+        found[f"{name} stays"] = [(run.selected == selected).all() for run in runs]
+        found[f"{name} correlation"] = [correlations(run.weights, W) for run in runs]
+        found["differ"] += differs(problem, solution)
         if wanted:
             found |= cone(rng, problem, selected, W)
     return found
 
 
 def cone(rng, problem, selected, W):
-    """The local cone against its derivation, and the gradient at weights on its rim, where it is tightest."""
+    """The local cone against its derivation in NumPy, and how often its claim is false at weights on its boundary."""
     X, Z = tokens_of(problem.data)
     found = diagnose(problem, selected).local_cone
-    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without support token
+    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without a support token
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(X, Z, problem.scores, selected, W)
-    size, climbs = np.linalg.norm(W), 0
+    size, climbs = norm(W), 0
     for V in rng.standard_normal((RIM, D, D)):
         aside = V - np.vdot(V, W) / size**2 * W
-        rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / np.linalg.norm(aside)
+        rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / norm(aside)
         climbs += not descends(X, Z, problem.scores, R * rim, W).all()
     return {"in the cone": float(climbs), "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
 
 
 def derived_cone(X, Z, scores, selected, W):
-    """mu and R as attsvm.diagnose derives them, in the tokens' own axes; R to a relative 1e-9 by bisection.
+    """mu and R of the local cone, derived as in attsvm.diagnose but from the tokens; R by bisection.
 
-    A token's margin under W / ||W|| moves by at most its row's length times ||difference of directions||, which mu
-    keeps to eps; beyond R the softmax left to tokens off the support cannot outweigh the support's.
+    Two directions of norm 1 give a token margins that differ by at most the length of its row times their distance; mu
+    bounds that by eps.  Beyond radius R, tokens that are not support have too little softmax to outweigh those that
+    are.
     """
     margins = support_margins(X, Z, selected, W)
     own = np.arange(N), selected
-    length = np.linalg.norm(X[own][:, None] - X, axis=2) * np.linalg.norm(Z, axis=1)[:, None]
+    length = norm(X[own][:, None] - X, axis=2) * norm(Z, axis=1)[:, None]
     better = scores[own][:, None] - scores
     tight, off = margins <= 1 + TIGHT, (margins > 1 + TIGHT) & np.isfinite(margins)
     slack = margins[off].min() - 1 if off.any() else np.inf
-    eps, size = min(0.5, slack) / 4, float(np.linalg.norm(W))
+    eps, size = min(0.5, slack) / 4, norm(W)
 
     def enough(r):
         x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if off.any() else 0.0
@@ -108,8 +109,11 @@ def derived_cone(X, Z, scores, selected, W):
 
 
 def descends(X, Z, scores, at, along):
-    """Of each query, whether its part of the loss at weights ``at`` falls along others: the covariance of scores and
-    logits under its attention, by pairs of tokens on a common scale, so that none is lost to saturation."""
+    """Flags: whether each query's part of the loss, at weights ``at``, falls in the direction ``along``.
+
+    It falls if scores and logits have positive covariance under the query's attention.  The covariance is summed over
+    pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
+    """
     logits, change = (logits_of(X, Z, W) for W in (at, along))
     pair = logits[:, :, None] + logits[:, None, :]
     pair[:, np.arange(T), np.arange(T)] = -np.inf
@@ -119,7 +123,10 @@ def descends(X, Z, scores, at, along):
 
 
 def instance(rng, locally_optimal):
-    """A random problem and a selection among each two best tokens, not of all the best, locally optimal or not."""
+    """A random problem and a selection among the two best tokens of each sequence that is (or is not) locally optimal.
+
+    The selection of all the best tokens is left out.
+    """
     for _ in draws():
         problem = sphere_problem(rng, N, T, D)
         better = np.argsort(-problem.scores, axis=1)
@@ -133,7 +140,7 @@ def instance(rng, locally_optimal):
 
 
 def claims(results):
-    """Basins of attraction; references are 1,000 independent runs."""
+    """Claims on the runs that keep their tokens; references are 1,000 independent runs."""
     stays, leaves = results["optimal stays"], ~results["not stays"]
     turned = results["optimal correlation"][:, -1, -1]
     return {
@@ -167,14 +174,12 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Left: who stays, against c.  Right: how the weights turn, from the smallest start."""
-    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
-    looks = (("optimal", "locally optimal, not globally", BLUE), ("not", "a support token scores more", ORANGE))
-    for name, label, color in looks:
-        shares(STARTS, results[f"{name} stays"], label, left, color, capsize=3)
-        off = np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6)
-        medians(RECORDS, off, label, right, color)
+@picture((11, 4.6), 2, width_ratios=(1, 1.3))
+def plot(results, left, right):
+    """Left: the share of runs that keep their tokens, against c.  Right: how far the weights turn, from the least c."""
+    for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
+        shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
+        medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)
     left.set_xscale("log")
     left.set_xticks(STARTS, STARTS)
     finish(
@@ -185,15 +190,9 @@ def plot(results):
         ylim=(-0.02, 1),
     )
     left.margins(x=0.05)
-    finish(
-        right,
-        f"Start at c = {STARTS[0]}: median, 10th to 90th percentile",
-        "training step",
-        "1 - correlation with the SVM solution it started at",
-        "y",
-    )
-    return described(
-        figure,
+    title = f"Start at c = {STARTS[0]}: median, 10th to 90th percentile"
+    finish(right, title, "training step", "1 - correlation with the SVM solution it started at", "y")
+    return (
         "Started along their SVM, training keeps locally optimal tokens, and leaves others",
         f"{len(results['not stays'])} instances a point; error bars: exact 95 % intervals.",
     )

@@ -1,12 +1,12 @@
 """Training certifies itself: the gradient proves the largest margin from above while W reaches it from below.
 
-Softmax makes the gradients in a query's logits sum to zero, so that -dL/dW is exactly a combination of the SVM's rows,
-with the logit gradients as multipliers.  Any nonnegative multipliers prove a bound; those of a run come to be the
-SVM's own, long before W has turned.  Left, the two ends of the interval as parts of the largest margin, which the SVM
-tells; in the middle, how far the gradient and W are from the SVM's direction under gradient descent; right, how far the
-bound is above the largest margin, in the norm of each rule, against the norm of W.  That of K and Q stays true and
-loose: we think because their product grows so fast that only the least of the margins, not yet equal, still have a
-gradient.
+Under softmax, the gradients in the logits of a query sum to zero.  So -dL/dW is exactly a combination of the SVM's
+rows, and the logit gradients are its multipliers.  Any nonnegative multipliers prove an upper bound of the largest
+margin.  Those of a run converge to the SVM's multipliers long before W has turned.  Left: both ends of the proved
+interval, divided by the largest margin, which the SVM gives.  Middle: distances of W and of the negative gradient from
+the SVM's direction, under gradient descent.  Right: how far each rule's bound is above the largest margin in its norm,
+against the norm of W.  For K and Q the bound is true but loose.  We think that is because their product grows so fast:
+only the queries with the least margins still have a gradient, and these margins are not yet equal.
 """
 
 import numpy as np
@@ -14,16 +14,15 @@ import numpy as np
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
 from ...plot.curves import correlations
-from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
-from ..papers import NOWHERE
-from ..problems import sphere_problem
+from ..panels import BLUE, ORANGE, finish, medians, picture
+from ..problems import sphere_problem, stacked
 from ..textbook import tokens_of, unit
 
 N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
-HIDDEN = 8  # units of the head that is linear only locally
-START = 0.1  # standard deviation of the factors' start
+HIDDEN = 8  # hidden units of the ReLU head
+START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 RULES = {
     "normalized": {},
     "mirror 3": {"rule": rules.mirror(p=3.0), "lr": 1.0},
@@ -31,12 +30,12 @@ RULES = {
     "spectral": {"rule": "spectral", "lr": 0.05},
     "factors": {},
 }
-# Gradient descent on other losses and data.
+# Gradient descent with other losses, heads and data.
 OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
 SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
 TITLES = ("gradient descent, Frobenius", "mirror descent, l3", "signs, max", "spectral", "K and Q, nuclear")
-PAPER = f"{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
+PAPER = "{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
 CAPTION = (
     "Left: both ends of the largest margin that a run of gradient descent proves, as parts of it. Middle: how far W "
     "and the negative gradient are from the SVM. Right: how far each rule's bound is above the largest margin of its "
@@ -60,54 +59,60 @@ def log_slope(u):
     return -u - s - np.log(4 * s) / 2
 
 
-# A decreasing loss of one's own: the root of the logistic one, its derivative, and the logarithm of that one's size.
+# A user's own decreasing loss: the root of the logistic loss, its derivative, and log |derivative|.
 ROOTED = (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope)
-LEAST = 1e-13  # excesses are no finer: the bounds are rounded outwards
+BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}  # the others: 1e-3
+LEAST = 1e-13  # least excess shown: bounds are rounded outwards by about that
 
 
 def experiment(rng):
     problem = sphere_problem(rng, N, T, D)
-    (X, Z), y, head = tokens_of(problem.data), problem.y, problem.head
+    data, y, head, (X, Z) = problem.data, problem.y, problem.head, tokens_of(problem.data)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     tokens = unit(rng.standard_normal((3, 5, D)))
     relu = MLPHead(rng.standard_normal((D, HIDDEN)), rng.uniform(0.5, 1.5, HIDDEN))
     problems = {
-        "exponential loss": Problem(problem.data, y, head, loss="exponential"),
-        "linear loss": Problem(problem.data, y, head, loss="linear"),
-        "rooted logistic loss": Problem(problem.data, y, head, ROOTED),
-        # Convex, so that a single token is best, and linear near it: there the logit gradients are a linear head's.
-        "ReLU head": Problem(problem.data, None, relu),
+        "exponential loss": Problem(data, y, head, "exponential"),
+        "linear loss": Problem(data, y, head, "linear"),
+        "rooted logistic loss": Problem(data, y, head, ROOTED),
+        # convex, so that one token is best; near that token linear, so that the theory of a linear head applies
+        "ReLU head": Problem(data, None, relu),
         "causal": Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], (3, 5)), head),
-        # The first token of each sequence once more at its end.
+        # a copy of the first token at the end of each sequence
         "two tokens": Problem(cross_attention(np.concatenate([X, X[:, :1]], axis=1), Z), y, head),
     }
-    found = {name: np.full((len(SETTINGS_OF), len(RECORDS)), np.nan) for name in ("low", "high", "norm")}
-    found |= {name: np.full(len(RECORDS), np.nan) for name in ("W off", "gradient off")}
-    found["false"] = np.zeros(len(SETTINGS_OF))
-    for i, name in enumerate(SETTINGS_OF):
+    rows, off = [], {}
+    for name in SETTINGS_OF:
         how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
         selected = run.selected
-        if name == "two tokens":  # a token that equals the selected one is selected with it
+        if name == "two tokens":  # a copy of the selected token is selected too
             chosen = tokens_of(run.data)[0]
             selected = (chosen == chosen[np.arange(N), run.selected][:, None]).all(axis=-1)
         svm = solve_svm(run.data, selected, NORMS.get(name, "frobenius"))
-        if svm.W is None or svm.margin == 0:  # its attention is still on the way
-            continue
-        least, most = run.margins(selected=selected)
-        found["false"][i] = (least > svm.margin_bound).sum() + (most < svm.margin).sum()
-        curves = {"low": least[1:] / svm.margin, "high": most[1:] / svm.margin_bound, "norm": run.norm[1:]}
-        for key, curve in curves.items():
-            found[key][i] = curve
+        rows.append(interval(run, selected, svm))
         if name == "normalized":
-            found["W off"] = 1 - correlations(run.weights[1:], svm.W)
-            gradients = [run.problem.loss_and_grad(W, scaled=True)[1].W for W in run.weights[1:]]
-            found["gradient off"] = 1 - correlations(-np.array(gradients), svm.W)
-    return found
+            gradients = [run.problem.loss_and_grad(V, scaled=True)[1].W for V in run.weights[1:]]
+            off["W off"] = 1 - correlations(run.weights[1:], svm.W)
+            off["gradient off"] = 1 - correlations(-np.array(gradients), svm.W)
+    return stacked(rows) | off
+
+
+def interval(run, selected, svm):
+    """Both ends of the proved interval over the largest margin, norms of W, and the number of false ends."""
+    if svm.W is None or svm.margin == 0:  # attention has not selected separable tokens yet
+        return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0.0}
+    least, most = run.margins(selected=selected)
+    return {
+        "low": least[1:] / svm.margin,
+        "high": most[1:] / svm.margin_bound,
+        "norm": run.norm[1:],
+        "false": float((least > svm.margin_bound).sum() + (most < svm.margin).sum()),
+    }
 
 
 def claims(results):
-    """No bound is false; the gradient is ahead of W; the bound of every rule closes, with a power of ||W||."""
+    """Claims: no end is false; the gradient turns before W; each bound approaches the margin like a power of ||W||."""
     excess = np.maximum(results["high"] - 1, LEAST)
     above, short, norm = excess[:, 0], 1 - results["low"][:, 0], results["norm"][:, 0]
     at = RECORDS.searchsorted(300)
@@ -130,32 +135,29 @@ def claims(results):
             median("with which W's margin rises to it", nearing, 0.7, 1.5),
         ],
     }
-    bounds = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "exponential loss": 1e-3}
-    bounds |= {"linear loss": 1e-3, "rooted logistic loss": 1e-3, "ReLU head": 1e-3, "causal": 1e-2, "two tokens": 1e-3}
     groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
-        *(median(name, last[name], high=bound) for name, bound in bounds.items()),
-        # Their product grows with the square of the step: only the least margins still have a gradient.
+        *(median(name, last[name], high=BOUNDS.get(name, 1e-3)) for name in ("mirror 3", "sign", "spectral", *OTHERS)),
+        # the product grows with the square of the step: only the least margins still have a gradient
         median("factors, whose bound stays loose", last["factors"], 0.3, 30),
     ]
     return groups
 
 
-def plot(results):
-    """The interval, the directions, the bounds of all rules."""
-    figure, (left, middle, right) = panels((13, 4.6), 3)
-    medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, ORANGE)
-    medians(RECORDS, results["low"][:, 0], "reached by W", left, BLUE)
-    left.axhline(1, color="0.3", linewidth=0.8)
-    medians(RECORDS, results["W off"], "W", middle, BLUE)
-    medians(RECORDS, np.maximum(results["gradient off"], 1e-16), "-gradient", middle, ORANGE)
+@picture((13, 4.6), 3)
+def plot(results, left, middle, right):
+    """Left: the interval.  Middle: the directions.  Right: the bounds of all rules."""
     excess = np.maximum(results["high"] - 1, LEAST)
-    for i, (title, color) in enumerate(zip(TITLES, PALETTE, strict=False)):
-        right.plot(np.nanmedian(results["norm"][:, i], 0), np.nanmedian(excess[:, i], 0), label=title, color=color)
+    medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, color=ORANGE)
+    medians(RECORDS, results["low"][:, 0], "reached by W", left, color=BLUE)
+    left.axhline(1, color="0.3", linewidth=0.8)
+    medians(RECORDS, results["W off"], "W", middle)
+    medians(RECORDS, np.maximum(results["gradient off"], 1e-16), "-gradient", middle)
+    for i, title in enumerate(TITLES):
+        right.plot(np.nanmedian(results["norm"][:, i], 0), np.nanmedian(excess[:, i], 0), label=title)
     finish(left, "Two ends of one number", "training step", "part of the largest margin", "x", ylim=(0, 2))
     finish(middle, "The gradient turns first", "training step", "1 - correlation with the SVM", "xy")
     finish(right, "Each rule in its own norm", "Frobenius norm of the weights", "bound / largest margin - 1", "xy")
-    return described(
-        figure,
+    return (
         f"Training certifies itself: {N} sequences of {T} tokens, d = {D}",
         f"Lines: median of {len(excess)} runs.  Bands: 10th to 90th percentile.",
     )

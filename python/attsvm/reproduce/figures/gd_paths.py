@@ -1,10 +1,11 @@
 """Paths in the plane: W z turns to the directions that separate the selected tokens.
 
 Two sequences of tokens in the plane, each with its query z and its best token (star); these are the published draws.
-Training moves W z (thin curves, the length as a logarithm) out along the direction W_svm z of the SVM (thick lines
-from the origin); dotted, the lines at half margin that this direction puts between the best token and the rest.  Left,
-training W.  Right, on other tokens, training W (solid) and the factors (K, Q) (dashed), which come to different
-directions: W to that of the Frobenius SVM, (K, Q) near that of the nuclear one.
+Training moves W z along the thin curves, whose distance from the origin is drawn as a logarithm.  They turn to the
+direction W_svm z of the SVM (thick lines from the origin).  Each dotted line is perpendicular to such a direction; it
+lies half a margin below the best token, between that token and the others.  Left: training W.  Right: other tokens, and
+training W (solid) beside training the factors (K, Q) (dashed).  The two end in different directions: W turns to that of
+the Frobenius SVM, (K, Q) comes close to that of the nuclear SVM.
 """
 
 import numpy as np
@@ -12,15 +13,14 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
-from ..panels import BLUE, DASHED, ORANGE, finish, panels
-from ..papers import SVM
+from ..panels import BLUE, DASHED, ORANGE, finish, picture
 from ..textbook import apart, descend, tokens_of, unit
 
-PAPER = f"{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
+PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
-TWIN_STEPS = 50  # of W, before the textbook gradient has lost half of its digits
-NORMS, OTHER = {"W": "frobenius", "KQ": "nuclear"}, {"W": "nuclear", "KQ": "frobenius"}
+TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
+NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}  # preferred by training; the other
 KINDS = ("one", "two")
 CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
@@ -59,11 +59,11 @@ PUBLISHED = {
 
 
 def together(runs, seed):
-    """Paths and SVM directions of the published draws, each of a run with one K(0)."""
+    """Paths of W z and SVM directions of the published draws; (K, Q) starts from one random K(0)."""
     found = {}
     for kind in KINDS:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
-            Z, svm = run.data.queries, solve_svm(run.data, run.selected, NORMS[name])
+            Z, svm = run.data.queries, solve_svm(run.data, run.selected, NORMS[name][0])
             found[f"shown {kind} {name}"] = np.einsum("rde,ne->rnd", run.weights, Z)
             found[f"toward {kind} {name}"] = Z @ weights_of(svm).T
     return found
@@ -75,7 +75,7 @@ def published(kind):
 
 
 def draw(kind, rng):
-    """Tokens in the plane as the published ones were drawn."""
+    """A random problem, drawn from the distribution of the published tokens."""
     v, Z = rng.standard_normal(2), rng.standard_normal((2, 2))
     if kind == "one":
         X = 0.5 * rng.standard_normal((2, 5, 2)) - [1, 0]
@@ -96,37 +96,41 @@ def experiment(rng):
         for which, problem in (("published", published(kind)), ("random", draw(kind, rng))):
             for name, run in trainings(problem, rng).items():
                 key = f"{which} {kind} {name}"
-                own, other = (solve_svm(run.data, run.selected, norm) for norm in (NORMS[name], OTHER[name]))
-                found[f"{key} missed"] = (run.selected != problem.optimal).sum()
-                found[f"{key} off"] = 1 - correlations(run.weights[-1:], own.W)[0]
-                found[f"{key} off the other"] = 1 - correlations(run.weights[-1:], other.W)[0]
-                toward = np.full(2, np.nan) if own.W is None else own.W @ run.data.queries[1]
-                found[f"{key} slope"] = toward[1] / toward[0]
+                own, other = (solve_svm(run.data, run.selected, norm).W for norm in NORMS[name])
+                x, y = np.full(2, np.nan) if own is None else own @ run.data.queries[1]
+                found |= {
+                    f"{key} missed": (run.selected != problem.optimal).sum(),
+                    f"{key} off": 1 - correlations(run.weights[-1:], own)[0],
+                    f"{key} off the other": 1 - correlations(run.weights[-1:], other)[0],
+                    f"{key} slope": y / x,
+                }
         by_hand = descend(*tokens_of(problem.data), problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
-        found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS, record=0).W, by_hand)
+        found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS).W, by_hand)
     return found
 
 
 def claims(results):
-    """The published draws, and which SVM each training turns to on random ones."""
+    """Claims on the published draws, and on the SVM that each training turns to on random draws."""
     groups = {"The published draws": (group := [])}
     for kind, side in (("one", "left"), ("two", "right")):
-        (missed, off, other), (missed_too, off_too, other_too) = (
-            [results[f"published {kind} {name} {what}"] for what in ("missed", "off", "off the other")]
-            for name in NORMS
-        )
+        W, KQ = f"published {kind} W", f"published {kind} KQ"
         group += [
-            exactly(f"{side}, W: sequences that do not select their best token", missed, 0, 0),
-            exactly(f"{side}, W: 1 - correlation with its Frobenius SVM", off, high=1e-3),
-            exactly(f"{side}, W: 1 - correlation with the nuclear SVM", other, 0.05, 0.12),
-            share(f"{side}, (K, Q): selects the best tokens", missed_too == 0, 0.95),
-            share(f"{side}, (K, Q): 1 - correlation with its nuclear SVM is at most .01", off_too <= 0.01, 0.85),
-            median(f"{side}, (K, Q): 1 - correlation with the Frobenius SVM", other_too, 0.05, 0.12),
+            exactly(f"{side}, W: sequences that do not select their best token", results[f"{W} missed"], 0, 0),
+            exactly(f"{side}, W: 1 - correlation with its Frobenius SVM", results[f"{W} off"], high=1e-3),
+            exactly(f"{side}, W: 1 - correlation with the nuclear SVM", results[f"{W} off the other"], 0.05, 0.12),
+            share(f"{side}, (K, Q): selects the best tokens", results[f"{KQ} missed"] == 0, 0.95),
+            share(
+                f"{side}, (K, Q): 1 - correlation with its nuclear SVM is at most .01",
+                results[f"{KQ} off"] <= 0.01,
+                0.85,
+            ),
+            median(
+                f"{side}, (K, Q): 1 - correlation with the Frobenius SVM", results[f"{KQ} off the other"], 0.05, 0.12
+            ),
         ]
-    slopes = [results[f"published two {name} slope"] for name in NORMS]
     group += [
-        exactly("right: slope of the Frobenius direction of z2", slopes[0], high=-5),
-        median("right: slope of the nuclear direction of z2, of the other sign", slopes[1], 5, 50),
+        exactly("right: slope of the Frobenius direction of z2", results[f"{W} slope"], high=-5),
+        median("right: slope of the nuclear direction of z2, of the other sign", results[f"{KQ} slope"], 5, 50),
     ]
     for kind, tokens in (("one", "Five"), ("two", "Three")):
         group = groups[f"{tokens} tokens a sequence, random draws, {STEPS:,} steps"] = []
@@ -145,45 +149,33 @@ def claims(results):
 
 
 def compressed(path, reach):
-    """The points of a path at the logarithm of their distance from the origin, the last at 0.95 of the reach."""
+    """The path with distances from the origin on a logarithmic scale; the farthest point is at 0.95 of ``reach``."""
     length = np.linalg.norm(path, axis=1, keepdims=True)
     return 0.95 * reach * np.log1p(length) / np.log1p(length.max()) * path / np.maximum(length, 1e-300)
 
 
-def plot(results):
-    """One panel a kind; the second compares W with (K, Q)."""
-    figure, axes = panels((11, 6.8), 2)
-    figure.set_layout_engine("compressed")
+@picture((11, 6.8), 2, layout="compressed")
+def plot(results, *axes):
+    """A panel for each kind of draw; the second compares W with (K, Q)."""
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
-    for ax, kind, names in zip(axes, KINDS, (both[:1], both), strict=True):
+    titles = "Training W", "Training W (solid) and (K, Q) (dashed)"
+    for ax, kind, names, title in zip(axes, KINDS, (both[:1], both), titles, strict=True):
         problem = published(kind)
-        (X, _), best = tokens_of(problem.data), problem.optimal
-        reach = 1.15 * np.abs(X).max()
-        for n, color in enumerate((ORANGE, BLUE)):
-            rest = np.arange(X.shape[1]) != best[n]
-            ax.plot(*X[n, rest].T, "o", color=color, markersize=6, alpha=0.6)
-            ax.plot(*X[n, best[n]], "*", color=color, markersize=16, markeredgecolor="black", markeredgewidth=0.6)
-            for name, title, line in names:
+        tokens, reach = tokens_of(problem.data)[0], 1.15 * np.abs(problem.data.keys).max()
+        for n, (X, best, color) in enumerate(zip(tokens, problem.optimal, (ORANGE, BLUE), strict=True)):
+            ax.plot(*np.delete(X, best, axis=0).T, "o", color=color, markersize=6, alpha=0.6)
+            ax.plot(*X[best], "*", color=color, markersize=16, markeredgecolor="black", markeredgewidth=0.6)
+            for name, trained, line in names:
                 path = compressed(results[f"shown {kind} {name}"][:, n], reach)
+                ax.plot(*path.T, linewidth=1.3, color=color, linestyle=line)
                 toward = results[f"toward {kind} {name}"][n]
-                look = {"color": color, "linestyle": line}
-                ax.plot(*path.T, linewidth=1.3, **look)
-                far = 3 * reach * toward / np.linalg.norm(toward)
-                label = f"{title}: SVM direction of z{n + 1}"
-                ax.plot([0, far[0]], [0, far[1]], linewidth=5, alpha=0.35, label=label, **look)
+                x, y = far = 3 * reach * toward / np.linalg.norm(toward)
+                label = f"{trained}: SVM direction of z{n + 1}"
+                ax.plot([0, x], [0, y], linewidth=5, alpha=0.35, label=label, color=color, linestyle=line)
                 across = far[::-1] * [1, -1]
-                middle = toward * (X[n, best[n]] @ toward - 0.5) / (toward @ toward)
+                middle = toward * (X[best] @ toward - 0.5) / (toward @ toward)
                 ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1)
         ax.plot([], [], color="0.3", label="W(k) z along training, its length as a logarithm", linewidth=1.3)
         ax.plot([], [], ":", color="0.3", label="half margin between the star and the rest", linewidth=1)
-        finish(
-            ax,
-            "Training W" if len(names) == 1 else "Training W (solid) and (K, Q) (dashed)",
-            "first coordinate",
-            "second coordinate",
-            xlim=(-reach, reach),
-            ylim=(-reach, reach),
-            aspect="equal",
-            below=0.12,
-        )
-    return figure
+        limits = {"xlim": (-reach, reach), "ylim": (-reach, reach)}
+        finish(ax, title, "first coordinate", "second coordinate", **limits, aspect="equal", below=0.12)

@@ -1,11 +1,11 @@
 """Global, local, or neither: where training ends as the dimension grows.
 
-Attention is trained from random data and either selects the best token of every sequence (global), or other tokens
-that are locally optimal, each scoring more than its support tokens (local), or neither: its softmax is not above 0.99
-everywhere yet, or its tokens cannot be separated, or a support token with a better score will still pull it away.
-Wider tokens catalyse global convergence.  More and more often all tokens are support tokens of the optimal ones, too
-(grey bars), the paper's condition for no weights to be stationary.  Left, W and its Frobenius SVM; right, (K, Q) and
-its nuclear SVM.
+Attention is trained on random data.  A run ends "global" if it selects the best token of every sequence.  It ends
+"local" if it selects other tokens that are locally optimal: each scores more than its support tokens.  It ends
+"neither" if some softmax is not above 0.99 yet, if the selected tokens cannot be separated, or if a support token
+scores more, so that training will still leave the selection.  The larger the dimension, the more runs end "global".
+The larger it is, the more often all tokens are support tokens of the optimal ones (grey bars).  This is the paper's
+condition under which no weights are stationary.  Left: W and its Frobenius SVM.  Right: (K, Q) and its nuclear SVM.
 """
 
 import numpy as np
@@ -13,16 +13,15 @@ import numpy as np
 from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
-from ..panels import described, error_bars, finish, panels
-from ..papers import SVM
-from ..problems import around, differs, ending, linear_layer, sphere_problem
+from ..panels import error_bars, finish, picture
+from ..problems import around, differs, ending, linear_layer, sphere_problem, stacked
 
 N, T = 5, 5
 DIMENSIONS = (4, 8, 16, 32, 64)
 LR, STEPS = 0.1, 1500
 NORMS = {"W": "frobenius", "KQ": "nuclear"}
 ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
-PAPER = f"{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
+PAPER = "{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
     "How trainings end, as shares of all runs, against the dimension; beside the bars, "
     "how often all tokens are support tokens."
@@ -33,61 +32,65 @@ SETTINGS = (
     f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
     "The published settings are not known."
 )
-# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): by the number of the dimension.
+# Shares of 1,000 draws, computed by SciPy alone (reference_shares.py, d7d1777), by dimension.
 BEST = dict(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True))
 SUPPORT = {32: 0.11, 64: 0.62}
 
 
 def experiment(rng):
-    """Of every dimension, how it ended and whether all tokens are support."""
-    found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
-    found["differ"] = []
-    for d in DIMENSIONS:
-        problem = sphere_problem(rng, N, T, d)
-        K, Q = linear_layer(rng, 2, d, d)
-        second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
-        for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
-            end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
-            ideal = solve_svm(problem.data, problem.optimal, norm)
-            for what, flag in (end | {"all support": all_tight(ideal)}).items():
-                found[f"{name} {what}"].append(flag)
-            found["differ"].append(differs(problem, ideal))
-        found["differ"][-1] |= differs(problem, solve_svm(problem.data, second))
-    return found
+    """For every dimension: how each training ended, and whether all tokens are support tokens."""
+    return stacked([of_dimension(rng, d) for d in DIMENSIONS])
+
+
+def of_dimension(rng, d):
+    problem = sphere_problem(rng, N, T, d)
+    K, Q = linear_layer(rng, 2, d, d)
+    second = problem.scores.argsort(axis=1)[:, -2]  # second-best tokens: this selection is sometimes locally optimal
+    found, different = {}, []
+    for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
+        end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
+        ideal = solve_svm(problem.data, problem.optimal, norm)
+        found |= {f"{name} {what}": flag for what, flag in (end | {"all support": all_tight(ideal)}).items()}
+        different.append(differs(problem, ideal))
+    different[-1] |= differs(problem, solve_svm(problem.data, second))
+    return found | {"differ": different}
 
 
 def claims(results):
-    """Trends; what theory says of all-support draws; the shares of independent runs, within .15."""
+    """Claims on trends, on proofs, and on the shares of independent runs."""
     groups = {}
     for name, title in (("W", "W"), ("KQ", "(K, Q)")):
-        best, local = results[f"{name} global"], results[f"{name} local"]
+        best = results[f"{name} global"]
         groups[f"Training {title}, d = {', '.join(map(str, DIMENSIONS))}"] = [
             difference("share that ends on the optimal tokens, d = 16 minus d = 4", best[:, 2], best[:, 0], 0.05),
             difference("share that ends on the optimal tokens, d = 64 minus d = 8", best[:, 4], best[:, 1], 0),
-            share("global or locally optimal, all d", best | local, 0.97),
+            share("global or locally optimal, all d", best | results[f"{name} local"], 0.97),
             share("global, d = 64", best[:, -1], 0.95),
         ]
-    best, local, proved = (results[f"W {what}"] for what in ("global", "local", "proved"))
-    groups["Ends that are proved, not looked at: no later step changes a token"] = [
-        share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),
-        share("proved, of the runs that end on other locally optimal tokens", proved[local], 0.3),
-    ]
-    groups["Ends on the optimal tokens, W: of 1,000 independent runs"] = [
-        share(f"d = {d} ({value:g})", best[:, DIMENSIONS.index(d)], *around(value)) for d, value in BEST.items()
-    ]
-    groups["All tokens are support, Frobenius: of 1,000 independent draws"] = [
-        share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
-        for d, value in SUPPORT.items()
-    ]
-    groups["Against the definitions, in NumPy"] = [
-        none("draws whose local optimality or support differ", results["differ"])
-    ]
-    return groups
+    best, proved = results["W global"], results["W proved"]
+
+    def referred(flags, references):
+        return [
+            share(f"d = {d} ({value:g})", flags[:, DIMENSIONS.index(d)], *around(value))
+            for d, value in references.items()
+        ]
+
+    return groups | {
+        "Ends that are proved, not looked at: no later step changes a token": [
+            share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),
+            share("proved, of the runs that end on other locally optimal tokens", proved[results["W local"]], 0.3),
+        ],
+        "Ends on the optimal tokens, W: of 1,000 independent runs": referred(best, BEST),
+        "All tokens are support, Frobenius: of 1,000 independent draws": referred(results["W all support"], SUPPORT),
+        "Against the definitions, in NumPy": [
+            none("draws whose local optimality or support differ", results["differ"])
+        ],
+    }
 
 
-def plot(results):
-    """Stacked bars of the endings, and beside them how often all tokens are support."""
-    figure, axes = panels((11, 4.8), 2, sharey=True)
+@picture((11, 4.8), 2, sharey=True)
+def plot(results, *axes):
+    """Stacked bars of the endings, and bars of how often all tokens are support tokens."""
     x = np.arange(len(DIMENSIONS))
     for ax, name, title in zip(axes, NORMS, ("W, Frobenius", "(K, Q), nuclear"), strict=True):
         bottom, best = 0, results[f"{name} global"]
@@ -102,10 +105,9 @@ def plot(results):
         finish(ax, f"training {title} SVM", "dimension d", ylim=(0, 100))
         ax.get_legend().remove()
         ax.margins(x=0.02)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
-    figure.axes[0].set_ylabel("percentage of runs")
-    return described(
-        figure,
+    axes[0].figure.legend(*ax.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
+    axes[0].set_ylabel("percentage of runs")
+    return (
         f"Where training ends: n = {N} sequences of T = {T} tokens",
         f"{len(best)} runs a bar, {STEPS} steps; error bars: exact 95 % intervals of the global share.",
     )

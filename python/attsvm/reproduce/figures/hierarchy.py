@@ -1,15 +1,14 @@
 """A hierarchy of SVMs: two and three layers of attention, trained together, each go to an SVM of their own.
 
-The layers are trained together from small weights.  The last one goes to the SVM of the token that it selects, among
-the tokens that the layers below make.  A layer below goes to an SVM that asks for margin 1 at the queries on the way to
-the output alone, and for margin 0 where the SVM above rests.  The margins of the layers balance:
-``margin_1 ||W_1|| = margin_2 ||W_2||``.
+The layers are trained together from small weights.  The last layer turns to the SVM of the token that it selects; its
+tokens are the outputs of the layers below.  A layer below turns to an SVM that asks for margin 1 only at the queries
+whose outputs lead to the final output.  It asks for margin 0 at the queries that produce support tokens of the SVM
+above.  The margins of the layers balance: ``margin_1 ||W_1|| = margin_2 ||W_2||``.
 
-Two controls say that this is no matter of course.  The SVM of all queries of a layer, which one would expect of each
-layer by itself, is far from its weights; the SVM of the queries on the way alone is nearer, and still farther off than
-the one that also keeps what the layer above rests on.  It holds as well where values are three times as long, so that a
-lower layer can move the tokens above by mixing.  Factors K and Q come near the SVMs of least nuclear norm, and only
-near, as in one layer.
+Two controls show that this is not trivial.  The SVM of all queries of a layer, which the theory of one layer suggests,
+is far from its weights.  The SVM of only the queries that lead to the output is closer, but farther than the SVM that
+also asks for the margins 0.  The same holds with values three times as long, where mixing in a lower layer can move the
+tokens above.  Factors K and Q come close to the SVMs of least nuclear norm, but no closer than in one layer.
 """
 
 import numpy as np
@@ -17,12 +16,11 @@ import numpy as np
 from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
-from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
-from ..papers import SVM
-from ..problems import to_svm
-from ..textbook import unit
+from ..panels import BLUE, ORANGE, PALETTE, finish, medians, picture
+from ..problems import stacked, to_svm
+from ..textbook import norms, unit
 
-PAPER = f"{SVM}, its last sentence; no picture"
+PAPER = "{SVM}, its last sentence; no picture"
 CAPTION = (
     "Left: distance of each layer's weights from its SVM as training goes on. Middle: distance of the lower layer "
     "from its SVM and from the two controls, run by run. Right: the balance of the margins."
@@ -36,7 +34,7 @@ SETTINGS_OF = {
     "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
     "long values": (4, 5, 12, 2, 0.0, False, 3.0),
 }
-# The least medians of the correlations: lowest layer, last layer.
+# Claimed lower bounds of the median correlations: lowest layer, last layer.
 CLAIMED = {
     "two layers": (0.985, 0.99),
     "random start": (0.985, 0.99),
@@ -50,30 +48,27 @@ SETTINGS = (
     "together, learning rate 0.1."
 )
 KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
-LAYERS = 3  # columns of what is measured; of two layers the middle one is empty
+LAYERS = 3  # columns of the measured arrays; the middle one is NaN where there are two layers
 
 
 def together(runs, seed):
-    """Of every setting, the correlations of each layer with its SVM (lowest, middle, last), of the lowest with both
-    controls, the ratio of the margins of the lowest and the last layer, and the distances as training goes on."""
+    """For every setting, of all runs: correlations of each layer with its SVM (lowest, middle, last) and of the lowest
+    layer with both controls; the balance of the margins, lowest over last; distances along training."""
     found = {}
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
         X, z, v, y, Q, noise = (np.stack(each) for each in zip(*draws, strict=True))
         V = [length * np.linalg.qr(Q[:, i])[0] for i in range(layers - 1)]
         start = [spread * np.swapaxes(noise[:, i], 0, 1) for i in range(layers)]
-        weights = [tuple(w) if factors else w[0] for w in start]
-        stack = train_stack(X, z, y, v, V, weights, steps=STEPS, record=RECORD)
-        several = [
-            _judged(stack, r, X[r], [a[r] for a in V], z[r], "nuclear" if factors else "frobenius") for r in range(runs)
-        ]
-        for measured in several[0]:
-            found[f"{measured}, {name}"] = np.stack([one[measured] for one in several])
+        stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
+        norm = "nuclear" if factors else "frobenius"
+        of_runs = stacked([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
+        found |= {f"{measured}, {name}": numbers for measured, numbers in of_runs.items()}
     return found
 
 
 def drawn(rng, n, T, d, layers):
-    """Of one run: tokens, queries, head, labels, what values and weights are made of."""
+    """The random arrays of one run: tokens, queries, head, labels; normal arrays for the values and for the weights."""
     X, z, v = (unit(rng.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
     y = rng.choice([-1.0, 1.0], n)
     return X, z, v, y, rng.standard_normal((layers - 1, d, d)), rng.standard_normal((layers, 2, d, d))
@@ -85,32 +80,32 @@ def _judged(stack, r, X, V, z, norm):
     attention = [p[r] for p in stack.attention]
     try:
         svms = hierarchy(X, V, z, attention, norm)
-    except ValueError:  # a query on the way has not selected
+    except ValueError:  # a query that leads to the output has not selected a token
         return found
     if any(svm.status != "optimal" for svm in svms):
         return found
-    weights, margins = [W[r] for W in stack.W], []
-    place = range(LAYERS) if len(svms) == LAYERS else (0, LAYERS - 1)
-    for k, (column, W, svm) in enumerate(zip(place, weights, svms, strict=True)):
+    margins = []
+    for k, svm in enumerate(svms):
+        W, column = stack.W[k][r], k if len(svms) == LAYERS else -k
         found["layers"][column] = correlation(W, svm.W)
         found["distance"][:, column] = [1 - correlation(record[k][r], svm.W) for record in stack.records[1:]]
-        margins.append(svm.margin * np.linalg.norm(W, "nuc" if norm == "nuclear" else "fro"))
-    return found | {"balance": margins[0] / margins[-1], "controls": _controls(weights[0], X, attention, norm)}
+        margins.append(svm.margin * norms(W, norm)[0])
+    return found | {"balance": margins[0] / margins[-1], "controls": _controls(stack.W[0][r], X, attention, norm)}
 
 
 def _controls(W, X, attention, norm):
-    """The lowest layer beside the SVM of all its queries, and of those that the next layer reads."""
+    """Correlations of the lowest layer with the SVM of all its queries, and of those that lead to the output."""
     chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     read = attention[-1].argmax(axis=-1)[:, None]
     if len(attention) == LAYERS:
         read = np.concatenate([read, attention[1][rows, read].argmax(axis=-1)], axis=1)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
-    return np.array([to_svm(W, svm) for svm in (every, alone)])
+    return [to_svm(W, svm) for svm in (every, alone)]
 
 
 def claims(results):
-    """Every layer is at its SVM, nearer than to the controls, and the margins balance."""
+    """Claims: every layer turns to its SVM, closer than to the controls, and the margins balance."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
         layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
@@ -127,28 +122,26 @@ def claims(results):
 
 
 def nearer(layers, controls):
-    """Flags, NaN where there is no SVM to compare with."""
-    flags = (layers[:, 0] > controls[:, 1]).astype(float)
-    return np.where(np.isfinite(layers[:, 0]), np.where(np.isfinite(controls[:, 1]), flags, 1.0), np.nan)
+    """Flags: closer to its SVM than to the second control; NaN without an SVM, true without a control."""
+    return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 
-def plot(results):
-    """Left: distances over steps.  Middle: the lowest layer beside its controls.  Right: the balance."""
-    figure, (left, middle, right) = panels((14, 4.6), 3)
+@picture((14, 4.6), 3)
+def plot(results, left, middle, right):
+    """Left: distances along training.  Middle: the lowest layer and its controls.  Right: balance of the margins."""
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
             curves = results[f"distance, {name}"][..., column]
-            medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)
+            medians(steps, curves, f"{name}, {which} layer", left, color=color, linestyle=line)
     finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy")
     left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
     left.minorticks_off()
     names = list(SETTINGS_OF)
     for k, name in enumerate(names):
-        values = np.concatenate([results[f"controls, {name}"], results[f"layers, {name}"][:, :1]], axis=1)
-        for column, color in enumerate(KINDS.values()):
-            at = np.full(len(values), k + 0.2 * (column - 1))
-            middle.semilogy(at, 1 - values[:, column], ".", color=color, alpha=0.6)
+        values = *results[f"controls, {name}"].T, results[f"layers, {name}"][:, 0]
+        for shift, value, color in zip((-0.2, 0, 0.2), values, KINDS.values(), strict=True):
+            middle.semilogy(np.full(len(value), k + shift), 1 - value, ".", color=color, alpha=0.6)
     for label, color in KINDS.items():
         middle.plot([], [], ".", color=color, label=label)
     middle.set_xticks(range(len(names)), names, rotation=20)
@@ -159,4 +152,4 @@ def plot(results):
     right.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     right.set_xticks(range(1, len(names) + 1), names, rotation=20)
     finish(right, "The margins balance", ylabel="margin x norm, lowest layer over last")
-    return described(figure, "Layers trained together: a hierarchy of SVMs", f"{len(balances[0])} runs a setting.")
+    return "Layers trained together: a hierarchy of SVMs", f"{len(balances[0])} runs a setting."

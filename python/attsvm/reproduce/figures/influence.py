@@ -1,30 +1,30 @@
 """Support is influence: what a sequence did is what its rows do for the SVM, and few supports mean few errors.
 
-Left: every sequence of a problem is left out, and attention is trained again.  The SVM predicts how far the direction
-turns, from a solve without those rows: by the answer's own ``influence()``.  A sequence without a support token turns
-nothing.  Where the others select other tokens without it, the prediction does not hold, and such removals are counted.
+Left: each sequence of a problem is left out in turn, and attention is trained again.  ``influence()`` of the SVM
+predicts how far the direction turns, by solving without the rows of that sequence.  Removing a sequence without a
+support token turns nothing.  If the remaining sequences select other tokens, the prediction does not apply; such
+removals are counted.
 
-Right: tokens that a fixed teacher selects.  The share of sequences that hold a support token bounds, in expectation,
-the error of the SVM on a new sequence: a sequence without one is selected rightly by the SVM of the others.
+Right: a fixed teacher selects the tokens.  The share of sequences that hold a support token bounds, in expectation, the
+error of the SVM on a new sequence: the SVM of the others selects rightly on every sequence without a support token.
 """
 
 import numpy as np
 
 from ... import cross_attention, solve_svm, train
 from ...claims import mean, median, share
-from ..panels import BLUE, ORANGE, described, finish, medians, panels
-from ..papers import NOWHERE
+from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import sphere_problem
 
-PAPER = NOWHERE
+PAPER = "{NOWHERE}"
 CAPTION = (
     "Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the share "
     "of sequences that hold a support token beside the error on new sequences, by the number of sequences."
 )
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
-ARRIVED = 1e-3  # 1 - correlation of the direction with its SVM: some locally optimal runs are still on their way
-COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # sequences; T and d; new sequences
+ARRIVED = 1e-3  # 1 - correlation of a converged run with its SVM; some locally optimal runs have not converged
+COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # numbers of sequences; T and d; number of new sequences
 RUNS, QUICK = 200, 40
 SETTINGS = (
     f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "
@@ -34,21 +34,22 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Turns predicted and trained, whether the others keep their tokens; support share and error of every count."""
+    """Turns predicted and trained, by removed sequence; share with support tokens and error, by number of sequences."""
     problem = sphere_problem(rng, N, T, D)
-    run = train(problem, lr=LR, steps=STEPS, record=0)
+    run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()
     arrived = turn(run.direction, found.solution.W) < ARRIVED
-    trained, kept = np.full(N, np.nan), np.zeros(N, dtype=bool)
-    for i in range(N):
+
+    def without(i):
         rest = np.delete(np.arange(N), i)
-        again = train(problem[rest], lr=LR, steps=STEPS, record=0)
-        kept[i] = (again.selected == run.selected[rest]).all()
-        trained[i] = turn(run.direction, again.direction)
-    shares, errors = np.array([learned(rng, n) for n in COUNTS]).T
+        again = train(problem[rest], lr=LR, steps=STEPS)
+        return (again.selected == run.selected[rest]).all(), turn(run.direction, again.direction)
+
+    kept, turns = np.array([without(i) for i in range(N)]).T
+    shares, errors = zip(*(learned(rng, n) for n in COUNTS), strict=True)
     return {
         "predicted": found.turn,
-        "trained": np.where(kept & arrived, trained, np.nan),
+        "trained": np.where(kept * arrived, turns, np.nan),
         "arrived": arrived,
         "kept": kept.mean(),
         "held": found.solved,
@@ -58,12 +59,12 @@ def experiment(rng):
 
 
 def turn(A, B):
-    """1 - correlation, with its digits where A and B are close."""
+    """1 - correlation of A and B, without cancellation where they are close."""
     return ((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2).sum() / 2
 
 
 def learned(rng, n):
-    """The share of sequences with a support token, and the error on new ones."""
+    """The share of n sequences with a support token, and the error of their SVM on new sequences."""
     T, d = TEACHER
     W = rng.standard_normal((d, d))
     seen, new = (cross_attention(rng.standard_normal((k, T, d)), rng.standard_normal((k, d))) for k in (n, NEW))
@@ -72,10 +73,10 @@ def learned(rng, n):
 
 
 def claims(results):
-    """The turns agree, and the bound holds."""
-    arrived = results["arrived"].astype(bool)  # a claim on removals is about these runs: the others have no turn
+    """Claims: predicted and trained turns agree, and the share bounds the error."""
+    arrived = results["arrived"]  # claims on removals are about converged runs
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
-    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN: the others selected other tokens
+    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN: other tokens were selected
     kept = np.isfinite(trained)
     alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
     off = (np.abs(ratio - 1) > 0.1).any(axis=1)
@@ -94,14 +95,14 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Left: turns.  Right: the bound and the error."""
-    figure, (left, right) = panels((11, 4.6), 2)
+@picture((11, 4.6), 2)
+def plot(results, left, right):
+    """Left: trained turns against predicted ones.  Right: the bound and the error."""
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
     top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
-    medians(COUNTS, results["share"], "share of sequences with a support token", right, ORANGE)
-    medians(COUNTS, results["error"], "error on new sequences", right, BLUE)
+    medians(COUNTS, results["share"], "share of sequences with a support token", right, color=ORANGE)
+    medians(COUNTS, results["error"], "error on new sequences", right, color=BLUE)
     finish(right, "Few supports, few errors", "sequences", "share", "xy")
-    return described(figure, "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile.")
+    return "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile."

@@ -1,15 +1,16 @@
 """Head and attention trained together: attention spares the labels that are easy.
 
-The head v goes to the SVM of the labels, on the tokens that attention selects.  In the published example (first panel:
-paths of the prompt p, second: attention and confidence) attention goes to its own SVM where all labels are support of
-v ("tight"), and otherwise to the relaxed SVM, which asks no margin of the label that v predicts with room to spare.
+The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
+the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own
+SVM if every labelled vector is a support vector of v ("tight").  Otherwise it turns to the relaxed SVM, which asks no
+margin of a sequence whose label v predicts with more than its margin.
 
-On random data (third panel) W goes neither to the one nor to the other.  At steps of one length both norms grow
-alike, and a query counts with ``exp(-||v|| y v.x - ||W|| margin)``, v and W of norm 1: so the prediction here, a
-conjecture, is the W that maximises the least ``rho y v.x + margin`` over queries.  rho is the ratio of the two norms,
-which is near 1: leaving it out changes little.  In the published example this is the relaxed SVM.  There, the
-minimisers over balls of one radius for v and for p, growing, go to the same directions (joint regularisation path; no
-lines).
+On random data (third panel) W turns to neither of the two.  Steps of one length let the norms of v and W grow alike.
+With v and W of norm 1, a query then contributes ``exp(-||v|| y v.x - ||W|| margin)`` to the loss.  So the conjecture
+here is that W turns to the maximiser of the least ``rho y v.x + margin`` over queries, where rho is the ratio of the
+norms of v and W.  It is close to 1, and leaving it out changes little.  In the published example the conjectured W is
+the relaxed SVM.  The claims on that example also cover its joint regularisation path, which is not drawn: minimisers
+over balls of one growing radius for v and for p turn to the same directions.
 """
 
 import numpy as np
@@ -18,8 +19,7 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
-from ..panels import BLUE, ORANGE, PALETTE, cumulated, finish, panels
-from ..papers import PROMPT
+from ..panels import BLUE, ORANGE, cumulated, finish, picture
 from ..problems import draws, linear_layer, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
@@ -27,13 +27,14 @@ LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
 LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
-RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; farther out rounding decides
+RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; at larger radii rounding decides
 GRID, ZOOMS = 91, 12
-HALVINGS = 60  # of the interval of margins
+HALVINGS = 60  # bisections of the interval of margins
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
+PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}  # by step
 
 PAPER = (
-    f"{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
+    "{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
     "random data are this package's"
 )
 CAPTION = (
@@ -51,13 +52,12 @@ SETTINGS = (
 )
 
 
-def together(runs, seed):
-    """The example, measured once."""
-    return {key: np.array([numbers]) for kind in THIRD for key, numbers in example(kind).items()}
+def once():
+    return example("tight") | example("not tight")
 
 
 def example(kind):
-    """The published example: directions, attention on the second token, and the confidence of the label."""
+    """The published example: directions, attention to the second token, and the probability of the labels."""
     X = np.array([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, THIRD[kind]]]])
     data = prompt_attention(X)
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
@@ -83,7 +83,7 @@ def example(kind):
 
 
 def joint_minimiser(X, radius):
-    """v and p of norm ``radius`` of least loss, each by its angle: grids around the best, ever finer."""
+    """The v and p of norm ``radius`` with the least loss, by a search over both angles on ever finer grids."""
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
@@ -99,7 +99,7 @@ def experiment(rng):
     for _ in draws():
         problem = sphere_problem(rng, N, T, D)
         data = problem.data
-        trained = train(problem, linear_layer(rng, D, D), lr=LR, steps=RANDOM_STEPS, record=0, train_head=True)
+        trained = train(problem, linear_layer(rng, D, D), lr=LR, steps=RANDOM_STEPS, train_head=True)
         selected = trained.selected
         label = label_svm(problem, selected)
         if label.W is None or not label.support[:, 1].all():
@@ -118,10 +118,10 @@ def experiment(rng):
 
 
 def between(data, selected, score):
-    """The W of norm 1 that maximises the least ``score + margin``.
+    """The W that, scaled to norm 1, maximises the least ``score + margin`` over queries.
 
-    With t the largest for which some W of norm 1 has all margins at least ``t - (score - min score)``: the least norm
-    that has them grows with t.
+    It is found by bisection of the largest t for which some W of norm 1 has all margins at least
+    ``t - (score - min score)``.  The least norm of a W with these margins grows with t.
     """
     room = score - score.min()
 
@@ -136,14 +136,13 @@ def between(data, selected, score):
 
 
 def claims(results):
-    """What theory says of these numbers; in brackets exact values (450 digits) or those read off published figures."""
-
-    def angle(a, b):
-        return np.degrees(np.arccos(np.clip(correlation(a, b), -1, 1)))
+    """Claims on these numbers; in brackets exact values (450 digits) or values read off published figures."""
 
     of = {key: value[0] for key, value in results.items()}
-    published = [("softmax", 30, 0.72), ("softmax", 60, 0.97), ("softmax", 100, 1.0)]
-    published += [("logistic", 0, 0.52), ("logistic", 30, 0.87), ("logistic", 55, 0.99)]
+
+    def angle(a, b):
+        return np.degrees(np.arccos(np.clip(correlation(of[a], of[b]), -1, 1)))
+
     unlike = results["between"] > np.fmax(results["full"], results["relaxed"])
     joint = []
     for kind, goal in (("tight", "the SVM"), ("not tight", "the relaxed SVM")):
@@ -156,19 +155,20 @@ def claims(results):
     return {
         "Tight": [
             exactly("SVM value of attention (17 / 18)", (of["tight full"] ** 2).sum() / 2, 0.944444, 0.944445),
-            exactly("angle of p with (.970, .243), degrees", angle(of["tight p"], of["tight full"]), high=1),
-            exactly("angle of v with the SVM of the labels, degrees", angle(of["tight v"], of["tight label"]), high=1),
+            exactly("angle of p with (.970, .243), degrees", angle("tight p", "tight full"), high=1),
+            exactly("angle of v with the SVM of the labels, degrees", angle("tight v", "tight label"), high=1),
             exactly("attention dips to (.38)", min(of["tight softmax"]), 0.37, 0.39),
             *(
                 exactly(f"{name} at step {k} ({x:g})", of[f"tight {name}"][k], x - 0.01, x + 0.01)
-                for name, k, x in published
+                for name, published in PUBLISHED.items()
+                for k, x in published.items()
             ),
         ],
         "Not tight": [
             exactly("second coordinate of p's direction (.0031)", of["not tight p"][1], 0.00305, 0.00315),
-            exactly("angle of p with the relaxed SVM", angle(of["not tight p"], of["not tight relaxed"]), high=0.5),
-            exactly("angle of p with the SVM", angle(of["not tight p"], of["not tight full"]), 10),
-            exactly("angle of v with the SVM of the labels", angle(of["not tight v"], of["not tight label"]), high=1),
+            exactly("angle of p with the relaxed SVM", angle("not tight p", "not tight relaxed"), high=0.5),
+            exactly("angle of p with the SVM", angle("not tight p", "not tight full"), 10),
+            exactly("angle of v with the SVM of the labels", angle("not tight v", "not tight label"), high=1),
         ],
         f"Joint regularisation path, balls of radius {', '.join(f'{r:g}' for r in RADII)} for v and for p": joint,
         "Random data, some labels no support": [
@@ -181,17 +181,16 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Paths of the prompt; attention and confidence; and three candidates on random data."""
-    figure, (paths, confidence, candidates) = panels((13, 4), 3)
+@picture((13, 4), 3)
+def plot(results, paths, confidence, candidates):
+    """Left: paths of the prompt.  Middle: attention and confidence.  Right: three candidates on random data."""
     for kind, svm, color in (("tight", "full", BLUE), ("not tight", "relaxed", ORANGE)):
-        target = results[f"{kind} {svm}"][0]
-        far = 30 * target / np.linalg.norm(target)
-        paths.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
-        look = {"color": color}
-        paths.plot(*results[f"{kind} path"][0].T, label=f"{kind}: path of p", **look)
-        confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
-        confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
+        x, y = 30 * unit(results[f"{kind} {svm}"][0])
+        paths.plot([0, x], [0, y], color=color, linewidth=6, alpha=0.25)
+        paths.plot(*results[f"{kind} path"][0].T, color=color, label=f"{kind}: path of p")
+        confidence.plot(results[f"{kind} softmax"][0, :121], color=color, label=f"{kind}: attention")
+        likely = f"{kind}: probability of the label"
+        confidence.plot(results[f"{kind} logistic"][0, :121], "--", color=color, label=likely)
     finish(
         paths,
         "Example: where the prompt goes",
@@ -201,9 +200,8 @@ def plot(results):
         ylim=(-2, 6),
     )
     finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
-    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
-        cumulated(1 - results[kind], label, candidates, color)
+    for kind, label in KINDS.items():
+        cumulated(1 - results[kind], label, candidates)
     finish(
         candidates, "Random data: three candidates", "1 - correlation with W", "share of the draws", "x", ylim=(0, 1)
     )
-    return figure

@@ -1,25 +1,24 @@
 """The limit, proved: at which step it is certain which tokens training selects for ever, and to which SVM it turns.
 
-What training converges to is a statement about infinite time.  ``run.limit()`` proves it at a record: from there on no
-query changes its token, and the direction goes to the SVM of these tokens.  Left: the step of the proof beside the step
-from which every query gives more than .9 of its attention to one token.  Right: the share of runs that are proved, of
-those that end on the best tokens and of those that end on others.
+The limit of training is a statement about infinite time.  ``run.limit()`` proves it at some record: no query changes
+its token after that step, and the direction converges to the SVM of these tokens.  Left: the step of the proof, against
+the first step at which every query gives more than .9 of its attention to one token.  Right: the share of runs with a
+proof, among those that end on the best tokens and among those that end on others.
 
-Each run is then trained on, five times as long: none leaves the tokens that were proved.
+Each proved run is then trained five times as long again; none leaves the tokens of its proof.
 """
 
 import numpy as np
 
 from ... import correlation, train
 from ...claims import exactly, median, none, share
-from ..panels import BLUE, GREEN, ORANGE, described, error_bars, finish, pairs, panels
-from ..papers import NOWHERE
-from ..problems import sphere_problem
+from ..panels import BLUE, ORANGE, error_bars, finish, pairs, picture
+from ..problems import on_best, sphere_problem, stacked
 
-PAPER = NOWHERE
+PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES = ("logistic", "exponential", "linear")  # at the first size
+LOSSES = ("logistic", "exponential", "linear")  # losses, all at the first size
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
@@ -31,31 +30,29 @@ NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LO
 
 
 def experiment(rng):
-    """Of every setting: proved, on the best tokens, the steps of proof and of attention, and what later steps do."""
+    """For every setting: whether a run is proved, and on the best tokens; both steps; what later steps change."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
-    found = [_judged(problem) for problem in problems]
-    return {name: [one[name] for one in found] for name in found[0]}
+    return stacked([_judged(problem) for problem in problems])
 
 
 def _judged(problem):
     run = train(problem, steps=STEPS, record=RECORD)
     limit = run.limit()
-    best = (run.selected == problem.optimal).all()
     decided = [problem.data.probabilities(W).max(axis=-1).min() > DECIDED for W in run.weights]
     attends = run.steps[np.argmax(decided)] if any(decided) else np.nan
     proved, svm = limit.status == "proved", limit.solution
-    found = {"best": best, "proved": proved, "attends": attends}
+    found = {"best": on_best(run), "proved": proved, "attends": attends}
     if not proved:
         return found | {"step": np.nan, "left": False, "nearer": np.nan, "gap": 0.0}
-    later = train(problem, run.W, steps=LATER * STEPS, record=0)
+    later = train(problem, run.W, steps=LATER * STEPS)
     off = [1 - correlation(W, svm.W) for W in (run.weights[run.steps.searchsorted(limit.step)], later.W)]
     left = (later.selected != svm.selected).any()
     return found | {"step": limit.step, "left": left, "nearer": off[1] / off[0], "gap": svm.gap}
 
 
 def claims(results):
-    """Nothing that was proved is left; nearly all runs are proved, at about the step at which attention passes .9."""
+    """Claims: no run leaves its proved tokens; most runs are proved, near the step at which attention passes .9."""
     proved, best = results["proved"], results["best"]
     return {
         "What is proved stays": [
@@ -77,12 +74,12 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Left: steps.  Right: shares."""
-    figure, (left, right) = panels((11, 4.6), 2)
-    for k, color in enumerate((BLUE, ORANGE, GREEN)):
-        left.loglog(results["attends"][:, k], results["step"][:, k], ".", color=color, alpha=0.7, label=NAMES[k])
-    line = np.array([RECORD, STEPS])
+@picture((11, 4.6), 2)
+def plot(results, left, right):
+    """Left: steps of proofs.  Right: shares of proved runs."""
+    for k, name in enumerate(NAMES[: len(SIZES)]):
+        left.loglog(results["attends"][:, k], results["step"][:, k], ".", alpha=0.7, label=name)
+    line = RECORD, STEPS
     left.loglog(line, line, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "When", f"step at which attention passes {DECIDED:g}", "step of the proof")
     bars = []
@@ -93,8 +90,4 @@ def plot(results):
         bars.append((label, color, heights, np.transpose(errors)))
     pairs(right, NAMES, *bars, rotation=15)
     finish(right, "How many", ylabel="share of the runs that is proved", ylim=(0, 1), below=0.14)
-    return described(
-        figure,
-        "The limit of training, proved at a step",
-        f"{len(results['best'])} runs a setting; exact 95 % intervals.",
-    )
+    return "The limit of training, proved at a step", f"{len(results['best'])} runs a setting; exact 95 % intervals."

@@ -1,11 +1,11 @@
 """Local convergence: W goes to the Frobenius SVM of the tokens it selects, (K, Q) comes close to the nuclear one.
 
-Random unit tokens; the same start for every training of a seed.  Along each run: the largest softmax probability,
-and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.  For W
-convergence is a theorem; it is trained four times as long, to show that its direction goes on converging where a
-gradient by the textbook formula stops.  For (K, Q) the nuclear SVM is an observation: what is proved is the
-regularisation path.  The long run shows that descent comes close and no nearer: without the published ridge the
-distance falls to about 1e-2 in the median, and rises again in some runs.
+Tokens are random unit vectors; all trainings of a seed share one start.  Shown along each run: the largest softmax
+probability, and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.
+For W, convergence is a theorem.  W is trained four times as long as published: its direction goes on converging where
+descent by the textbook gradient stops.  For (K, Q), the nuclear SVM is an observation; the theorem is about the
+regularisation path.  The long run shows that descent on (K, Q) comes close and then stops approaching.  Without the
+published ridge the distance falls to about 1e-2 in the median, and rises again in some runs.
 """
 
 import numpy as np
@@ -13,19 +13,18 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
-from ..panels import described, finish, medians, panels
-from ..papers import SVM
+from ..panels import finish, medians, picture
 from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
-PAPER = f"{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10
+PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
-TWIN_STEPS = {"W": 300, "KQ": 40}  # before the textbook gradient has lost more than half of its digits
+TWIN_STEPS = {"W": 300, "KQ": 40}  # compared with NumPy: later the textbook gradient has lost half of its digits
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
@@ -43,8 +42,7 @@ NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 
 
 def together(runs, seed):
-    some = np.random.SeedSequence(seed).spawn(min(runs, NAIVE_RUNS))  # those of the first runs
-    return {"naive norm": naive_norms([np.random.default_rng(child) for child in some])}
+    return {"naive norm": naive_norms(np.random.default_rng(seed).spawn(min(runs, NAIVE_RUNS)))}  # of the first runs
 
 
 def draw(rng):
@@ -53,10 +51,9 @@ def draw(rng):
 
 
 def experiment(rng):
-    """Train, find the selected tokens, solve both SVMs, and measure from the data alone."""
+    """Trains, solves both SVMs of the selected tokens, and measures both from the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
-    data = cross_attention(X, Z)
-    problem = Problem(data, y, LinearHead(v))
+    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     scores = y[:, None] * (X @ v)
     how = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
     runs = {
@@ -65,38 +62,32 @@ def experiment(rng):
         "KQ_without_ridge": train(problem, K=K, Q=Q, **how),
     }
     result = {}
-    for name, trained in runs.items():
-        selected = data.select(trained.W)
-        result[f"{name} softmax"] = attention(X, Z, trained.weights)
-        result[f"{name} norm"] = trained.norm
-        result[f"{name} to its limit"] = abs(trained.loss[-1] - loss(scores[np.arange(N), selected]))
-        for norm in NORMS:
-            svm = solve_svm(data, selected, norm)
-            proof = certificate(data, selected, svm)
-            result[f"{name} {norm}"] = correlations(trained.weights, svm.W)
+    for name, run in runs.items():
+        svms = {norm: solve_svm(run.data, run.selected, norm) for norm in NORMS}
+        result |= {
+            f"{name} softmax": softmax(np.einsum("ntd,rdn->rnt", X, run.weights @ Z.T, optimize=True)).max(2).mean(1),
+            f"{name} norm": run.norm,
+            f"{name} to its limit": abs(run.loss[-1] - loss(scores[np.arange(N), run.selected])),
+            f"{name} locally optimal": locally_optimal(X, Z, scores, run.selected, svms["frobenius"].W),
+        }
+        for norm, svm in svms.items():
+            proof = certificate(run.data, run.selected, svm)
             result |= {f"{name} {norm} {key}": proof[key] for key in ("gap", "rank")}
-            result[f"{name} {norm} size"] = np.nan if svm.W is None else np.linalg.norm(svm.W, "nuc")
-            if norm == "frobenius":
-                locally = np.nan if svm.W is None else locally_optimal(X, Z, scores, selected, svm.W)
-                result[f"{name} locally optimal"] = locally
+            result[f"{name} {norm}"] = correlations(run.weights, svm.W)
+            result[f"{name} {norm} size"] = np.linalg.norm(svm.W, "nuc")
     return result | twins(problem, X, Z, scores, W, K, Q)
 
 
-def attention(X, Z, weights):
-    """Largest probability at each record, mean over queries."""
-    return softmax(np.einsum("ntd,rdn->rnt", X, weights @ Z.T, optimize=True)).max(axis=2).mean(axis=1)
-
-
 def twins(problem, X, Z, scores, W, K, Q):
-    """The same descent by the textbook gradient: how far the weights are apart, and where its norm stalls."""
-    early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"], record=0).W
-    factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], record=0, ridge=TWIN_RIDGE).W
+    """Relative distance of the weights from those of the same descent by the textbook gradient in NumPy."""
+    early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
+    factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
     both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
     return {"W apart": apart(early, descend(X, Z, scores, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
 
 
 def naive_norms(rngs):
-    """Norm of W where the textbook gradient, which cancels when attention saturates, has come to rest."""
+    """Norms of W at which descent by the textbook gradient stalls: it rounds to zero when attention saturates."""
     draws = [(*data, weights[0]) for data, weights in map(draw, rngs)]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
@@ -104,7 +95,7 @@ def naive_norms(rngs):
 
 
 def claims(results):
-    """What theory says of these numbers, and what was published."""
+    """Claims on these numbers, from theory and from published values."""
 
     def at(key, step):
         return results[key][:, STEPS_SHOWN.searchsorted(step)]
@@ -177,17 +168,17 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Two panels: attention picks one token; weights turn to the SVM solutions of the picked tokens."""
-    figure, (left, right) = panels((12, 5.4), 2, width_ratios=(1, 1.6))
-    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the own norm first
+@picture((12, 5.4), 2, width_ratios=(1, 1.6))
+def plot(results, left, right):
+    """Left: attention selects one token.  Right: weights turn to the SVM solutions of the selected tokens."""
+    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the preferred norm first
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:
             label = f"{trained} and its {NORMS[norm]} SVM"
             off = 1 - results[f"{name} {norm}"][:, 1:]
             medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm))
     off = 1 - results["KQ_without_ridge nuclear"][:, 1:]
-    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, "black")
+    medians(STEPS_SHOWN[1:], off, "(K, Q) without ridge, nuclear SVM", right, color="black")
     finish(
         left, "Attention picks one token", "training step", "largest softmax probability", xlim=(0, 400), ylim=(0, 1)
     )
@@ -200,8 +191,7 @@ def plot(results):
         xlim=(10, LONG_STEPS),
         ylim=(3e-05, 1.2),
     )
-    return described(
-        figure,
+    return (
         f"Local convergence: {N} sequences of {T} random unit tokens, d = {D}, "
         f"normalised gradient descent, learning rate {LR}",
         f"{len(results['W softmax'])} runs.  Left: mean, right: median.  Bands: {LOW}th to {HIGH}th percentile.  "

@@ -1,13 +1,11 @@
 """Mirror descent: the potential picks the norm of the SVM.
 
-Descent in ``sign(W) |W|^(p-1)`` instead of W goes to the SVM of least entrywise lp norm.  Each panel follows training
-with one p and shows how far its direction is, by the Bregman divergence of the potential, from the SVMs in all three
-norms (of the tokens that it has selected itself: solid for its own norm).  Dotted: the SVM of the tokens that training
-with another p, from another start, has selected, as in the published figure; most of that distance are the other
-tokens, not the other norm.
+Mirror descent takes its steps in ``sign(W) |W|^(p-1)`` instead of W.  It turns to the SVM of least entrywise lp norm.
+Each panel follows training with one p.  It shows the Bregman divergence of the potential from the direction of W to the
+SVMs of three norms.  Solid and dashed: SVMs of the tokens that this training selects; solid for its own norm.  Dotted,
+as in the published figure: SVMs of the tokens that training with another p, from another start, selects.  Most of the
+dotted distances come from the other tokens, not from the other norm.
 """
-
-import itertools
 
 import numpy as np
 
@@ -15,25 +13,24 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import label_svm
-from ..panels import DASHED, PALETTE, described, finish, panels
-from ..papers import MIRROR
-from ..problems import sphere_problem
+from ..panels import DASHED, PALETTE, finish, picture
+from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
-N, T, D = 6, 8, 10
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
-POINTS = 40  # of each curve
-TWIN_STEPS = 50  # before the textbook gradient has lost half of its digits
+POINTS = 40  # points of each curve
+TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
 
-PAPER = f"{MIRROR}: divergences from the SVMs of three norms, for three potentials"
+PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
     "How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p. Solid: "
     "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
 )
 RUNS, QUICK = 100, 24
-# Head and attention together, from zero: tokens, and those that the published runs select.
+# Head and attention together, from zero: the tokens, and the ones that the published runs select.
 JOINT = [[[-2.7, 1.2], [1.4, 2.1], [1.3, -0.1]], [[0.4, -2.2], [-1.1, -0.4], [0.9, 0.1]]]
 JOINT_SELECTED = {1.75: (1, 0), 2.0: (1, 0), 3.0: (0, 0)}
 SETTINGS = (
@@ -44,62 +41,65 @@ SETTINGS = (
 )
 
 
-def together(runs, seed):
-    return {key: np.array([numbers]) for key, numbers in joint().items()}
-
-
 def experiment(rng):
-    """Divergences (p, norm, points) from the SVMs of a run's own tokens, and of those of the run with that p."""
+    """Divergences (p, norm, points) from SVMs of the run's own tokens, and of the tokens of the run with that p."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
-    runs = {p: descent(problem, W, p, record=records(p)) for p, W in starts.items()}
-    found = {key: np.full((len(STEPS), len(STEPS), POINTS), np.nan) for key in ("own tokens", "other tokens")}
-    tokens, gaps = tokens_of(problem.data), [0.0]
-    for (i, p), (j, q) in itertools.product(enumerate(STEPS), repeat=2):
-        for key, run in (("own tokens", runs[p]), ("other tokens", runs[q])):
-            svm = solve_svm(problem.data, run.selected, q)
-            if svm.W is not None:
-                gaps.append(certificate(run.data, run.selected, svm)["gap"])
-                found[key][i, j] = [divergence(svm.W, W, p) for W in runs[p].weights]
+    runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
+    gaps = []
+
+    def diverged(p, q, selected):
+        svm = solve_svm(problem.data, selected, q)
+        gaps.append(certificate(problem.data, selected, svm)["gap"])
+        return [divergence(svm.W, W, p) for W in runs[p].weights]
+
+    found = {
+        "own tokens": [[diverged(p, q, runs[p].selected) for q in STEPS] for p in STEPS],
+        "other tokens": [[diverged(p, q, runs[q].selected) for q in STEPS] for p in STEPS],
+    }
     twins = [
-        apart(descent(problem, W, p, steps=TWIN_STEPS).W, mirror_descend(*tokens, problem.scores, W, TWIN_STEPS, LR, p))
+        apart(
+            descent(problem, W, p, TWIN_STEPS).W,
+            mirror_descend(*tokens_of(problem.data), problem.scores, W, TWIN_STEPS, LR, p),
+        )
         for p, W in starts.items()
     ]
     return {**found, "gap": max(gaps), "apart": twins}
 
 
-def descent(problem, W, p, **how):
-    return train(problem, W, rule=rules.mirror(p=p), lr=LR, **{"steps": STEPS[p], "record": 0} | how)
+def descent(problem, W, p, steps, **how):
+    return train(problem, W, rule=rules.mirror(p=p), lr=LR, steps=steps, **how)
 
 
 def records(p):
-    """As many steps for each p, from the start to the end, 10,000 among those of p = 3."""
+    """The same number of recorded steps for each p, from the start to the end, closer together at the start."""
     steps = np.unique(np.round(np.geomspace(1, STEPS[p], 200)).astype(int))
-    chosen = np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)
-    return np.concatenate([[0], steps[chosen]])
+    return np.concatenate([[0], steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)]])
 
 
 def divergence(A, B, p):
-    """Of the potential ``||W||_p^p / p`` between directions: ``1 - <A, sign(B) |B|^(p-1)>`` at unit lp norms."""
+    """The Bregman divergence of ``||W||_p^p / p`` between directions: ``1 - <A, sign(B) |B|^(p-1)>`` at lp norm 1."""
     A, B = (X / np.linalg.norm(X.ravel(), p) for X in (A, B))
     return 1 - float((A * np.sign(B) * np.abs(B) ** (p - 1)).sum())
 
 
-def joint():
-    """Head and attention from zero, by mirror descent: tokens selected and divergences from both SVMs."""
+def once():
+    """Head and attention trained together from zero: tokens selected, and divergences from both SVMs."""
+    return stacked([joint(p) for p in STEPS])
+
+
+def joint(p):
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
-    found = {"joint selected": [], "joint attention": [], "joint head": []}
-    for p in STEPS:
-        trained = descent(problem, np.zeros((2, 2)), p, train_head=True)
-        selected = trained.selected
-        found["joint selected"].append(tuple(selected) == JOINT_SELECTED[p])
-        found["joint attention"].append(divergence(weights_of(solve_svm(problem.data, selected, p)), trained.W, p))
-        found["joint head"].append(divergence(weights_of(label_svm(problem, selected, p)).ravel(), trained.v, p))
-    return found
+    run = descent(problem, np.zeros((2, 2)), p, STEPS[p], train_head=True)
+    return {
+        "joint selected": tuple(run.selected) == JOINT_SELECTED[p],
+        "joint attention": divergence(weights_of(solve_svm(problem.data, run.selected, p)), run.W, p),
+        "joint head": divergence(weights_of(label_svm(problem, run.selected, p)).ravel(), run.v, p),
+    }
 
 
 def claims(results):
-    """What theory says of these numbers; in brackets what is read off the published figure."""
+    """Claims on these numbers; in brackets values read off the published figure."""
     own, other = results["own tokens"][..., -1], results["other tokens"][:, -1, :, -1]
     return {
         "Its own norm is the nearest": [
@@ -118,27 +118,26 @@ def claims(results):
             exactly(f"W after {TWIN_STEPS} steps, any p: relative difference", results["apart"], high=1e-9)
         ],
         "Head and attention together, from zero": [
-            exactly("the published tokens are selected", results["joint selected"][0].astype(float), 1),
+            exactly("the published tokens are selected", results["joint selected"][0], 1),
             exactly("divergence of W from the lp SVM of attention", results["joint attention"][0], high=1e-3),
             exactly("divergence of v from the lp SVM of the labels", results["joint head"][0], high=1e-3),
         ],
     }
 
 
-def plot(results):
-    """A panel for each p."""
-    figure, axes = panels((12, 4), 3, sharey=True)
+@picture((12, 4), 3, sharey=True)
+def plot(results, *axes):
+    """A panel of divergences for each p."""
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
         for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):
-            look = {"color": color, "linestyle": "-" if q == p else DASHED, "label": f"SVM of least l{q:g} norm"}
-            ax.plot(records(p), own[i, j], **look)
+            line, label = "-" if q == p else DASHED, f"SVM of least l{q:g} norm"
+            ax.plot(records(p), own[i, j], color=color, linestyle=line, label=label)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)
         finish(ax, f"training with p = {p:g}", "step", log="y", xscale="symlog", ylim=(0.001, 1.5), xlim=(0, STEPS[p]))
     axes[0].set_ylabel("Bregman divergence of the direction")
-    return described(
-        figure,
+    return (
         "The potential of mirror descent picks the norm of the SVM",
         "Dotted: SVMs of the tokens that the run with that p has selected.",
     )

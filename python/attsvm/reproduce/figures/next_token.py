@@ -1,11 +1,12 @@
 """Next-token prediction: what the token-priority graph ranks diverges, what it ties stays finite.
 
-Sequences of random tokens, each with one of its tokens as the next.  An edge of the token-priority graph of a last
-token goes from a label to each other token of its sequence; tokens on a cycle, one component, are never ranked (first
-panel: one of the graphs, components in colour).  Training W by the log-loss of the label's probability turns towards
-the SVM with equal logits inside the components and margins across them (second panel), while the part of W inside the
-components goes to the minimiser W_fin of the loss on these tokens alone (third panel).  With a loss that is not
-convex in attention, W turns to the SVM of the tokens it has selected itself, mostly not that of the graph (fourth).
+Sequences consist of random tokens; the next token is one of them, the label.  Each last token has a token-priority
+graph, whose edges go from the label of a sequence to its other tokens.  Tokens on a cycle belong to one component and
+are never ranked (first panel: one of the graphs, components in colour).  W is trained by the log-loss of the label's
+probability.  It turns to the SVM with equal logits within components and margins across them (second panel).  The part
+of W within the components stays finite: it converges to the minimiser W_fin of the loss on these tokens alone (third
+panel).  With a loss that is not convex in attention, W turns to the SVM of the tokens it has selected itself, which is
+mostly not that of the graph (fourth panel).
 """
 
 import numpy as np
@@ -15,25 +16,25 @@ from ...claims import exactly, median, share
 from ...plot.curves import correlations, weights_of
 from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
-from ..papers import NEXT_TOKEN
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
 
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
 LOCAL_LR, LOCAL_STEPS = 0.1, 2000
-LOW, HIGH = 9e-3, 1e-2  # probabilities of tokens left out and selected by a local run, as published
-FIN_LR, FIN_STEPS = 2.0, 4000  # of the finite part, a convex problem of its own; its gradient's bound is below 1
-OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances
-PAPER = f"{NEXT_TOKEN}: global and local convergence of next-token prediction"
+# Of local runs, as published: the largest probability of a token left out, and the least of a selected token.
+LOW, HIGH = 9e-3, 1e-2
+FIN_LR, FIN_STEPS = 2.0, 4000  # training of W_fin, a convex problem
+OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances, by step
+PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
 CAPTION = (
     "From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what stays "
     "finite inside a component, and what attention still leaves to tokens outside; and the same with a loss that "
     "is not convex, which picks its own tokens."
 )
 RUNS, QUICK = 100, 24
-SHOWN = 25  # seed of the graph in the picture
+SHOWN = 25  # seed of the draw whose graph is shown
 
 SETTINGS = (
     f"{N} sequences of {T} of {K} tokens, none twice, each with a random one of its tokens as label; embeddings "
@@ -46,7 +47,7 @@ SETTINGS = (
 
 
 def draw(rng):
-    """Sequences, labels, embeddings with a cycle in one of their graphs."""
+    """Sequences, labels and embeddings, one of whose graphs has a cycle; and what next_token() says of them."""
     for _ in draws():
         drawn = sample.next_token(N, T, K, D, rng)
         found = next_token(*drawn)
@@ -61,7 +62,7 @@ def experiment(rng):
 
 
 def converge(found, W_svm, start):
-    """Training by log-loss: its direction, its part in the cyclic subspace, and the label's component."""
+    """Training by log-loss: direction, part in the cyclic subspace, attention outside of the label's component."""
     data, kept = found.data, found.selected
     trained = train(found.problem, start, lr=LR, steps=STEPS, record=EVERY)
     basis, W_fin, gradient = finite_part(found)
@@ -80,23 +81,25 @@ def converge(found, W_svm, start):
 
 
 def finite_part(found):
-    """An orthonormal basis (d d, r) of S_fin, the span of ``(e_y - e_t) e_k^T`` in the components; the minimiser there
-    of the loss on the tokens of the components; and the norm of its gradient."""
+    """An orthonormal basis (d d, r) of the cyclic subspace S_fin; the minimiser W_fin in it; the gradient norm there.
+
+    S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k the last token.  W_fin
+    minimises the loss on the tokens of the components.
+    """
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
     rows = [np.outer(some[0] - x, z).ravel() for some, z in zip(tokens, Z, strict=True) for x in some[1:]]
     U, sizes, _ = np.linalg.svd(np.array(rows).T, full_matrices=False)
-    alone = cross_attention(tokens, Z, values)
-    problem = Problem(alone, None, LinearHead([1.0]), loss="log")
-    trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS, record=0)
+    problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), "log")
+    trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS)
     return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
 
 
 def local(sequences, labels, E, start, W_svm):
-    """Training by a squared loss, against the SVM of the tokens it has selected, and that of the graph."""
+    """Training by a squared loss: correlations with the SVM of the tokens selected, and with that of the graph."""
     data = cross_attention(E[sequences], E[sequences[:, -1]])
-    problem = Problem(data, None, CallableHead(squared_loss(E, labels)), loss="linear")
+    problem = Problem(data, None, CallableHead(squared_loss(E, labels)), "linear")
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)
     selected, undecided = selected_sets(trained.probabilities, LOW, HIGH)
     own = None if undecided.any() else solve_svm(data, selected).W
@@ -104,7 +107,7 @@ def local(sequences, labels, E, start, W_svm):
 
 
 def squared_loss(E, labels):
-    """Minus ``(1 - softmax(E o)_y)^2`` of attended vectors o, and its gradient in them."""
+    """The score ``-(1 - softmax(E o)_y)^2`` of attended vectors o and its gradient in o, as a function."""
 
     def score(o):
         p = softmax(o @ E.T)
@@ -115,7 +118,7 @@ def squared_loss(E, labels):
 
 
 def claims(results):
-    """What theory says of these numbers; in brackets the published ones, of ten instances."""
+    """Claims on these numbers; in brackets published values of ten instances."""
     last, finite, outside = results["correlation"][:, -1], results["finite"][:, -1], results["outside"]
     own, graph = results["local own"][:, -1], results["local graph"][:, -1]
     return {
@@ -141,25 +144,24 @@ def claims(results):
     }
 
 
-def plot(results):
-    """A graph; the direction of W; its finite part; and the two SVMs of the local runs."""
-    figure, (graph, direction, finite, other) = panels((13, 3.8), 4)
+@picture((13, 3.8), 4)
+def plot(results, graph, direction, finite, other):
+    """Panels: a graph; the direction of W; its finite part; the two SVMs of the local runs."""
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
-    medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, BLUE)
+    medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
-    medians(steps, results["finite"], "inside: distance from W_fin", finite, GREEN)
-    medians(steps, results["outside"], "attention outside the component", finite, ORANGE)
+    medians(steps, results["finite"], "inside: distance from W_fin", finite, color=GREEN)
+    medians(steps, results["outside"], "attention outside the component", finite, color=ORANGE)
     finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
-    medians(late, 1 - results["local own"], "SVM of its own tokens", other, BLUE)
-    medians(late, 1 - results["local graph"], "SVM of the graph", other, ORANGE)
+    medians(late, 1 - results["local own"], "SVM of its own tokens", other)
+    medians(late, 1 - results["local graph"], "SVM of the graph", other)
     finish(other, "A loss that is not convex", "step", "1 - correlation", "y", ylim=(0.0005, 1.5))
-    return figure
 
 
 def draw_graph(ax):
-    """The token-priority graph with the largest component."""
+    """Draws the token-priority graph that has the largest component."""
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
     draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})

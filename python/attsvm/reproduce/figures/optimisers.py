@@ -1,17 +1,19 @@
 """The optimiser picks the norm: each rule's run beside the SVM of every norm.
 
-Normalised steepest descent in a norm goes in direction to the SVM of least that norm: proved for linear classifiers,
-for attention a conjecture that this figure measures.  Rows of the table are rules, columns norms; an entry is the share
-of the largest margin in that norm that the run's W, scaled to norm one, reaches on the tokens the run has selected.
-The diagonal should win its row.
+Normalised steepest descent in a norm turns to the SVM of that norm.  This is proved for linear classifiers; for
+attention it is a conjecture, which this figure tests.  Rows of the table are rules, columns are norms.  An entry takes
+the W of the row's run, scaled to norm 1, and the tokens that the run has selected.  It is the margin of W as a share of
+the largest margin in the column's norm.  In each row the rule's own norm should have the largest share.
 
-AdaGrad, Shampoo and Adam divide the gradient by what they remember of its squares.  Held fixed, that is gradient
-descent in a metric, and goes to the SVM of that metric ("then frozen": training goes on so from where the run ended).
-While it still moves, the run is nearer to the SVM of the metric of its end than to that of any norm, if the memory is
-long; with a short memory Adam is sign descent, and comes near the max norm, too.  In between: Adam by its memory, at
-the right.
-Weight decay and sign and spectral steps on K and Q are shown, and not explained.
+AdaGrad, Shampoo and Adam divide the gradient by a running mean or sum of its squares.  If that is held fixed, they are
+gradient descent in a metric, and turn to the SVM of that metric ("then frozen": training goes on in the metric of the
+run's end).  While the metric still changes, a run with a long memory is closer to the SVM of its last metric than to
+that of any norm.  With a short memory, Adam is sign descent and comes close to the SVM of the max norm.  The right
+panel shows Adam between these two ends.  Weight decay, and sign and spectral steps on K and Q, are shown but not
+explained.
 """
+
+import contextlib
 
 import numpy as np
 
@@ -19,22 +21,21 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
 from ...theory import margin_share
-from ..panels import PALETTE, finish, medians, panels
-from ..papers import LINEAR_MUON, NOWHERE
+from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10
+N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
-# A step is as long as this over sqrt(k) in the norm of its rule; those of small norms have a longer way to go.
+# Step k has length c / sqrt(k) in the norm of its rule.  LONGER has the rules whose steps would be short with c = LR.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
-SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}  # steps; 8,000 take the median share from .97 to .98
-FROZEN = 0.3  # the length of a step in a metric that is held
-EARLY = 400  # a run whose tokens change later still carries the weights of the ones before
+SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}  # steps; 8,000 raise the median share from .97 to .98 only
+FROZEN = 0.3  # learning rate in a metric that is held fixed
+EARLY = 400  # step; if the tokens change later, W still has a large part from the former tokens
 START = 0.1  # standard deviation of the factors' start
 NORMS = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
-# The rule of each norm, in the order of NORMS: the diagonal.
+# The rule of each norm, in the order of NORMS: the diagonal of the table.
 OWN = {
     "normalized": "normalized",
     "mirror 1.75": rules.mirror(p=1.75),
@@ -69,12 +70,11 @@ MORE = {
     "sign, weight decay .1": {"weight_decay": 0.1},
 }
 RULES = OWN | LONG | SHORT | OTHERS
-AT = {name: i for i, name in enumerate(RULES)}
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-# No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
-# they go.  So these two are only asked to lead in most draws; each of the six rules would in one of six by chance.
+# No theory compares the speed of two rules: if after 8,000 steps one is ahead in the norm of another, that says nothing
+# about their limits.  So these two must only lead in half of the draws; by chance, a rule leads in one of six.
 SLOW = ("mirror 3", "spectral")
-PAPER = f"{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
+PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
     "Left: the share of the largest margin in each norm (columns) that each rule (rows) reaches; bold where the "
     'norm is the rule\'s own; "own metric" is what the rule remembers of the gradient\'s squares, "then frozen" what '
@@ -93,38 +93,33 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Shares (rules, norms) at the end and (own rules, records) along the way, and the rest."""
+    """Shares of the largest margin, (rules, norms) at the end and along training; metrics, directions, certificates."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
-    found = {
-        name: np.full(shape, np.nan)
-        for name, shape in {
-            "shares": (len(RULES), len(NORMS)),
-            "along": (len(OWN), len(RECORDS)),
-            # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
-            "metric": (len(RULES), 2, 2),
-            "goes on": len(RULES),
-            "directions": len(RULES),
-            "directions of the SVM": len(NORMS),
-            "last change": len(OWN),
-        }.items()
+    shapes = {
+        "shares": (len(RULES), len(NORMS)),
+        "along": (len(OWN), len(RECORDS)),
+        # in the rule's own metric, of the run and then of its frozen continuation: share, correlation with the SVM
+        "metric": (len(RULES), 2, 2),
+        "goes on": len(RULES),
+        "directions": len(RULES),
+        "directions of the SVM": len(NORMS),
+        "last change": len(OWN),
     }
+    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     runs, gaps = {}, []
     for i, (name, rule) in enumerate(RULES.items()):
         steps = SHORTER.get(name, STEPS)
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        try:
+        with contextlib.suppress(FloatingPointError):  # of Adam whose mean has the longer memory
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
-        except FloatingPointError:  # Adam whose mean remembers larger gradients than its square does
-            continue
-    for selected in np.unique([run.selected for run in runs.values()], axis=0):  # most runs select the same tokens
+    for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
-        if answers[0].W is None:  # on its way from one selection to another
-            continue
         gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
         ends = np.array([runs[i].W for i in which])
+        found["directions"][which] = [directions(W) for W in ends]
         for i, norm in enumerate(NORMS):
             way = runs[i].weights[1:] if i in which else ends[:0]
             reached = margin_share(problem.data, selected, np.concatenate([ends, way]), norm)[0]
@@ -132,51 +127,50 @@ def experiment(rng):
             if i in which:
                 found["along"][i], found["last change"][i] = reached[len(ends) :], last_change(runs[i])
                 found["directions of the SVM"][i] = directions(weights_of(answers[i]))
-        for i in which:
-            found["directions"][i] = directions(runs[i].W)
     for i, trained in runs.items():
         metric = trained.metric
-        if np.isnan(found["shares"][i, 0]) or metric is None:
+        if metric is None:
             continue
-        frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS, record=0)
+        frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
         found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
         for k, run in enumerate((trained, frozen)):
             answer = solve_svm(run.data, run.selected, metric=metric)
-            if answer.W is not None:
-                gaps.append(certificate(run.data, run.selected, answer)["gap"])
-                share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
-                found["metric"][i, k] = share_of, correlation(run.W, answer.W)
-    return {**found, "gap": max(0.0, *gaps)}
+            gaps.append(certificate(run.data, run.selected, answer)["gap"])
+            share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
+            found["metric"][i, k] = share_of, correlation(run.W, answer.W)
+    return {**found, "gap": max(gaps)}
 
 
 def directions(W):
-    """``||W||_* / ||W||_2``: as many as W has singular values, when they are equal."""
+    """``||W||_* / ||W||_2``: the rank of W if its nonzero singular values are equal, less otherwise."""
     sigma = np.linalg.svd(W, compute_uv=False)
     return sigma.sum() / sigma[0]
 
 
 def last_change(run):
-    """The first record from which on the tokens selected are those of the end."""
-    same = np.array([np.array_equal(run.data.select(W), run.selected) for W in run.weights])
-    return run.steps[len(same) - int(np.argmin(same[::-1])) if not same.all() else 0]
+    """The step of the first record after which the selected tokens stay those of the end."""
+    others = [k for k, W in enumerate(run.weights) if not np.array_equal(run.data.select(W), run.selected)]
+    return run.steps[max(others, default=-1) + 1]
 
 
 def exponent(along):
-    """e of ``1 - share ~ step^e``, by least squares over the last fourth of the records, of each run and rule."""
+    """The exponent e of ``1 - share ~ step^e`` of each run and rule, by least squares over the last records."""
     last = -len(RECORDS) // 4
     with np.errstate(divide="ignore", invalid="ignore"):
         return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
+def by_rule(numbers):
+    return dict(zip(RULES, numbers.swapaxes(0, 1), strict=False))
+
+
 def claims(results):
-    """For attention all but the certificates is conjecture; weight decay and sign steps on K, Q claim nothing."""
-    shares, metric = results["shares"], results["metric"]
-    own = shares[:, : len(OWN)]
+    """Claims.  All but the certificates are conjectures; there are none on weight decay and on sign steps on K, Q."""
+    shares, metric = by_rule(results["shares"]), by_rule(results["metric"])
+    own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
-    spectral = shares[:, AT["spectral on K, Q"]]
-    with np.errstate(invalid="ignore"):
-        nearest = metric[:, :, 0, 0] > shares.max(axis=2)
+    spectral = shares["spectral on K, Q"]
     there = np.isfinite(diagonal)  # a run without a number counts against the claim
     wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
@@ -196,7 +190,8 @@ def claims(results):
             median(name, diagonal[:, i], {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for i, name in enumerate(OWN)
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
-            median(f"{name}: exponent", rates[:, AT[name]], -0.75, -0.25) for name in ("normalized", "sign", "spectral")
+            median(f"{name}: exponent", by_rule(rates)[name], -0.75, -0.25)
+            for name in ("normalized", "sign", "spectral")
         ],
         "Directions in use, ||W||_* / ||W||_2, of 6": [
             median("spectral", used[:, 4], 5),
@@ -205,18 +200,18 @@ def claims(results):
             median("SVM of least nuclear norm", svm_used[:, 5], high=3),
         ],
         "Conjecture: with a long memory, a run is nearer to the SVM of its own metric than to that of any norm": [
-            share(name, nearest[:, AT[name]], 0.9) for name in LONG
+            share(name, metric[name][:, 0, 0] > shares[name].max(axis=1), 0.9) for name in LONG
         ],
         "Conjecture: in its metric, held fixed, it goes to the SVM of that metric": [
-            *(share(f"{name}: share .99", metric[:, AT[name], 1, 0] >= 0.99, 0.9) for name in LONG),
-            *(share(f"{name}: correlation .999", metric[:, AT[name], 1, 1] >= 0.999, 0.9) for name in LONG),
+            *(share(f"{name}: share .99", metric[name][:, 1, 0] >= 0.99, 0.9) for name in LONG),
+            *(share(f"{name}: correlation .999", metric[name][:, 1, 1] >= 0.999, 0.9) for name in LONG),
             exactly(
                 "norm of the start over that of the run's end", goes_on[np.isfinite(goes_on)], 1 - 1e-12, 1 + 1e-12
             ),
         ],
         "Observed: the shorter Adam's memory, the nearer to the max norm": [
-            median("share in the max norm, beta_2 = .9", shares[:, AT["Adam, 0, .9"], 3], 0.85),
-            median("share in the max norm, beta_2 = .9999", shares[:, AT["Adam, 0, .9999"], 3], high=0.75),
+            median("share in the max norm, beta_2 = .9", shares["Adam, 0, .9"][:, 3], 0.85),
+            median("share in the max norm, beta_2 = .9999", shares["Adam, 0, .9999"][:, 3], high=0.75),
         ],
         "Conjecture: spectral steps on K and Q go to the spectral norm of K Q^T": [
             share("nearer to it than to any other", spectral.argmax(axis=1) == 4, 0.9),
@@ -226,40 +221,32 @@ def claims(results):
     }
 
 
-def plot(results):
-    """The table, the way there, and Adam by its memory."""
-    figure, (table, way, memory) = panels((17, 6), 3, width_ratios=(1.5, 1, 1))
+@picture((17, 6), 3, width_ratios=(1.5, 1, 1))
+def plot(results, table, way, memory):
+    """Left: the table.  Middle: shares along training.  Right: Adam by its memory."""
     _table(table, results)
     for i, name in enumerate(OWN):
-        missing = 1 - results["along"][:, i]
-        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=PALETTE[i], label=f"{name}: {TITLES[i]}")
+        way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
-    shares, metric = (results[what][:, [AT[name] for name in MEMORY]] for what in ("shares", "metric"))
+    rows = [[*RULES].index(name) for name in MEMORY]
+    shares, metric = results["shares"][:, rows], results["metric"][:, rows]
     for label, values, color in (
         ("own metric", metric[..., 0, 0], PALETTE[5]),
         ("max", shares[..., 3], PALETTE[3]),
         ("Frobenius", shares[..., 0], PALETTE[0]),
         ("own metric, then frozen", metric[..., 1, 0], "0.6"),
     ):
-        medians([*MEMORY.values()], values, label, memory, color)
-    finish(
-        memory,
-        "Adam, beta_1 = 0, by its memory",
-        "memory in steps, 1 / (1 - beta_2)",
-        "share of the largest margin",
-        "x",
-        ylim=(0, 1),
-    )
-    figure.suptitle("The optimiser picks the norm", fontsize=12)
-    return figure
+        medians([*MEMORY.values()], values, label, memory, color=color)
+    title, label = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)"
+    finish(memory, title, label, "share of the largest margin", "x", ylim=(0, 1))
+    return "The optimiser picks the norm", ""
 
 
 def _table(ax, results):
-    """Median shares; a row's own norm is framed, below the line are rules without one."""
+    """The table of median shares: a rule's own norm is bold; rules below the line have no norm of their own."""
     found = np.concatenate([results["shares"], results["metric"][..., 0]], axis=2)
-    with np.errstate(invalid="ignore"):
-        shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
+    shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")
     for i, row in enumerate(shown):
         for j, number in enumerate(row):

@@ -1,11 +1,12 @@
 """Probability of global convergence: it grows with d, and falls with n and T.
 
-How often training W ends on the best token of every sequence, against the dimension of the tokens: for more sequences
-on the left, for longer ones on the right.  Dashed, how often all tokens are support tokens of the optimal ones, the
-paper's condition for no weights to be stationary (independent rows, as for n = T = 5 from d = 5 on, are another).  It
-comes later than global convergence, so it is not necessary; nor is it a guarantee, since a run may still diverge
-towards other locally optimal tokens, as one in some fifty does.  At the right, of all selections of small problems: how
-often the optimal one alone is locally optimal, and how near the first gradient points to its SVM.
+Solid: how often training W ends on the best token of every sequence, against the dimension of the tokens.  The left
+panel varies the number of sequences, the middle panel their length.  Dashed: how often all tokens are support tokens of
+the optimal ones.  This is the paper's condition under which no weights are stationary.  (Linearly independent rows are
+another; for n = T = 5 they are the rule from d = 5 on.)  The condition needs a larger dimension than global convergence
+does, so it is not necessary.  It is no guarantee either: about one run in fifty diverges towards other locally optimal
+tokens.  The right panel looks at all selections of small problems.  It shows how often only the optimal selection is
+locally optimal, and the correlation of the first gradient step with its SVM.
 """
 
 import itertools
@@ -16,16 +17,15 @@ from ... import solve_svm, train
 from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
-from ..panels import BLUE, DASHED, ORANGE, PALETTE, described, finish, medians, panels, shares
-from ..papers import SVM
-from ..problems import ALLOWED, around, ending, sphere_problem, to_svm
+from ..panels import DASHED, PALETTE, finish, medians, picture, shares
+from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
-SMALL = 4  # sequences and tokens of the problems of which all selections are solved
-WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
+SMALL = 4  # sequences, and tokens in each, of the problems whose selections are all solved
+WIDE = (128, 256)  # dimensions without training: only the support tokens are counted, n = T = 5
 LR, STEPS = 0.1, 1500
-PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
+PAPER = "{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
     "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones. "
     "Right: how often no other direction is locally optimal."
@@ -37,7 +37,7 @@ SETTINGS = (
     f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
-# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): ends on the optimal tokens, by the dimension.
+# Shares of 1,000 draws that end on the optimal tokens, by dimension; SciPy alone (reference_shares.py, d7d1777).
 REFERENCE = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
@@ -49,22 +49,24 @@ SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5
 
 
 def experiment(rng):
-    """Of every size and dimension, how it ended and whether all tokens are support."""
-    shape = (len(SIZES), len(DIMENSIONS))
-    found = {key: np.zeros(shape, dtype=bool) for key in ("global", "local", "proved", "all support")}
-    for at in np.ndindex(shape):
-        problem = sphere_problem(rng, *SIZES[at[0]], DIMENSIONS[at[1]])
-        end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
-        end["all support"] = all_tight(solve_svm(problem.data, problem.optimal))
-        for key, flags in found.items():
-            flags[at] = end[key]
+    """For every size and dimension: how training ended, and whether all tokens are support tokens."""
+    ends = [stacked([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
-    return found | {
-        "wide": [all_tight(solve_svm(problem.data, problem.optimal)) for problem in wide],
+    return stacked(ends) | {
+        "wide": [all_support(problem) for problem in wide],
         "alone": [is_alone(problem) for problem in small],
         "aligned": [alignment(problem) for problem in small],
     }
+
+
+def ending_of(problem):
+    end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
+    return {key: end[key] for key in ("global", "local", "proved")} | {"all support": all_support(problem)}
+
+
+def all_support(problem):
+    return bool(all_tight(solve_svm(problem.data, problem.optimal)))
 
 
 def is_alone(problem):
@@ -77,20 +79,23 @@ def is_alone(problem):
 def alignment(problem):
     """Correlation of the first gradient step with the SVM of the optimal tokens."""
     solution = solve_svm(problem.data, problem.optimal)
-    step = -problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1]
-    return to_svm(step, solution)
+    return to_svm(-problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1], solution)
 
 
 def claims(results):
-    """Trends; and the references."""
+    """Claims on trends, and on the shares of independent runs."""
     best, held = results["global"], results["all support"]
 
     def at(flags, size, d):
         return flags[:, SIZES.index(size), DIMENSIONS.index(d)]
 
-    falls = [("n = 5 minus n = 10", (5, 5), (10, 5), 8, 0.1), ("n = 10 minus n = 20", (10, 5), (20, 5), 8, 0.1)]
-    falls += [("n = 5 minus n = 20", (5, 5), (20, 5), 16, 0.1), ("T = 5 minus T = 20", (5, 5), (5, 20), 32, 0.05)]
-    falls += [("T = 5 minus T = 20", (5, 5), (5, 20), 64, 0)]
+    falls = (
+        ("n = 5 minus n = 10", (5, 5), (10, 5), 8, 0.1),
+        ("n = 10 minus n = 20", (10, 5), (20, 5), 8, 0.1),
+        ("n = 5 minus n = 20", (5, 5), (20, 5), 16, 0.1),
+        ("T = 5 minus T = 20", (5, 5), (5, 20), 32, 0.05),
+        ("T = 5 minus T = 20", (5, 5), (5, 20), 64, 0),
+    )
     return {
         "Ends that are proved, not looked at: no later step changes a token": [
             share("proved, of the runs that end on the optimal tokens", results["proved"][best], 0.85)
@@ -117,7 +122,7 @@ def claims(results):
             share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.95),
         ],
         f"Other locally optimal directions, n = T = {SMALL}": [
-            share("some, d = 4", ~results["alone"][:, 0].astype(bool), 0.5),
+            share("some, d = 4", ~results["alone"][:, 0], 0.5),
             share("none, d = 16", results["alone"][:, 2], 0.7),
             share("none, d = 64", results["alone"][:, -1], 0.95),
             median("correlation of the first step with the SVM, d = 4", results["aligned"][:, 0], high=0.6),
@@ -130,24 +135,22 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Probability of global convergence against d, for n and for T."""
-    figure, (*axes, right) = panels((15, 4.6), 3, sharey=True)
-    for ax in (*axes, right):
+@picture((15, 4.6), 3, sharey=True)
+def plot(results, left, middle, right):
+    """Probability of global convergence against d, by n and by T; at the right, all selections of small problems."""
+    for ax in (left, middle, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)
-    for letter, ax in enumerate(axes):
+    for letter, ax in enumerate((left, middle)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
-            shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color)
-            held = results["all support"][:, i].mean(axis=0)
-            ax.plot(DIMENSIONS, held, color=color, marker=".", linestyle=DASHED)
+            shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color=color)
+            ax.plot(DIMENSIONS, results["all support"][:, i].mean(axis=0), color=color, marker=".", linestyle=DASHED)
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter], "dimension d", ylim=(-0.01, 1.0))
-    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right, BLUE)
-    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right, ORANGE)
+    shares(DIMENSIONS, results["alone"], "no other direction is locally optimal", right)
+    medians(DIMENSIONS, results["aligned"], "correlation of the first step with the SVM", right)
     finish(right, f"n = T = {SMALL}, all selections", "dimension d")
-    axes[0].set_ylabel("probability")
-    return described(
-        figure,
+    left.set_ylabel("probability")
+    return (
         "Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens",
         f"{len(results['global'])} runs a point; error bars: exact 95 % intervals.",
     )

@@ -1,29 +1,29 @@
 """Plain gradient descent: the direction of normalised descent, in exponential time.
 
-With a constant step the gradient shrinks with the loss, so the norm of W grows like the logarithm of the step, where
-normalised descent adds the learning rate in every step.  The direction is the same: that of the SVM of the selected
-tokens.  Left, the norm; right, the distance of the direction.  The theory asks for steps of at most 1 / L_W; a step of
-1 / L_W never raises the loss, and hundreds of times that step work too.
+With a constant step size, steps shrink as the gradient does, and the norm of W grows like the logarithm of the number
+of steps.  Normalised descent adds the learning rate to it in every step.  Both turn to the same direction, that of the
+SVM of the selected tokens.  Left: the norm.  Right: the distance from that direction.  The theory asks for a step size
+of at most 1 / L_W.  With 1 / L_W the loss never rises; step sizes hundreds of times larger work too.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import BLUE, ORANGE, described, finish, medians, panels
-from ..papers import SVM
+from ..panels import finish, medians, picture
 from ..problems import linear_layer, sphere_problem
 from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, softmax, tokens_of
 
-PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
+PAPER = "{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
-LR, STEPS = 1.0, 20_000  # constant
-FIXED, FIXED_STEPS = 0.1, 2000  # normalised
+LR, STEPS = 1.0, 20_000  # constant steps
+FIXED, FIXED_STEPS = 0.1, 2000  # normalised steps
 RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
 TWIN_STEPS = 200
-LONGEST = 1.0  # Polyak step
-HEAD_STEPS = 20  # of W and v together, whose score grows: the textbook gradient loses its digits sooner
+LONGEST = 1.0  # longest Polyak step
+HEAD_STEPS = 20  # compared with NumPy, W and v together: scores grow, and the textbook gradient loses digits sooner
 CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
 RUNS, QUICK = 100, 36
 SETTINGS = (
@@ -38,20 +38,19 @@ def experiment(rng):
     found = {}
     for rule, lr, steps in (("constant", LR, STEPS), ("normalized", FIXED, FIXED_STEPS)):
         run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
-        found[f"{rule} norm"] = run.norm[1:]
-        found[f"{rule} off"] = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
-    first = gradient_of(problem, np.zeros((D, D)))
-    found["first step"] = found["constant norm"][0] / np.linalg.norm(first)
-    return found | by_hand(problem, start)
+        off = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
+        found |= {f"{rule} norm": run.norm[1:], f"{rule} off": off}
+    first = norm(gradient_of(problem, np.zeros((D, D))))
+    return found | {"first step": found["constant norm"][0] / first} | by_hand(problem, start)
 
 
 def by_hand(problem, start):
-    """The package against NumPy: constant steps, Polyak steps, W together with v, and the smoothness constant."""
+    """Relative differences from NumPy: constant steps, Polyak steps, W together with v, and L_W."""
     (X, Z), scores, told = tokens_of(problem.data), problem.scores, diagnose(problem)
     careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
-    plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS, record=0).W
-    head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, record=0, train_head=True)
-    polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS, record=0).W
+    plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS).W
+    head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, train_head=True)
+    polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS).W
     W, v = with_head(X, Z, problem.y, problem.head.v, start)
     return {
         "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
@@ -64,37 +63,36 @@ def by_hand(problem, start):
 
 
 def smoothness(X, Z, v):
-    """``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``: L_W of the logistic loss."""
-    key = np.linalg.norm(X, 2, axis=(1, 2))
-    g = np.linalg.norm(v) * key
-    return (np.linalg.norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
+    """L_W of the logistic loss, ``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``."""
+    key = norm(X, 2, axis=(1, 2))
+    g = norm(v) * key
+    return (norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
 
 
 def by_polyak(X, Z, scores, W):
-    """Steps along g of the length ``(L - inf L) / (2 ||g||)``, at most LONGEST."""
+    """W after Polyak steps along -g, of length ``(L - inf L) / (2 ||g||)`` but at most LONGEST."""
     W, least = W.copy(), loss(scores.max(axis=1))
     for _ in range(HEAD_STEPS):
         s = softmax(logits_of(X, Z, W))
         g = loss_gradient(X, Z, scores, W)
-        size = np.linalg.norm(g)
+        size = norm(g)
         W -= min(LONGEST, (loss((s * scores).sum(axis=1)) - least) / (2 * size)) * g / size
     return W
 
 
 def with_head(X, Z, y, v, W):
-    """W and v, each by the norm of its own gradient."""
+    """W and v after steps of both, each normalised by its own gradient."""
     W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
-        s = softmax(logits_of(X, Z, W))
-        attended = np.einsum("nt,ntd->nd", s, X)
+        attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
         slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
         g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended
-        W, v = W - FIXED * g / np.linalg.norm(g), v - FIXED * h / np.linalg.norm(h)
+        W, v = W - FIXED * g / norm(g), v - FIXED * h / norm(h)
     return W, v
 
 
 def claims(results):
-    """Logarithmic against linear growth, one direction; and every rule against NumPy."""
+    """Claims on the growth of the norm, on the common direction, and on every rule against NumPy."""
     norm, off = results["constant norm"], results["constant off"]
     low, middle, high = norm[:, RECORDS.searchsorted((200, 2000, STEPS))].T
     reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
@@ -123,17 +121,16 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Norms and directions along training."""
-    figure, (left, right) = panels((11, 4.6), 2)
-    for rule, label, color in (("constant", "constant step", BLUE), ("normalized", "normalised", ORANGE)):
+@picture((11, 4.6), 2)
+def plot(results, left, right):
+    """Left: norms along training.  Right: distances from the SVM direction."""
+    for rule, label in (("constant", "constant step"), ("normalized", "normalised")):
         for ax, what in ((left, "norm"), (right, "off")):
             curves = results[f"{rule} {what}"]
-            medians(RECORDS[: curves.shape[1]], curves, label, ax, color)
+            medians(RECORDS[: curves.shape[1]], curves, label, ax)
     finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")
     finish(right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy")
-    return described(
-        figure,
+    return (
         f"Plain and normalised descent: {N} sequences of {T} tokens, d = {D}",
         f"Lines: median of {len(results['rises'])} runs.  Bands: 10th to 90th percentile.",
     )

@@ -1,24 +1,23 @@
 """What positional encodings are for: copies of a word become tokens that attention can tell apart.
 
-Sentences of words that may occur twice; attention is to select a random word of each.  Without a code of the position a
-copy of the selected word cannot be ranked below it, and no W exists.  With sines and cosines of any size added,
-one exists for all of them (left: the share of draws that is separable, with random queries and with the final word as
-query, whose repetitions can still contradict each other).  Right: its margin, in units of the squared length of a
-token, is largest where the code is about as long as the word.
+A word may occur twice in a sentence, and attention is to select one random word of each sentence.  Without a code of
+the position, a copy of the selected word cannot be ranked below it, and no W separates them.  With sines and cosines of
+any size added, some W separates the words of all draws if queries are random.  If the final word is the query, two
+sentences with the same final word can still contradict each other.  Left: the share of draws that is separable.  Right:
+the margin in units of the squared length of a token; it is largest where the code is about as long as the word.
 """
 
 import numpy as np
 
 from ... import cross_attention, sample, self_attention, solve_svm
 from ...claims import exactly, share
-from ..panels import BLUE, ORANGE, finish, panels
-from ..papers import NOWHERE
+from ..panels import finish, picture
 from ..textbook import certificate, unit
 
 N, T, WORDS, D = 6, 6, 8, 12
-SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # lengths of the code, over that of a word
+SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # length of the code over that of a word
 
-PAPER = f"{NOWHERE}: what positional encodings do to separability"
+PAPER = "{NOWHERE}: what positional encodings do to separability"
 CAPTION = (
     "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
 )
@@ -30,7 +29,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Margins (scales) with both kinds of queries, NaN where no W separates."""
+    """For each scale and both kinds of queries the margin, NaN where no W separates; and the largest gap."""
     words = unit(rng.standard_normal((WORDS, D)))
     sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)
     Z = unit(rng.standard_normal((N, D)))
@@ -49,7 +48,7 @@ def experiment(rng):
 
 
 def claims(results):
-    """What theory says of separability; and where the margin is largest."""
+    """Claims on separability, and on the scale with the largest margin."""
     separable = np.isfinite(results["random"])
     tenth, one, ten = (results["random"][:, SCALES.index(scale)] for scale in (0.1, 1.0, 10.0))
     return {
@@ -68,22 +67,21 @@ def claims(results):
 
 
 def medians_of(margins):
-    """Over the draws that are separable; NaN where fewer than half are."""
+    """Median margins over the draws that are separable; NaN where fewer than half are."""
     found = np.isfinite(margins)
     return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
 
 
-def plot(results):
-    """Share of separable draws, and their margin, over the size of the code."""
-    figure, axes = panels((9, 3.8), 2)
-    for kind, label, color in (("random", "random queries", BLUE), ("last", "the final word queries", ORANGE)):
+@picture((9, 3.8), 2)
+def plot(results, *axes):
+    """Left: the share of separable draws, against the size of the code.  Right: their margin."""
+    for kind, label in (("random", "random queries"), ("last", "the final word queries")):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):
-            ax.plot(SCALES, values, "o-", color=color, label=label, clip_on=False)
+            ax.plot(SCALES, values, "o-", label=label, clip_on=False)
     titles = ("Separable", "Margin of those, median"), ("share of the draws", "margin / squared length")
     for ax, title, label in zip(axes, *titles, strict=True):
         ax.set_xscale("symlog", linthresh=SCALES[1])
         finish(ax, title, "length of the code over that of a word", label, xlim=(0, SCALES[-1]))
         ax.set_ylim(bottom=0)
     axes[0].set_ylim(top=1)
-    return figure

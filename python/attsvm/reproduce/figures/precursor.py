@@ -1,32 +1,29 @@
 """A trained prompt selects tokens: which of them, how fast, and how far beside the SVM.
 
-First panel: one sequence of three tokens (their scores as labels); from six starts the prompt turns to the SVM
-direction of the best token (thick).  With a worthless third token (second panel) two of the starts turn to another
-token instead, which is locally optimal.  Third panel: the prompt's norm grows linearly under normalised descent, like
-the logarithm of the step under plain descent.  Fourth panel: two sequences whose SVM direction is (1, 0); the loss
-leaves the prompt a distance beside it that depends on the scores (points: measured; lines: exact), and no longer counts
-in its direction.
+First panel: one sequence of three tokens, marked with their scores.  From six starts the prompt turns to the SVM
+direction of the best token (thick).  In the second panel the third token has score 0; then two of the starts turn to
+another token, which is locally optimal.  Third panel: the norm of the prompt grows linearly under normalised descent,
+and like the logarithm of the step under plain descent.  Fourth panel: two sequences whose SVM direction is (1, 0).  The
+prompt ends at a distance from the line in this direction that depends on loss and scores (points: measured; lines:
+exact).  The distance stays finite, so the direction of the prompt does not depend on it.
 """
-
-import itertools
 
 import numpy as np
 
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import weights_of
-from ..panels import BLUE, ORANGE, finish, panels
-from ..papers import PROMPT
+from ..panels import BLUE, ORANGE, finish, picture
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
-PLANE = np.eye(2, 3)  # keys: the third coordinate of a token is its score alone
+PLANE = np.eye(2, 3)  # the keys: attention sees two coordinates of a token, the third is its score
 ONE = {"global": 0.9, "local": 0.0}  # score of the third token
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # Okabe and Ito's colours
-# The published draw of three sequences of seven tokens (PyTorch's generator, seed 0), the best one first.
+LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # losses and their colours
+# The published draw of three sequences of seven tokens (PyTorch's generator, seed 0); the first token is the best.
 DRAWN = [
     [[0.77483, -0.23047], [-1.08678, 1.16974], [-1.0632, 0.57696], [-1.25267, 1.07]]
     + [[-0.47603, -0.25247], [-0.54946, -0.77053], [-0.38667, -0.3413]],
@@ -35,7 +32,7 @@ DRAWN = [
     [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
-# Read off the published curves of that draw: step, softmax of the best token and norm of the prompt.
+# Values read off the published curves of that draw, by step: softmax of the best token, norm of the prompt.
 DESCENTS = {
     "normalised": {
         "how": {"lr": LR},
@@ -50,7 +47,7 @@ DESCENTS = {
 }
 SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = (
-    f"{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and "
+    "{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and "
     "plain descent, and the offsets of three losses"
 )
 CAPTION = (
@@ -68,18 +65,16 @@ SETTINGS = (
 )
 
 
-def together(runs, seed):
-    """What is exact, and measured once."""
-    exact = {**single(), **speeds(), **offsets()}
-    return {key: np.array([numbers]) for key, numbers in exact.items()}
+def once():
+    return single() | speeds() | offsets()
 
 
 def problem_of(tokens, loss="logistic"):
-    return Problem(prompt_attention(tokens, key=PLANE), None, LinearHead([0.0, 0.0, 1.0]), loss=loss)
+    return Problem(prompt_attention(tokens, key=PLANE), None, LinearHead([0.0, 0.0, 1.0]), loss)
 
 
 def with_scores(plane):
-    """Seven tokens of the plane with their scores: 1 for the first of each sequence, 0.5 for the others."""
+    """Sequences of seven tokens in the plane, with their scores: 1 for the first token, 0.5 for the others."""
     return np.insert(plane, 2, [1.0] + 6 * [0.5], axis=2)
 
 
@@ -90,15 +85,11 @@ def from_starts(problem, axis, record):
 
 
 def experiment(rng):
-    plane = 0.2 * rng.standard_normal((3, 7, 2))
-    plane[:, 0] += [1, 0]
-    plane[:, 1:4] += [-1, 1]
-    plane[:, 4:] += [-0.5, -0.5]
-    return several(plane)
+    return several(0.2 * rng.standard_normal((3, 7, 2)) + [[1, 0], *3 * [[-1, 1]], *3 * [[-0.5, -0.5]]])
 
 
 def several(plane):
-    """Three sequences from six starts: whether all select the best tokens, and how near they come to the SVM."""
+    """Three sequences, six starts: whether all select the best tokens; least correlations with the SVM, with run 0."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
@@ -110,7 +101,7 @@ def several(plane):
 
 
 def single():
-    """One sequence of three tokens, from six starts; and the exact solutions."""
+    """One sequence of three tokens, six starts: tokens selected, paths, and correlations with the exact solutions."""
     found = {}
     for kind, score in ONE.items():
         problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
@@ -118,20 +109,23 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        found.setdefault("direction", unit(trained.W[..., 0]))  # to the best token, of all
+        found.setdefault("direction", unit(trained.W[..., 0]))  # of the first kind: all prompts end on the best token
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found
 
 
 def speeds():
-    """The published draw of three sequences: the SVM in the plane and with the scores, and both kinds of descent."""
+    """The published draw of three sequences: norms of its SVM, with scores and without; both kinds of descent."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
     with_score = weights_of(solve_svm(prompt_attention(tokens), [0, 0, 0]))
-    found = {"drawn to svm": several(DRAWN)["to svm"]}
-    found |= {"plane value": (in_plane**2).sum(), "score value": (with_score**2).sum() / 2}
+    found = {
+        "drawn to svm": several(DRAWN)["to svm"],
+        "plane value": (in_plane**2).sum(),
+        "score value": (with_score**2).sum() / 2,
+    }
     for name, table in DESCENTS.items():
         trained = train(problem, steps=STEPS, record=10, **table["how"])
         found[f"{name} norm"] = trained.norm
@@ -140,16 +134,15 @@ def speeds():
 
 
 def offsets():
-    """How far beside the SVM direction (1, 0) each loss leaves the prompt, for the scores C."""
-    found = {f"{loss} offsets": [] for loss in LOSSES}
-    for loss, C in itertools.product(LOSSES, SCORES):
-        tokens = [[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]]
-        found[f"{loss} offsets"].append(train(problem_of(tokens, loss), lr=LR, steps=400, record=0).W[1, 0])
-    return found
+    """For each loss and score C, the final distance of the prompt from the line along (1, 0)."""
+    tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
+    return {
+        f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400).W[1, 0] for X in tokens] for loss in LOSSES
+    }
 
 
 def exact_offset(loss, C):
-    """Where both sequences pull alike: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``, so p_2 is half of a logarithm."""
+    """The p_2 at which the gradients of both sequences cancel: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``."""
     slopes = {
         "linear": np.zeros_like,
         "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
@@ -160,12 +153,11 @@ def exact_offset(loss, C):
 
 
 def claims(results):
-    """Measured against exact values, published values (in brackets), and theory on random draws."""
+    """Claims against exact values and published values (in brackets), and from theory on random draws."""
     of = {key: values[0] for key, values in results.items()}
     value, late = of["svm values"], SHOWN >= 50
-    straight = [np.corrcoef(x, of[f"{name} norm"][late])[0, 1] for name, x in (
-        ("normalised", SHOWN[late]), ("plain", np.log(SHOWN[late])))]  # fmt: skip
-    published = [(name, what, table[what]) for name, table in DESCENTS.items() for what in ("softmax", "norm")]
+    steps = {"normalised": SHOWN[late], "plain": np.log(SHOWN[late])}
+    straight = [np.corrcoef(x, of[f"{name} norm"][late])[0, 1] for name, x in steps.items()]
     return {
         "One sequence": [
             exactly("from all six starts the best token is selected", of["global selected"], high=0),
@@ -182,7 +174,7 @@ def claims(results):
             exactly("least correlation of six starts with the SVM", of["drawn to svm"], 0.999),
             *(exactly(f"{name}, step {k}: {what} ({x:g})", of[f"{name} {what}"][k // 10],
                       *((x - 0.01, x + 0.01) if what == "softmax" else (0.97 * x, 1.03 * x)))
-              for name, what, table in published for k, x in table.items()),
+              for name, table in DESCENTS.items() for what in ("softmax", "norm") for k, x in table[what].items()),
             exactly("normalised: correlation of the norm with the step", straight[0], 0.9999),
             exactly("plain: correlation of the norm with the logarithm of the step", straight[1], 0.99),
         ],
@@ -198,10 +190,10 @@ def claims(results):
     }  # fmt: skip
 
 
-def plot(results):
-    """Two panels of paths, one of norms, one of offsets."""
-    figure, (*axes, speed, beside) = panels((14, 3.9), 4)
-    for ax, (kind, score) in zip(axes, ONE.items(), strict=True):
+@picture((14, 3.9), 4)
+def plot(results, left, middle, speed, beside):
+    """Two panels of paths, a panel of norms, a panel of distances."""
+    for ax, (kind, score) in zip((left, middle), ONE.items(), strict=True):
         draw_paths(ax, kind, score, results)
     for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):
         label = f"{name} descent, step {table['how']['lr']:g}"
@@ -214,7 +206,6 @@ def plot(results):
         beside.plot(fine, exact_offset(loss, fine), color=color, label=f"{loss} loss")
         beside.plot(SCORES, results[f"{loss} offsets"][0], "o", color=color, markersize=4)
     finish(beside, "What the loss leaves", "score C of the first token", "distance beside the SVM direction")
-    return figure
 
 
 def draw_paths(ax, kind, score, results):
@@ -228,13 +219,13 @@ def draw_paths(ax, kind, score, results):
         aspect="equal",
     )
     selected = results[f"{kind} selected"][0]
-    for token, (toward, color) in enumerate(zip(ONE_TOKENS, (BLUE, ORANGE), strict=False)):
+    for token, color in enumerate((BLUE, ORANGE)):
         for path in results[f"{kind} paths"][0][selected == token]:
             ax.plot(*path.T, color=color, linewidth=1.4)
             ax.plot(*path[0], "o", color=color, markersize=4, markerfacecolor="white")
         if token in selected:
-            far = 18 * unit(np.array(toward[:2]))
-            ax.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
+            x, y = 18 * unit(np.array(ONE_TOKENS[token][:2]))
+            ax.plot([0, x], [0, y], color=color, linewidth=6, alpha=0.25)
     for (x, y, own), mark, size, left in zip(ONE_TOKENS, "*os", (10, 5, 5), (5, 5, -20), strict=True):
         ax.plot(x, y, mark, color="black", markersize=size)
         ax.annotate(f"{own or score:g}", (x, y), xytext=(left, -12), textcoords="offset points", fontsize=9)

@@ -1,12 +1,12 @@
 """Quadratic head: how many tokens attention keeps grows with lambda, exactly as the projection onto the simplex says.
 
-With the head v.x - lambda |x|^2, labels +1 and orthonormal tokens, the best attention of a sequence is the projection
-of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens that keeps, by the exact rule (line) and by
-training (dots).  Right: trained weights against the general SVM of the kept sets and against the SVM of the single
-best tokens.
+The head is v.x - lambda |x|^2, labels are +1 and tokens orthonormal.  Then the best attention of a sequence is the
+projection of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens this projection keeps, by the exact
+rule (line) and by training (dots).  Right: one minus the correlation of trained weights with W_fin + R W_svm, with the
+general SVM of the kept sets, and with the SVM of the best tokens alone.
 
-Here what is left out decays only like 1 / step, so at the end many queries are not decided yet by the thresholds that
-fit saturated attention; the trained count is that of the probabilities which have stopped falling.
+The probabilities of tokens left out decay only like 1 / step.  At the end many are still above the thresholds that
+suit saturated attention.  So training is said to keep the tokens whose probability has stopped falling.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm,
 from ...claims import median, none
 from ...plot.curves import weights_of
 from ...theory import decompose, selected_sets, tokens_kept
-from ..panels import BLUE, GREEN, ORANGE, described, finish, panels
-from ..papers import SVM
+from ..panels import BLUE, GREEN, ORANGE, finish, picture
+from ..problems import stacked
 from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
@@ -25,7 +25,7 @@ STEPS = 4000
 HALF = STEPS // 2
 RATES = 1 / np.sqrt(np.arange(1, STEPS + 1))
 PAPER = (
-    f"{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot "
+    "{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot "
     "run as published)"
 )
 CAPTION = "Left: how many tokens attention keeps. Right: how far W is from three predictions."
@@ -34,17 +34,16 @@ SETTINGS = (
     f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
     f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
 )
-EXACT = 1e-9  # a distance below it is rounding
+EXACT = 1e-9  # smaller distances are rounding errors
 
 
 def experiment(rng):
-    """One draw of tokens, trained for every lambda."""
+    """One random draw of tokens, trained with every lambda."""
     X = np.linalg.qr(rng.standard_normal((N, D, T)))[0].swapaxes(1, 2)
     Z, v = unit(rng.standard_normal((N, D))), rng.standard_normal(D)
     v /= np.linalg.norm(v)
     data = cross_attention(X, Z)
-    rows = [_at(data, v, X @ v, lam) for lam in LAMBDAS]
-    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return stacked([_at(data, v, X @ v, lam) for lam in LAMBDAS])
 
 
 def _at(data, v, scores, lam):
@@ -59,7 +58,7 @@ def _at(data, v, scores, lam):
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
-        # What is left out at the end, as a part of what it was after half the steps: 1/2 where it decays like 1/step.
+        # probabilities left out, at the end over after half of the steps: 1/2 if they decay like 1/step
         "decay": (p[~correct] / before[~correct]).max(initial=0.0),
         "left": p[~correct].max(initial=0.0),
         "parts": parts.correlation if parts else np.nan,
@@ -69,12 +68,12 @@ def _at(data, v, scores, lam):
 
 
 def still(before, after):
-    """Probabilities that are no longer falling: they lost less than a quarter in the second half of the run."""
+    """Flags of probabilities that have stopped falling: the second half of the run took less than a quarter of them."""
     return after > 0.75 * before
 
 
 def claims(results):
-    """What theory says of these numbers.  A run's several lambdas and queries are one number: their mean or median."""
+    """Claims on these numbers.  The lambdas and queries of a run count as one number, their mean or median."""
     rule, trained, left = results["rule"], results["trained"], results["left"]
     several, wide = LAMBDAS >= 0.1, LAMBDAS >= 0.3
     kept, right = trained.mean(axis=2), (trained == rule).mean(axis=(1, 2))
@@ -102,25 +101,20 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Tokens kept, and correlations, against lambda."""
-    figure, (left, right) = panels((11, 4.8), 2)
+@picture((11, 4.8), 2)
+def plot(results, left, right):
+    """Left: tokens kept, against lambda.  Right: distances of W from three predictions."""
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
     left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
-    for key, label, color in (
-        ("parts", "W_fin + R W_svm", BLUE),
-        ("general", "general SVM", GREEN),
-        ("one", "SVM of one token per sequence", ORANGE),
-    ):
+    kinds = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
+    for (key, label), color in zip(kinds.items(), (BLUE, GREEN, ORANGE), strict=True):
         off = 1 - np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
-        off[off < EXACT] = np.nan  # where every token is kept W is W_fin, and the rest rounding
+        off[off < EXACT] = np.nan  # where every token is kept, W is W_fin: the distance is rounding
         right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
-    limits = {"xlim": (0.008, 2.5), "ylim": (0.002, 1)}
-    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", **limits)
+    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
     left.set_xlim(0.008, 2.5)
-    return described(
-        figure,
+    return (
         f"Quadratic head v.x - lambda |x|^2, {N} sequences of {T} orthonormal tokens, d = {D}",
         f"Means over {len(results['rule'])} draws.  Where every token is kept W is W_fin: no point.",
     )

@@ -1,31 +1,29 @@
 """Rank of the two SVM solutions: min(n, d) in the Frobenius norm, a few in the nuclear norm.
 
-The best token of every random sequence is selected and both SVMs are solved, for n sequences and for T tokens.  Ranks
-are averages over the draws that are feasible, singular values count above 1e-4 of the largest, and every solution is
-certified.  The share of feasible draws is in the panels below.
+The best token of every random sequence is selected and both SVMs are solved, for several numbers n of sequences and T
+of tokens.  Ranks are averages over the draws that have a solution; a singular value counts above 1e-4 of the largest.
+Every solution is certified.  The panels below show the share of draws that have a solution.
 
-Thin lines show what the published counting gives for the same solutions: it takes a draw without solution for a rank
-of 1 and counts singular values above an absolute 1e-7, so its curves start at 1.  Crosses are the published nuclear
-ranks, which no exact solution has: near n where the solutions below, certified to a relative gap of 1e-9, have two to
-five.
+Thin lines show the published counting of the same solutions.  It counts a draw without solution as rank 1, and singular
+values above an absolute 1e-7; so its curves start at 1.  Crosses are the published nuclear ranks.  No exact solution
+has them: they are near n, where the solutions found here, certified to a relative gap of 1e-9, have rank two to five.
 """
 
 import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, none, share
-from ..panels import DASHED, PALETTE, described, finish, panels, shares
-from ..papers import SVM
-from ..problems import around, sphere_problem
+from ..panels import DASHED, PALETTE, finish, picture, shares
+from ..problems import around, sphere_problem, stacked
 from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 ABSOLUTE = 1e-7  # the published rank tolerance
-HASTE = 3  # steps of projected gradient, which takes hundreds: the certificate must say that it is not done
+HASTE = 3  # steps of projected gradient, which needs hundreds: the certificate must show that it is not done
 
-PAPER = f"{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
+PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
 CAPTION = (
     "Above: mean rank against the dimension, for more sequences (left) and longer ones "
     "(right). Below: how many draws can be separated at all."
@@ -33,8 +31,8 @@ CAPTION = (
 RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
-# By SciPy and Clarabel (reference_shares.py, d7d1777): of 1,000 draws the share with a solution, of these that whose
-# Frobenius solution has rank min(n, d), and of 400 draws the mean rank of the nuclear solution.
+# Computed by SciPy and Clarabel (reference_shares.py, d7d1777): the share of 1,000 draws with a solution; the share of
+# these whose Frobenius solution has rank min(n, d); the mean rank of the nuclear solution over 400 draws.
 FEASIBLE = {
     (5, 5): {2: 0.345, 3: 0.94},
     (10, 5): {2: 0.02, 3: 0.18, 4: 0.89},
@@ -54,7 +52,7 @@ NUCLEAR = {
     (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79},
     (15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71},
 }
-# Read off the published figure, infeasible draws counted as 1.
+# Mean ranks read off the published figure, which counts infeasible draws as rank 1; one per dimension.
 PUBLISHED_FROBENIUS = {
     5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
     10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
@@ -68,57 +66,50 @@ PUBLISHED_NUCLEAR = {
 
 
 def experiment(rng):
-    """Ranks (len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
-    shape = len(SIZES), len(DIMENSIONS)
-    found = {key: np.full(shape, np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")}
-    found |= {key: np.zeros(shape) for key in ("outside", "ranks that differ", "judged too soon")}
-    for at in np.ndindex(shape):
-        problem = sphere_problem(rng, *SIZES[at[0]], DIMENSIONS[at[1]])
-        for norm in NORMS:
-            solution = solve_svm(problem.data, problem.optimal, norm)
-            W = solution.W
-            if W is None:
-                break  # no W in one norm is no W in the other
-            found[norm][at] = solution.rank
-            found[_absolute(norm)][at] = np.linalg.matrix_rank(W, tol=ABSOLUTE)
-            proof = certificate(problem.data, problem.optimal, solution)
-            stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
-            found["ranks that differ"][at] += proof["rank"] != solution.rank
-            Q, _ = np.linalg.qr(problem.data.queries.T)
-            worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
-            for key, number in worst.items():
-                found[key][at] = np.fmax(found[key][at], number)
-        if W is not None:
-            found["judged too soon"][at] = judged_too_soon(problem)
-    return found
+    """Ranks and certificates, arrays (sizes, dimensions); NaN where there is no solution."""
+    return stacked([stacked([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
+
+
+def cell(problem):
+    found = dict.fromkeys((*NORMS, "frobenius absolute", "nuclear absolute", "gap", "stated"), np.nan)
+    found |= dict.fromkeys(("outside", "ranks that differ", "judged too soon"), 0.0)
+    Q, _ = np.linalg.qr(problem.data.queries.T)
+    for norm in NORMS:
+        solution = solve_svm(problem.data, problem.optimal, norm)
+        W = solution.W
+        if W is None:
+            return found  # infeasible in one norm is infeasible in both
+        proof = certificate(problem.data, problem.optimal, solution)
+        stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
+        worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
+        found |= {norm: solution.rank, f"{norm} absolute": np.linalg.matrix_rank(W, tol=ABSOLUTE)}
+        found |= {key: np.fmax(found[key], number) for key, number in worst.items()}
+        found["ranks that differ"] += proof["rank"] != solution.rank
+    return found | {"judged too soon": float(judged_too_soon(problem))}
 
 
 def judged_too_soon(problem):
-    """Whether a solver stopped long before its end calls separable tokens inseparable, or its answer optimal."""
+    """Whether a solver that is stopped after HASTE steps calls separable tokens infeasible, or a bad answer optimal."""
     stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
     if stopped.status != "optimal":
         return stopped.status == "infeasible"
     return not certificate(problem.data, problem.optimal, stopped)["gap"] <= 1e-8
 
 
-def _absolute(norm):
-    return f"{norm} absolute"
-
-
 def _published(results, norm):
-    """Ranks as published: absolute tolerance, 1 without a solution."""
-    return np.nan_to_num(results[_absolute(norm)], nan=1.0)
+    """Ranks by the published counting: absolute tolerance, 1 without a solution."""
+    return np.nan_to_num(results[f"{norm} absolute"], nan=1.0)
 
 
 def _means(ranks):
-    """Over the draws that have a solution; NaN where none has."""
+    """Mean ranks over the draws that have a solution; NaN where none has."""
     found = np.isfinite(ranks)
     with np.errstate(invalid="ignore"):
         return np.where(found, ranks, 0).sum(axis=0) / found.sum(axis=0)
 
 
 def claims(results):
-    """What theory says of these ranks.  References are independent solutions of 400 draws a cell, or more."""
+    """Claims on these ranks, from theory and from independent solutions of at least 400 draws per size."""
 
     def cells(table, of):
         return [
@@ -145,7 +136,7 @@ def claims(results):
             *(
                 share(
                     f"rank = min(n, d), {text} ({value:g} of independent draws)",
-                    (x == most)[np.isfinite(x)],
+                    x[~np.isnan(x)] == most,
                     *around(value),
                 )
                 for text, x, most, value in cells(FULL, results["frobenius"])
@@ -167,7 +158,7 @@ def claims(results):
         "As published: infeasible draws counted as rank 1": [
             mean(f"Frobenius, {text} (published {value:g})", x, (1, most), value - 0.3, value + 0.3)
             for text, x, most, value in cells(published, _published(results, "frobenius"))
-            if value < most and not text.startswith("n = 15, T = 5, d = 4")  # 1.45 published, 1.7 in 400 draws
+            if value < most and not text.startswith("n = 15, T = 5, d = 4")  # published 1.45, but 1.7 over 400 draws
         ],
         "Every solution, recomputed in NumPy": [
             exactly("largest gap of margin and multipliers", results["gap"][feasible], high=1e-8),
@@ -182,27 +173,23 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Above: ranks against d, for n on the left and for T on the right.  Below: how many draws are feasible."""
-    figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
-    for letter, (above, below) in enumerate(axes.T):
+@picture((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
+def plot(results, *axes):
+    """Above: ranks against d, by n on the left and by T on the right.  Below: the share of feasible draws."""
+    for letter, (above, below) in enumerate(zip(*axes, strict=True)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
-                look, ranks = {"color": color, "linestyle": line}, _means(results[norm])[i]
-                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", **look)
+                look = {"color": color, "linestyle": line}
+                above.plot(DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", **look)
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)
-            shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color)
-        finish(
-            above,
-            ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
-            ylabel="rank, mean of the feasible draws",
-        )
+            shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color=color)
+        title = ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter]
+        finish(above, title, ylabel="rank, mean of the feasible draws")
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
-    return described(
-        figure,
+    return (
         "Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear",
         f"{len(results['frobenius'])} draws a point.  Thin: the published counting of the same solutions (infeasible "
         "= rank 1, absolute tolerance 1e-7).  Crosses: published nuclear ranks.",

@@ -1,9 +1,9 @@
 """How fast directions converge: slopes on a log-log plot.
 
-Normalised descent and the Polyak step let the norm of W grow in proportion to the step k, plain descent like its
-logarithm; and the direction of W is off by about one over the norm.  So the first two have slope -1 (their proved rate
-is -1/2), Polyak with the better constant; plain descent has slope ``-1 / log k``, next to nothing.  Last panel: the
-attention of all but the best tokens falls exponentially with the norm.
+Under normalised descent and under Polyak steps the norm of W grows in proportion to the step k; under plain descent it
+grows like log k.  The error of the direction is about one over the norm.  So the first two rules have slope -1, and
+Polyak steps have the smaller constant; the proved slope is -1/2.  Plain descent has slope ``-1 / log k``, close to 0.
+Last panel: the attention to all but the best tokens falls exponentially with the norm.
 """
 
 import numpy as np
@@ -11,21 +11,20 @@ import numpy as np
 from ... import solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, panels
-from ..papers import RATES
-from ..problems import one_scored
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
+from ..problems import on_best, one_scored
 from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
-STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
+STEPS, FIT = 10_000, 1000  # slopes are fitted from step FIT on
 RULES = {
-    "normalised": (BLUE, {"lr": 0.1}),
-    "Polyak": (GREEN, {"rule": "polyak", "lr": 1000.0}),
-    "plain": (ORANGE, {"rule": "constant", "lr": 1.0}),
+    "normalised": {"lr": 0.1},
+    "Polyak": {"rule": "polyak", "lr": 1000.0},
+    "plain": {"rule": "constant", "lr": 1.0},
 }
 RECORD = np.unique(np.geomspace(1, STEPS, 60).astype(int))
 LATE = RECORD >= FIT
-PAPER = f"{RATES}: rates of normalised descent and of the Polyak step; no code, settings not known"
+PAPER = "{RATES}: rates of normalised descent and of the Polyak step; no code, settings not known"
 CAPTION = (
     "Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right: "
     "how fast attention to the other tokens vanishes."
@@ -39,35 +38,34 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Errors, norms and attention (records) of each rule."""
+    """Of each rule, along training: error of the direction, norm, and attention to other tokens."""
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
     found = {"gap": certificate(problem.data, best, svm)["gap"]}
-    for name, (_, how) in RULES.items():
+    for name, how in RULES.items():
         run = train(problem, steps=STEPS, record=RECORD, **how)
-        cosine = np.clip(correlations(run.weights[1:], svm.W), -1, 1)
-        found[f"{name} error"] = np.sqrt(2 * (1 - cosine))
-        found[f"{name} norm"] = run.norm[1:]
-        # In logits, over all other tokens: minus the logarithm of how attention to them compares.
-        found[f"{name} lead"] = [support_margins(X, Z, best, W).min() for W in run.weights[1:]]
-        found[f"{name} best"] = (run.selected == best).all()
-    first = np.linalg.norm(gradient_of(problem, np.zeros((D, D))))
-    found["plain first"] = found["plain norm"][0] / first
-    return found
+        found |= {
+            f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
+            f"{name} norm": run.norm[1:],
+            # least lead in logits: minus the log of the largest attention ratio, another token over the best
+            f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
+            f"{name} best": on_best(run),
+        }
+    return found | {"plain first": found["plain norm"][0] / np.linalg.norm(gradient_of(problem, np.zeros((D, D))))}
 
 
 def power(curves):
-    """Slope of each log curve over log steps, from FIT on."""
+    """The slope of each curve on logarithmic scales, from step FIT on."""
     return slope(np.log(RECORD[LATE]), np.log(curves[:, LATE]))
 
 
 def claims(results):
-    """What theory says of these slopes."""
+    """Claims on slopes, norms and certificates."""
     errors, norms = ({name: results[f"{name} {what}"] for name in RULES} for what in ("error", "norm"))
     logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in norms["plain"]]
     normalised, polyak, plain = (error[:, -1] for error in errors.values())
-    constant = [(name, errors[name][:, LATE] * norms[name][:, LATE]) for name in ("normalised", "Polyak")]
+    constant = {name: errors[name][:, LATE] * norms[name][:, LATE] for name in ("normalised", "Polyak")}
     return {
         "Slope of the direction's error": [
             median("normalised (proved: -1/2 or steeper)", power(errors["normalised"]), -1.1, -0.8),
@@ -82,7 +80,7 @@ def claims(results):
             median("Polyak: slope", power(norms["Polyak"]), 0.99, 1.01),
             median("plain: correlation with log k", logarithm, 0.999),
             *(median(f"{name}: error times norm, largest over smallest", x.max(axis=1) / x.min(axis=1), high=2)
-              for name, x in constant),
+              for name, x in constant.items()),
         ],
         "All queries on their best token": [
             *(share(name, results[f"{name} best"], 0.9) for name in RULES),
@@ -91,18 +89,14 @@ def claims(results):
     }  # fmt: skip
 
 
-def plot(results):
-    """Error and norm over the step, and attention on the other tokens."""
-    figure, (error, norm, attention) = panels((12, 4), 3)
-    for name, (color, _) in RULES.items():
+@picture((12, 4), 3)
+def plot(results, error, norm, attention):
+    """Left: error of the direction.  Middle: norm.  Right: attention to other tokens."""
+    for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
         errors = results[f"{name} error"]
-        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color)
-        medians(RECORD, results[f"{name} norm"], name, norm, color)
-        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention, color)
-    for ax, label, title in (
-        (error, "||W / ||W|| - SVM / ||SVM|| ||", "Error of the direction, and its slope"),
-        (norm, "norm of W", "Growth of the norm"),
-        (attention, "- log of the attention of another token", "Attention on other tokens"),
-    ):
-        finish(ax, title, "step", label, "xy")
-    return figure
+        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color=color)
+        medians(RECORD, results[f"{name} norm"], name, norm, color=color)
+        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention, color=color)
+    finish(error, "Error of the direction, and its slope", "step", "||W / ||W|| - SVM / ||SVM|| ||", "xy")
+    finish(norm, "Growth of the norm", "step", "norm of W", "xy")
+    finish(attention, "Attention on other tokens", "step", "- log of the attention of another token", "xy")

@@ -1,19 +1,19 @@
 """An SVM for every recipe: dropout, ties, sinks, sigmoid, sparsemax and others change which SVM training goes to.
 
-The tokens are the same in all of them; the recipe decides which rows the SVM has.
+All recipes are trained on the same tokens; the recipe decides which rows the SVM has.
 
-- *Token dropout* (a query sees a random subset of its tokens): the ranking SVM, in which every token is above all that
-  score less, since whatever is left must be ranked.
-- *Ties* (the best value twice): no row between the two tokens.
-- *A sink* (one more logit that is always 0): a zero token at the end of the window.
-- *Sigmoid attention*: every token beside a zero token, selected where its score is positive.
+- *Token dropout* (a query sees a random subset of its tokens): training turns to the ranking SVM.  It has a row for
+  every pair of tokens of a sequence, since any subset must be ranked by score.
+- *Ties* (two tokens with the best value): the SVM has no row between these two tokens.
+- *A sink* (one more logit, which is always 0): the SVM has a zero token at the end of each sequence.
+- *Sigmoid attention*: in the SVM every token competes with a zero token, and is selected if its score is positive.
 - *Label smoothing*: the plain SVM, as long as the scores stay below ``ln((1 - s) / s)``, where the smoothed loss falls.
-- *Dropout of probabilities* after softmax, not renormalised: the plain SVM in most runs.  Where a second token scores
-  nearly as much as the best one, a query keeps some attention on it, against the chance that the best one is dropped.
+- *Dropout of probabilities* after softmax, without renormalisation: the plain SVM in most runs.  If a second token
+  scores nearly as much as the best one, a query keeps some attention on it, in case the best one is dropped.
 
-Three recipes have no SVM of theirs.  *Sparsemax* stops: its gradient is exactly zero once every margin is 1, at weights
-a little larger than the least.  *A soft cap* ``c tanh(l / c)`` and *QK-norm* bound the logits.  So the SVM comes from
-softmax's exponential tail: a tail that ends stops training at margin 1, and bounded logits lead elsewhere.
+Three recipes have no SVM.  *Sparsemax* stops: its gradient is exactly zero once every margin is 1, at weights slightly
+longer than the SVM solution.  *A soft cap* ``c tanh(l / c)`` and *QK-norm* bound the logits.  So the SVM is due to the
+exponential tail of softmax: without a tail training stops at margin 1, and with bounded logits it turns elsewhere.
 """
 
 import itertools
@@ -22,12 +22,11 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
-from ..panels import BLUE, described, finish, panels
-from ..papers import NOWHERE
-from ..problems import to_svm
+from ..panels import BLUE, finish, picture
+from ..problems import stacked, to_svm
 from ..textbook import projection, softmax, unit
 
-PAPER = NOWHERE
+PAPER = "{NOWHERE}"
 CAPTION = (
     "Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the recipe."
 )
@@ -55,34 +54,37 @@ IN_NUMPY = RECIPES[3:]
 
 
 def together(runs, seed):
-    """Correlations of each recipe's weights with its SVM and with the plain one; how sparsemax ended."""
+    """Of all runs: correlations of each recipe's weights with its SVM and with the plain SVM; how sparsemax ended."""
     rngs = [np.random.default_rng([seed, 41, r]) for r in range(runs)]
     X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
-    weights = {name: descended(name, X, Z, scores) for name in IN_NUMPY}
-    found = {f"{name}: {part}": np.full(runs, np.nan) for name in RECIPES for part in ("own", "plain")}
-    found |= {"sparsemax: stopped": weights["sparsemax"][1]}
-    found |= {name: np.full(runs, np.nan) for name in ("sparsemax: margin", "null")}
-    for r in range(runs):
-        problem = Problem(cross_attention(X[r], Z[r]), y[r], LinearHead(v[r]))
-        data, best = problem.data, problem.optimal
-        plain = solve_svm(data, best)
-        found["null"][r] = to_svm(solve_svm(data, (best + 1) % T).W, plain)
-        weighed = trained(problem, plain, X[r], Z[r], y[r], v[r])
-        for name, (stack, _) in weights.items():
-            own = sign_svm(X[r], Z[r], scores[r]) if name == "sigmoid" else solve_svm(data, data.select(stack[r]))
-            weighed[name] = stack[r], own, plain
-        for name, (W, own, control) in weighed.items():
-            found[f"{name}: own"][r] = to_svm(W, own)
-            found[f"{name}: plain"][r] = to_svm(W, control)
-        margins = data._flat_margins(weights["sparsemax"][0][r], best)
-        found["sparsemax: margin"][r] = margins[np.arange(N * T) % T != np.repeat(best, T)].min()
-    return found
+    weights, stopped = {}, {}
+    for name in IN_NUMPY:
+        weights[name], stopped[name] = descended(name, X, Z, scores)
+    one = [compared(x, z, y, v, s, {name: W[r] for name, W in weights.items()})
+           for r, (x, z, y, v, s) in enumerate(zip(X, Z, y, v, scores, strict=True))]  # fmt: skip
+    return stacked(one) | {"sparsemax: stopped": stopped["sparsemax"]}
+
+
+def compared(X, Z, y, v, scores, weights):
+    """Of one run: correlations of each recipe's weights with its SVM and with the plain SVM."""
+    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
+    data, best = problem.data, problem.optimal
+    plain = solve_svm(data, best)
+    found = {"null": to_svm(solve_svm(data, (best + 1) % T).W, plain)}
+    weighed = trained(problem, plain, X, Z, y, v)
+    for name, W in weights.items():
+        own = sign_svm(X, Z, scores) if name == "sigmoid" else solve_svm(data, data.select(W))
+        weighed[name] = W, own, plain
+    for name, (W, own, control) in weighed.items():
+        found |= {f"{name}: own": to_svm(W, own), f"{name}: plain": to_svm(W, control)}
+    margins = data._flat_margins(weights["sparsemax"], best)
+    return found | {"sparsemax: margin": margins[np.arange(N * T) % T != np.repeat(best, T)].min()}
 
 
 def trained(problem, plain, X, Z, y, v):
-    """Recipes that the library trains: the weights, the SVM and the one without the recipe."""
+    """For the recipes that the library trains: weights, the recipe's SVM, and the SVM that ignores the recipe."""
     order = np.argsort(-problem.scores, axis=1)
     subsets = [np.flatnonzero(kept) for kept in itertools.product((0, 1), repeat=T) if any(kept)]
     seen = cross_attention([x[s] for x in X for s in subsets], np.repeat(Z, len(subsets), axis=0))
@@ -92,7 +94,7 @@ def trained(problem, plain, X, Z, y, v):
     twice = X.copy()
     best, rows = (y[:, None] * X[..., 0]).argmax(axis=1), np.arange(N)
     twice[rows, (best + 1) % T, 0] = X[rows, best, 0]
-    # The head reads the first coordinate, so that a score can be there twice, to the last bit.
+    # the head reads the first coordinate, so that two tokens can have exactly the same score
     run = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
     margins[rows, np.where(run.selected == best, (best + 1) % T, best)] = -np.inf
@@ -102,11 +104,11 @@ def trained(problem, plain, X, Z, y, v):
 
 
 def run_of(problem):
-    return train(problem, lr=LR, steps=STEPS, record=0)
+    return train(problem, lr=LR, steps=STEPS)
 
 
 def sign_svm(X, Z, scores):
-    """Every token beside a zero token, which is selected where the score is negative."""
+    """The SVM of pairs of each token and a zero token; the zero token is selected if the score is negative."""
     pairs = np.stack([X.reshape(-1, D), np.zeros((N * T, D))], axis=1)
     return solve_svm(cross_attention(pairs, np.repeat(Z, T, axis=0)), (scores.ravel() < 0).astype(int))
 
@@ -125,28 +127,27 @@ def descended(name, X, Z, scores):
 
 
 def gradient(name, W, X, Z, g):
-    """Of the mean loss in W; ``g`` are the scores."""
+    """The gradient of the mean loss in W (runs, d, d); ``g`` are the scores."""
     U = np.einsum("rde,rne->rnd", W, Z)
     logits = np.einsum("rntd,rnd->rnt", X, U)
     if name == "sigmoid":
-        a = 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
-        pull = np.exp(-np.abs(np.clip(logits, -700, 700))) / (1 + np.exp(-np.abs(logits))) ** 2 * g  # a (1 - a) g
+        logits = np.clip(logits, -700, 700)
+        a, left = 1 / (1 + np.exp(-logits)), np.exp(-np.abs(logits))
+        pull = left / (1 + left) ** 2 * g  # a (1 - a) g
     elif name == "sparsemax":
         a = projection(logits)
         on = a > 0
-        pull = np.where(on, g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True), 0.0)
+        pull = on * (g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True))
     elif name == "soft cap":
         a = softmax(CAP * np.tanh(logits / CAP))
-        pull = pairs(a, g) / np.cosh(np.clip(logits / CAP, -350, 350)) ** 2
+        pull = pairs(a, g) / np.cosh(logits / CAP) ** 2
     elif name == "QK-norm":
         size = np.linalg.norm(U, axis=-1, keepdims=True)
-        a = softmax(np.sqrt(D) * logits / np.maximum(size, 1e-12))
-        u, pull = (a * g).sum(axis=-1), pairs(a, g)
-        rows = np.einsum("rnt,rntd->rnd", -pull / (1 + np.exp(u))[..., None], X)
-        unit_U = U / np.maximum(size, 1e-12)
-        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # a length has no derivative here
-        rows = np.where(size > 0, rows / np.maximum(size, 1e-12), rows)
-        return np.einsum("rnd,rne->rde", rows, Z) / N
+        least = np.maximum(size, 1e-12)
+        a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
+        rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
+        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # only the direction of U counts
+        return np.einsum("rnd,rne->rde", np.where(size > 0, rows / least, rows), Z) / N
     elif name == "dropout of probabilities":
         return dropped(logits, X, Z, g)
     else:
@@ -160,26 +161,24 @@ def gradient(name, W, X, Z, g):
 
 
 def pairs(a, g):
-    """``a_t (g_t - a.g)`` by differences to the largest a, so that nothing cancels where attention saturates."""
-    top = a.argmax(axis=-1)[..., None]
-    apart = g - np.take_along_axis(g, top, -1)
+    """``a_t (g_t - a.g)`` by differences to the token with the largest a, exact where attention saturates."""
+    apart = g - np.take_along_axis(g, a.argmax(axis=-1)[..., None], -1)
     return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
 
 
 def dropped(logits, X, Z, g):
-    """The mean gradient over all masks of the probabilities, which are not renormalised."""
+    """The gradient, averaged over all masks of the probabilities; they are not renormalised."""
     a = softmax(logits)
     pull = np.zeros_like(a)
     for mask in itertools.product((0, 1), repeat=T):
         chance = np.prod(np.where(mask, 1 - DROPPED, DROPPED))
         scores = g * np.array(mask) / (1 - DROPPED)
-        u = (a * scores).sum(axis=-1, keepdims=True)
-        pull += chance * -pairs(a, scores) / (1 + np.exp(u))
+        pull += chance * -pairs(a, scores) / (1 + np.exp((a * scores).sum(axis=-1, keepdims=True)))
     return np.einsum("rnt,rntd,rne->rde", pull, X, Z, optimize=True) / N
 
 
 def claims(results):
-    """Each recipe is at its SVM and farther from the plain one; the others stop or stay away."""
+    """Claims: recipes turn to their SVM and stay away from the plain one; the others stop or turn elsewhere."""
     own, plain = ({name: results[f"{name}: {part}"] for name in RECIPES} for part in ("own", "plain"))
     return {
         "Recipes with an SVM of their own": [
@@ -209,20 +208,19 @@ def claims(results):
     }
 
 
-LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # of the median
+LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # lower bounds of the median correlation
 
 
-def plot(results):
-    """A row a recipe: its own SVM, and the plain one."""
-    figure, ax = panels((9, 5), 1)
+@picture((9, 5), 1)
+def plot(results, ax):
+    """A row per recipe: distances from its own SVM and from the plain SVM, run by run."""
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
-        ax.semilogx(1 - results[f"{name}: plain"], np.full(runs, k + 0.15), ".", color="#999999", alpha=0.7)
-        if name in LEAST:
-            ax.semilogx(1 - results[f"{name}: own"], np.full(runs, k - 0.15), ".", color=BLUE, alpha=0.7)
+        for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:
+            ax.semilogx(1 - results[f"{name}: {part}"], np.full(runs, k + at), ".", color=color, alpha=0.7)
     for label, color in (("SVM of the recipe", BLUE), ("without the recipe", "#999999")):
         ax.plot([], [], ".", color=color, label=label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
     finish(ax, "By recipe", "1 - correlation with the trained weights")
-    return described(figure, "Which SVM belongs to which recipe", f"{runs} runs a recipe.")
+    return "Which SVM belongs to which recipe", f"{runs} runs a recipe."

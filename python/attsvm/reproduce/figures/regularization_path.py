@@ -1,10 +1,11 @@
 """The regularisation path meets the SVM: minimisers over growing balls turn to the least-norm separating weights.
 
-The mean loss is minimised over Frobenius balls, and over nuclear balls (those of ``||K||^2 + ||Q||^2`` for factors),
-whose radius grows.  Left, the direction of the minimisers converges to the SVM solution of the optimal tokens in the
-norm of the ball; at the same margins the SVM of the other norm keeps its distance.  Right, the loss above its infimum
-falls as the margin of the SVM says, exp(-radius / ||W_svm||), long after the loss itself has stopped changing in double
-precision (grey).  Causal attention, where every token asks with what is before it, does the same (dotted).
+The mean loss is minimised over growing Frobenius balls and over growing nuclear balls.  (Bounding the nuclear norm of
+W = K Q^T is bounding ``(||K||^2 + ||Q||^2) / 2``.)  Left: the direction of the minimisers converges to the SVM solution
+of the optimal tokens in the norm of the ball; the SVM of the other norm stays at a distance.  Right: the excess of the
+loss over its infimum falls like exp(-radius / ||W_svm||), the rate of the SVM's margin.  It does so long after the loss
+itself has stopped changing in double precision (grey).  Causal attention, where every token is a query over the tokens
+up to itself, does the same (dotted).
 """
 
 import numpy as np
@@ -12,18 +13,17 @@ import numpy as np
 from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
 from ...claims import exactly, median, share
 from ...plot.curves import band, correlations
-from ..panels import BLUE, DASHED, ORANGE, described, finish, panels
-from ..papers import SVM
+from ..panels import BLUE, DASHED, ORANGE, finish, picture
 from ..problems import draws, sphere_problem
 from ..textbook import gradient_of, norms, unit
 
 N, T, D = 6, 8, 10
-MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
+MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radii, in units of the norm of the SVM solution
 TOL = 1e-6
-CAUSAL = 3, 5  # sequences and tokens
+CAUSAL = 3, 5  # sequences, tokens in each
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
-PAPER = f"{SVM}: the theorem on regularisation paths; no picture"
+PAPER = "{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
 RUNS, QUICK = 100, 24
 SETTINGS = (
@@ -34,7 +34,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Of every radius: correlations with both SVMs, log-excess of the loss, gap."""
+    """For every radius: correlations with both SVMs, logarithm of the excess loss, Frank-Wolfe gap."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
     found = {}
@@ -45,25 +45,26 @@ def experiment(rng):
             f"{norm} other": correlations(path.weights, solutions[other].W),
             f"{norm} log excess": path.log_excess,
             f"{norm} gap": path.gap,
-            f"{norm} by hand": max(frank_wolfe(problem, path, int(i)) for i in np.flatnonzero(MARGINS <= 7)),
+            f"{norm} by hand": max(frank_wolfe(problem, path, i) for i in np.flatnonzero(MARGINS <= 7)),
         }
     return found | {"causal own": causal(rng)}
 
 
 def causal(rng):
-    """Correlations with the Frobenius SVM where every token of a sequence asks; drawn until it exists."""
+    """Correlations with the Frobenius SVM under causal attention, of the first random problem that has one."""
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
         solution = solve_svm(problem.data, problem.optimal)
         if solution.W is not None:
-            path = regularization_path(problem, MARGINS / solution.margin, tol=TOL)
-            return correlations(path.weights, solution.W)
+            return correlations(regularization_path(problem, MARGINS / solution.margin, tol=TOL).weights, solution.W)
 
 
 def frank_wolfe(problem, path, point):
-    """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` of a point by the textbook gradient: 0 where no W of the
-    ball is better to first order; infinite outside of the ball."""
+    """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` at a point of the path, with G the textbook gradient.
+
+    It is 0 where no W of the ball is better to first order, and infinite outside of the ball.
+    """
     W, radius = path.weights[point], path.radii[point]
     G = gradient_of(problem, W)
     least = radius * norms(G, path.norm)[1]
@@ -71,21 +72,18 @@ def frank_wolfe(problem, path, point):
 
 
 def claims(results):
-    """Directions converge like 1 / R^2; the loss falls at the rate of the margin."""
+    """Claims: directions converge like 1 / R^2; the loss falls at the rate of the margin."""
     groups, late = {}, (MARGINS == 30).argmax()
     for norm, title in NORMS.items():
         off = 1 - results[f"{norm} own"]
         slope = np.diff(results[f"{norm} log excess"][:, [-3, -1]], axis=1) / (MARGINS[-1] - MARGINS[-3])
         ratio = off[:, late] / off[:, -1]
+        falls = (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1)
         groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
             median("1 - correlation with the SVM, at 30", off[:, late], 0, 0.01),
             median("1 - correlation with the SVM, at 100", off[:, -1], 0, 0.001),
             median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", ratio, 7.5, 12),
-            share(
-                "1 - correlation falls from each radius to the next, from 5 on",
-                (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1),
-                0.85,
-            ),
+            share("1 - correlation falls from each radius to the next, from 5 on", falls, 0.85),
             median("correlation with the SVM of the other norm, at 100", results[f"{norm} other"][:, -1], 0.8, 0.9),
             exactly("slope of the log-excess against radius times margin, from 50 on", slope, -1.02, -0.98),
             exactly("largest gap, of a tolerance of 1e-6", results[f"{norm} gap"], high=1e-6),
@@ -99,15 +97,14 @@ def claims(results):
     return groups
 
 
-def plot(results):
-    """Left: distance of the directions.  Right: loss above its infimum."""
-    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1.3, 1))
+@picture((11, 4.6), 2, width_ratios=(1.3, 1))
+def plot(results, left, right):
+    """Left: distances from the SVM directions.  Right: excess of the loss over its infimum."""
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
             label = f"{title} ball and {NORMS[of]} SVM"
             band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line)
-        decades = results[f"{norm} log excess"] / np.log(10)
-        band(MARGINS, decades, f"{title} ball", right, color=color)
+        band(MARGINS, results[f"{norm} log excess"] / np.log(10), f"{title} ball", right)
     off = 1 - results["causal own"]
     band(MARGINS, off, "Frobenius, causal", left, color="0.4", linestyle=":")
     right.axhspan(-50, -16, color="0.9", zorder=0)
@@ -120,8 +117,7 @@ def plot(results):
         "log10 of the loss above its infimum",
         ylim=(-46, 0),
     )
-    return described(
-        figure,
+    return (
         "Regularisation path: minimisers over growing balls",
         f"Lines: mean of {len(off)} runs.  Bands: 10th to 90th percentile.",
     )

@@ -1,9 +1,9 @@
 """Sequence to sequence: every token queries, and W goes to the SVM with a margin for every query.
 
-Every row of attention's output counts, with a label each.  In causal attention a token sees what is at or before it;
-the first token sees itself alone and asks for nothing.  Both are the theory of one query a sequence on n T virtual
-sequences, so W turns to the Frobenius SVM of the tokens that the queries select; (K, Q) is observed to come near the
-nuclear one.
+Every token is a query, and every row of the output has its own label.  In causal attention a query sees the tokens up
+to itself; the first query sees only itself, so it adds no row to the SVM.  The theory is that of n T virtual sequences
+with one query each.  W turns to the Frobenius SVM of the tokens that the queries select; (K, Q) is observed to come
+close to the nuclear SVM.
 """
 
 import numpy as np
@@ -12,14 +12,13 @@ from ... import LinearHead, Problem, causal_attention, sample, self_attention, s
 from ...claims import exactly, median, none, share
 from ...plot.curves import band, correlations, largest, style
 from ...theory import is_locally_optimal
-from ..panels import described, finish, medians, panels
-from ..papers import SVM
+from ..panels import finish, medians, picture
 from ..textbook import apart, loss_gradient
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
 SHOWN = np.arange(0, STEPS + 1, 10)
-PAPER = f"{SVM}: the extension to every query and causal attention; no picture"
+PAPER = "{SVM}: the extension to every query and causal attention; no picture"
 CAPTION = "A row a mask. Left: how sharp attention becomes. Right: how far the weights are from the two SVMs."
 RUNS, QUICK = 100, 24
 SETTINGS = (
@@ -28,7 +27,7 @@ SETTINGS = (
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS = ("frobenius", "nuclear")
-# What is trained, its norm, the other one, and the least median of the correlation with its SVM.
+# key, name, norm of its SVM, the other norm, and a lower bound of the median correlation with its SVM
 KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
 
@@ -37,26 +36,23 @@ def experiment(rng):
     y = np.where(rng.random((N, T)) < 0.5, -1.0, 1.0)
     W, K, Q = rng.uniform(-1, 1, (3, D, D)) / np.sqrt(D)
     result = {}
-    for mask in MASKS:
-        data = causal_attention(X) if mask == "causal" else self_attention(X, query=None)
+    for mask, data in (("causal", causal_attention(X)), ("every", self_attention(X, query=None))):
         problem = Problem(data, y, LinearHead(v))
-        for name, start in (("W", {"W": W}), ("KQ", {"K": K, "Q": Q})):
+        for name, start in (("KQ", {"K": K, "Q": Q}), ("W", {"W": W})):
             run = train(problem, **start, lr=LR, steps=STEPS, record=SHOWN)
-            key, solutions = f"{mask} {name}", [solve_svm(data, run.selected, norm) for norm in NORMS]
+            key, solutions = f"{mask} {name}", {norm: solve_svm(data, run.selected, norm) for norm in NORMS}
             result[f"{key} softmax"] = [largest(data.probabilities(M)).mean() for M in run.weights]
-            for norm, solution in zip(NORMS, solutions, strict=True):
-                result[f"{key} {norm}"] = correlations(run.weights, solution.W)
             result[f"{key} saturated"] = largest(run.probabilities).min() > 0.99
-            if name == "W":
-                solved = result[f"{mask} solved"] = solutions[0].status == "optimal"
-                result[f"{mask} locally optimal"] = float(solved and is_locally_optimal(problem, solutions[0]))
-                found = virtual(X, y, v, W, problem, run.selected, solutions[0])
-                result |= {f"{mask} {what}": x for what, x in found.items()}
+            result |= {f"{key} {norm}": correlations(run.weights, svm.W) for norm, svm in solutions.items()}
+        own = solutions["frobenius"]
+        solved = result[f"{mask} solved"] = own.status == "optimal"
+        result[f"{mask} locally optimal"] = float(solved and is_locally_optimal(problem, own))
+        result |= {f"{mask} {what}": x for what, x in virtual(X, y, v, W, problem, run.selected, own).items()}
     return result
 
 
 def virtual(X, y, v, W, problem, selected, own):
-    """Gradient and solution against the textbook formulas on n T sequences with one query each, in NumPy."""
+    """Error of the gradient and gap of the solution, in NumPy, by the textbook formulas on n T virtual sequences."""
     gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
     for n, k in np.ndindex(N, T):
         tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
@@ -73,7 +69,7 @@ def virtual(X, y, v, W, problem, selected, own):
 
 
 def claims(results):
-    """What theory says of these numbers."""
+    """Claims on directions, on how attention ends, and on the comparison with virtual sequences."""
 
     directions, ends, forms = [], [], []
     for mask, text in MASKS.items():
@@ -100,9 +96,9 @@ def claims(results):
     }
 
 
-def plot(results):
-    """A row per mask: attention saturates; the weights turn to the SVM of their norm."""
-    figure, axes = panels((11, 8), 2, 2)
+@picture((11, 8), 2, 2)
+def plot(results, *axes):
+    """A row per mask.  Left: attention saturates.  Right: weights turn to the SVM of their norm."""
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
         for name, trained, *norms, _ in KINDS:
             band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained))
@@ -119,8 +115,7 @@ def plot(results):
             ylim=(0, 1),
         )
         finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
-    return described(
-        figure,
+    return (
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",
         f"{len(results['causal gap'])} runs.  Left: mean, right: median.  Bands: 10th to 90th percentile.",
     )

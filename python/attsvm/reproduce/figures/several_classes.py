@@ -1,10 +1,10 @@
 """Several classes: a query keeps the mixture of tokens under which its class is most probable.
 
-With C outputs and cross-entropy, ``log softmax(V^T o)_c`` is concave in the attended vector o, so the best o may be a
-mixture of tokens: the solution of a convex problem, query by query (first panel: how many tokens it has, against how
-many attention has kept).  The conjecture here: attention keeps the tokens of that mixture in its proportions, and W
-splits as for any head that keeps several, into W_fin and the SVM with equal logits inside the sets and margins across
-them (second panel), not the SVM of the token with the most attention.
+With C outputs and cross-entropy, ``log softmax(V^T o)_c`` is concave in the attended vector o.  So the best o may be a
+mixture of tokens, which is the solution of a convex problem for each query.  First panel: how many tokens the mixture
+has, against how many attention keeps.  The conjecture here is that attention keeps the tokens of the mixture in its
+proportions.  W then splits as for any head that keeps several tokens: into W_fin and the SVM with equal logits within
+the sets and margins across them (second panel).  It does not turn to the SVM of the token with the most attention.
 """
 
 import itertools
@@ -14,19 +14,18 @@ import numpy as np
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
-from ..panels import PALETTE, cumulated, finish, panels
-from ..papers import NOWHERE
+from ..panels import cumulated, finish, picture
 from ..problems import draws, linear_layer, to_svm
 from ..textbook import projection, softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
-MIXING = 250  # steps of the convex problem
-KEPT = 1e-2  # of attention, or of the mixture: a token that counts
-BAND = 3.0  # a mixture with a token between KEPT / BAND and KEPT * BAND does not say whether it is kept
+MIXING = 250  # iterations for the convex problem
+KEPT = 1e-2  # least probability of a token that counts as kept, in attention and in the mixture
+BAND = 3.0  # between KEPT / BAND and KEPT * BAND it is not clear whether a token is kept
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
 
-PAPER = f"{NOWHERE}: a head with several classes"
+PAPER = "{NOWHERE}: a head with several classes"
 CAPTION = (
     "Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the "
     "diagonal. Right: how far W is from three candidates, as shares of the draws."
@@ -41,19 +40,21 @@ SETTINGS = (
 
 
 def slopes(outputs, c, s):
-    """The derivatives of ``log softmax(outputs^T s)_c`` in s."""
+    """The gradient of ``log softmax(outputs^T s)_c`` in s."""
     return outputs[:, c] - outputs @ softmax(s @ outputs)
 
 
 def mixture(outputs, c):
-    """The s in the simplex with the largest ``log softmax(outputs^T s)_c``, outputs (T, C): accelerated projected
-    gradient, with the smoothness ``||outputs||^2 / 2`` of the log-probability."""
+    """The s in the simplex with the largest ``log softmax(outputs^T s)_c``, of outputs (T, C).
+
+    Accelerated projected gradient with restarts; ``||outputs||^2 / 2`` is the smoothness of the log-probability.
+    """
     step = 2 / np.linalg.norm(outputs, 2) ** 2
     s = ahead = np.full(len(outputs), 1 / len(outputs))
     weight = 1.0
     for _ in range(MIXING):
         following = projection(ahead + step * slopes(outputs, c, ahead))
-        if (following - s) @ (ahead - following) > 0:  # overshot: begin anew
+        if (following - s) @ (ahead - following) > 0:  # overshot: restart the momentum
             weight = 1.0
         grown = (1 + np.sqrt(1 + 4 * weight**2)) / 2
         s, ahead, weight = following, following + (weight - 1) / grown * (following - s), grown
@@ -61,13 +62,13 @@ def mixture(outputs, c):
 
 
 def stationarity(outputs, c, s):
-    """How much the best token's derivative exceeds the mixture's: 0 at the maximum."""
+    """The largest derivative of a token minus that of the mixture s: 0 at the maximum."""
     g = slopes(outputs, c, s)
     return g.max() - g @ s
 
 
 def is_clear(s):
-    """Whether every token is kept or left out beyond doubt."""
+    """Whether every token of a mixture is clearly kept or clearly left out."""
     return ((s <= KEPT / BAND) | (s >= KEPT * BAND)).all()
 
 
@@ -81,30 +82,30 @@ def experiment(rng):
         if len(best) == N and (kept.sum(axis=1) > 1).any():
             break
     data = cross_attention(X, Z)
-    problem = Problem(data, None, SoftmaxHead(V, classes), loss="linear")
-    rates = 1 / np.sqrt(np.arange(1, STEPS + 1))
-    trained = train(problem, linear_layer(rng, D, D), lr=rates, steps=STEPS, record=0)
+    problem = Problem(data, None, SoftmaxHead(V, classes), "linear")
+    trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS)
     p = trained.probabilities
-    floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
+    queries = list(zip(X @ V, classes, best, strict=True))
+    floor = -np.mean([np.log(softmax(s @ outputs)[c]) for outputs, c, s in queries])
+    attended = p >= KEPT
     found = {
         "predicted": kept.sum(axis=1),
-        "attended": (p >= KEPT).sum(axis=1),
-        "same": ((p >= KEPT) == kept).all(axis=1).mean(),
+        "attended": attended.sum(axis=1),
+        "same": (attended == kept).all(axis=1).mean(),
         "distance": np.abs(p - best).max(),
         "excess": trained.loss[-1] - floor,
-        "stationarity": max(stationarity(x @ V, c, s) for x, c, s in zip(X, classes, best, strict=True)),
+        "stationarity": max(stationarity(*query) for query in queries),
         **dict.fromkeys(KINDS, np.nan),
     }
     if not kept.all():
         parts = decompose(data, p, trained.W, selected=kept)
-        one = solve_svm(data, p.argmax(axis=1))
         found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
-        found["one"] = to_svm(trained.W, one)
+        found["one"] = to_svm(trained.W, solve_svm(data, p.argmax(axis=1)))
     return found
 
 
 def claims(results):
-    """The conjecture, against measurements."""
+    """Claims of the conjecture."""
     return {
         "Which tokens (conjecture)": [
             median("share of a draw's queries that keep exactly the tokens of their mixture", results["same"], 0.9),
@@ -121,9 +122,9 @@ def claims(results):
     }
 
 
-def plot(results):
-    """Tokens kept, predicted against attended; and the three candidates for the direction."""
-    figure, (tokens, direction) = panels((9, 4), 2)
+@picture((9, 4), 2)
+def plot(results, tokens, direction):
+    """Left: tokens kept, predicted against attended.  Right: the three candidates for the direction."""
     counts = np.zeros((T, T))
     np.add.at(counts, tuple(results[what].ravel() - 1 for what in ("attended", "predicted")), 1)
     tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))
@@ -133,8 +134,8 @@ def plot(results):
     ticks = {"xticks": range(1, T + 1), "yticks": range(1, T + 1)}
     tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", **ticks)
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
-    for (kind, label), color in zip(KINDS.items(), PALETTE, strict=False):
-        cumulated(1 - results[kind], label, direction, color)
+    for kind, label in KINDS.items():
+        cumulated(1 - results[kind], label, direction)
     finish(
         direction,
         "Three candidates for the direction",
@@ -143,4 +144,3 @@ def plot(results):
         "x",
         ylim=(0, 1),
     )
-    return figure

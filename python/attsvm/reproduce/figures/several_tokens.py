@@ -1,15 +1,15 @@
 """Several tokens: with a ReLU head, W goes to W_fin + R W_svm of the sets of tokens it keeps.
 
-A ReLU head is convex, so a label +1 picks one token of its sequence and a label -1 may keep several, in proportions
-that a finite W_fin sets while the general SVM pushes all others away.  Above: how far the direction of W is from that
-of W_fin + R W_svm, from that of the general SVM alone, and from that of the SVM for the best token of each sequence.
-Below: how the distance depends on what attention still leaves to the other tokens.  Runs in which a token is on its
-way (probability between 1e-6 and 1e-3), or every token is kept, show nothing and are drawn again.
+A ReLU head is convex.  So a sequence with label +1 selects one token, and one with label -1 may keep several.  A finite
+part W_fin sets the proportions of the kept tokens; the general SVM pushes all others away.  Above: one minus the
+correlation of W with W_fin + R W_svm, with the general SVM alone, and with the SVM of the best token of each sequence.
+Below: the first of these distances against the probability that attention still gives to tokens left out.  A run is
+drawn again if a probability lies between 1e-6 and 1e-3, so that it is not decided, or if every token is kept.
 
-Descent ends where the gradient leaves double precision, as the published one does by itself: its formula rounds to
-zero there.  Exact normalised steps beyond it (diamonds) take exponentially long times of plain descent in a step.
-They find queries behind a dead ReLU, whose gradient is exactly zero, at rest, and move the others alone: the direction
-of W leaves the general SVM.
+Descent is stopped where the gradient leaves double precision.  The published descent stops there by itself, because its
+formula rounds to zero.  Exact normalised steps go on beyond that point (diamonds); each of them stands for
+exponentially many steps of plain descent.  Queries behind a dead ReLU have a gradient of exactly zero, so these steps
+serve the other queries alone, and the direction of W leaves the general SVM.
 """
 
 import numpy as np
@@ -18,8 +18,7 @@ from ... import MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.curves import correlations
 from ...theory import decompose, selected_sets
-from ..panels import BLUE, DASHED, GREEN, ORANGE, described, finish, panels
-from ..papers import SVM
+from ..panels import BLUE, DASHED, GREEN, ORANGE, finish, picture
 from ..problems import draws
 from ..textbook import apart, logits_of, loss, softmax, tokens_of
 
@@ -27,8 +26,8 @@ N, T, DIMENSIONS = 3, 4, (4, 6, 8, 10)
 LR, STEPS, EVERY = 0.1, 2000, 10
 SHOWN = np.arange(0, STEPS + 1, 20)
 LOW, HIGH = 1e-6, 1e-3
-END = np.log(np.finfo(float).eps / 10)  # of the gradient's norm: the textbook formula has no digit left
-PAPER = f"{SVM}: directions for several selected tokens (notebook multi_token_converge.ipynb)"
+END = np.log(np.finfo(float).eps / 10)  # log of the gradient's norm below which its textbook formula has no digit
+PAPER = "{SVM}: directions for several selected tokens (notebook multi_token_converge.ipynb)"
 CAPTION = (
     "Above: how far W is from three predictions, along training. Below: the same at the "
     "end, a dot a run, against what attention still leaves to other tokens."
@@ -45,77 +44,74 @@ KINDS = {
     "svm": ("general SVM", GREEN),
     "one": ("SVM of one token per sequence", ORANGE),
 }
-# Published means and our own replication of the published code (62 to 68 runs each), step 2,000: a reader's yardstick.
+# Published means at step 2,000, confirmed by running the published code (62 to 68 runs each); shown in the claims.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # of 400 each by SciPy alone (reference_shares.py, d7d1777)
+ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # of 400, by SciPy alone (reference_shares.py, d7d1777)
 
 
 def experiment(rng):
-    """For each dimension, problems are drawn and trained until one is accepted."""
+    """The first accepted run of each dimension."""
     return {f"{d} {key}": number for d in DIMENSIONS for key, number in accepted(d, rng).items()}
 
 
 def accepted(d, rng):
-    counts = dict.fromkeys(("trained", *REASONS), 0)
+    judged = []
     for _ in draws():
         X, Z, y, _ = sample.unit_sphere(N, T, d, rng)
         V = rng.standard_normal((d, d))
         W = rng.uniform(-1, 1, (d, d)) / np.sqrt(d)
         if (y > 0).all():
             continue
-        counts["trained"] += 1
         data = cross_attention(X, Z)
         problem = Problem(data, y, MLPHead(V / np.linalg.norm(V)))
         found = train(problem, W, lr=LR, steps=STEPS, record=EVERY)
-        # The first record at which the gradient has left double precision, or the last.
+        # the first record at which the gradient has left double precision, else the last record
         last = min(np.flatnonzero(found.log_grad_norm < END), default=len(found.steps) - 1)
-        parts = judge(data, found.weights[last], counts)
-        if parts is not None:
+        judged.append(judge(data, found.weights[last]))
+        if judged[-1] not in REASONS:
             break
-    # Before the end the weights of the step, then those of the end.
+    # the weights at each step shown; after the end, the weights at the end
     shown = found.weights[np.minimum(SHOWN // EVERY, last)]
     dead = ~(data.attended(found.weights[last]) @ V > 0).any(axis=1)
-    beyond = judge(data, found.W, dict.fromkeys(counts, 0)) if found.status == "completed" else None
-    return counts | {
-        **measure(data, shown, parts),
+    beyond = judge(data, found.W) if found.status == "completed" else REASONS[0]
+    return {
+        "trained": len(judged),
+        **{why: judged.count(why) for why in REASONS},
+        **measure(data, shown, judged[-1]),
         "dead": dead.any(),
-        "late": np.nan if beyond is None else 1 - beyond.correlation,
+        "late": np.nan if beyond in REASONS else 1 - beyond.correlation,
         "gradient": gradient_error(problem, W, rng),
     }
 
 
 def gradient_error(problem, W, rng):
-    """Relative error of the derivative along a random direction, against a central difference in NumPy."""
-    head = problem.head
-    (X, Z), V = tokens_of(problem.data), head.v
-    aside = rng.standard_normal(W.shape)
+    """Relative error of the gradient along a random direction, against a central difference in NumPy."""
+    (X, Z), aside = tokens_of(problem.data), rng.standard_normal(W.shape)
 
     def at(W):
         attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
-        return loss(problem.y * np.maximum(attended @ V, 0).sum(axis=1))
+        return loss(problem.y * np.maximum(attended @ problem.head.v, 0).sum(axis=1))
 
     difference = (at(W + 1e-6 * aside) - at(W - 1e-6 * aside)) / 2e-6
     return abs(np.vdot(problem.loss_and_grad(W)[1], aside) / difference - 1)
 
 
-def judge(data, W, counts):
-    """The decomposition of an accepted run; why it is not accepted is counted."""
+def judge(data, W):
+    """The decomposition of an accepted run, or the reason why the run is not accepted."""
     p = data.probabilities(W)
     if selected_sets(p, LOW, HIGH)[1].any():
-        counts["undecided"] += 1
-    elif (p > LOW).all():
-        counts["all kept"] += 1
-    else:
-        try:
-            return decompose(data, p, W)
-        except ValueError:
-            counts["not separable"] += 1
-    return None
+        return "undecided"
+    if (p > LOW).all():
+        return "all kept"
+    try:
+        return decompose(data, p, W)
+    except ValueError:
+        return "not separable"
 
 
 def measure(data, shown, parts):
-    """Distances of the directions along a run, and the parts checked from the data."""
+    """Distances of the directions along a run, and residuals of the decomposition, computed from the data."""
     R = np.einsum("rij,ij->r", shown - parts.W_fin, parts.W_svm) / np.vdot(parts.W_svm, parts.W_svm)
     both = parts.W_fin + R[:, None, None] * parts.W_svm
     p, kept = data.probabilities(shown[-1]), parts.selected
@@ -139,37 +135,34 @@ def measure(data, shown, parts):
 
 
 def logit_gaps(X, Z, kept, W):
-    """Largest difference of logits inside the sets, and least margin between them and the rest."""
-    if W is None:
-        return np.nan, np.nan
+    """The largest difference of logits within a kept set, and the least margin of kept tokens over the others."""
     logits = logits_of(X, Z, W)
     first = np.take_along_axis(logits, kept.argmax(axis=1)[:, None], axis=1)
     return np.abs(logits - first)[kept].max(), (first - logits)[~kept].min()
 
 
 def finite_part_error(X, Z, p, parts):
-    """Relative distance of W_fin to the least-norm W with the log ratios of the kept probabilities."""
+    """Relative distance of W_fin from the least-norm W whose logits differ by the log ratios of kept probabilities."""
     rows, logs = [], []
     for n, kept in enumerate(parts.selected):
         first, *others = np.flatnonzero(kept)
-        for t in others:
-            rows.append(np.outer(X[n, first] - X[n, t], Z[n]).ravel())
-            logs.append(np.log(p[n, first] / p[n, t]))
+        rows += [np.outer(X[n, first] - X[n, t], Z[n]).ravel() for t in others]
+        logs += [np.log(p[n, first] / p[n, t]) for t in others]
     if not rows:
         return np.linalg.norm(parts.W_fin)
     return apart(parts.W_fin, np.linalg.lstsq(rows, logs)[0].reshape(parts.W_fin.shape))
 
 
 def claims(results):
-    """What was published, what theory says of these numbers, and the parts recomputed from the tokens."""
+    """Claims from published values, from theory, and on the decomposition recomputed from the tokens."""
 
     def all_of(key):
         return np.concatenate([results[f"{d} {key}"] for d in DIMENSIONS])
 
-    order, sizes, rates = [], [], []
+    order, sizes, rates, parts = [], [], [], []
     for d, (mean_both, mean_one) in PUBLISHED.items():
         both, svm, one = (results[f"{d} {kind}"][:, -1] for kind in KINDS)
-        several, accepted = results[f"{d} several"].astype(bool), ACCEPTED[d]
+        several, accepted = results[f"{d} several"], ACCEPTED[d]
         order += [
             median(f"d = {d}: general SVM minus W_fin + R W_svm", (svm - both)[several], 1e-4, 1e-2),
             median(f"d = {d}: SVM of one token minus general SVM", (one - svm)[several], 0.03, 0.25),
@@ -180,15 +173,14 @@ def claims(results):
         ]
         reasons = ", ".join(f"{results[f'{d} {why}'].sum():,} {why}" for why in REASONS)
         text = f"d = {d}: accepted of those trained (of 400 by other means: {accepted:.1%}; {reasons})"
-        flags = np.arange(results[f"{d} trained"].sum()) < len(both)
-        rates.append(share(text, flags, accepted / 2, 1.7 * accepted))
-    few, dead, late = all_of("masked") < 1e-14, all_of("dead").astype(bool), all_of("late")
+        rates.append(share(text, np.arange(results[f"{d} trained"].sum()) < len(both), accepted / 2, 1.7 * accepted))
+    few, dead, late = all_of("masked") < 1e-14, all_of("dead"), all_of("late")
     both, inside, across = all_of("both")[:, -1], all_of("equality"), all_of("margin")
-    parts = []
     for i, norm in enumerate(("Frobenius", "nuclear")):
-        text = f"general SVM, {norm}: largest difference of logits inside a set"
-        parts.append(exactly(text, inside[:, i], high=1e-8))
-        parts.append(exactly(f"general SVM, {norm}: least margin", across[:, i], 1 - 1e-8))
+        parts += [
+            exactly(f"general SVM, {norm}: largest difference of logits inside a set", inside[:, i], high=1e-8),
+            exactly(f"general SVM, {norm}: least margin", across[:, i], 1 - 1e-8),
+        ]
     return {
         "1 - correlation with W at the end, where a query keeps several tokens": order,
         "1 - correlation with W at the end": [
@@ -215,29 +207,26 @@ def claims(results):
     }
 
 
-def plot(results):
-    """A column per dimension: distances along training above, against what the other tokens keep below."""
-    figure, axes = panels((15, 7.6), len(DIMENSIONS), 2, sharey="row")
+@picture((15, 7.6), len(DIMENSIONS), 2, sharey="row")
+def plot(results, *axes):
+    """A column per dimension.  Above: distances along training.  Below: the same against what other tokens keep."""
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]
             above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2, label=label, color=color)
             above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, color=color)
-        late, label = results[f"{d} late"], "W_fin + R W_svm by exact steps: mean"
-        above.plot(
-            STEPS, np.nanmean(late), "D", label=label, color="black", markersize=6, clip_on=False, linestyle="none"
-        )
+        late, look = results[f"{d} late"], {"color": "black", "markersize": 6, "clip_on": False, "linestyle": "none"}
+        above.plot(STEPS, np.nanmean(late), "D", label="W_fin + R W_svm by exact steps: mean", **look)
         title = f"d = {d}: {len(late)} of {results[f'{d} trained'].sum():,} runs keep several"
         finish(above, title, "training step", log="xy", xlim=(20, STEPS), ylim=(0.0002, 1.2))
-        dead = results[f"{d} dead"].astype(bool)
+        dead = results[f"{d} dead"]
         x, y = np.maximum(results[f"{d} masked"], 1e-20), results[f"{d} both"][:, -1]
         for which, color, label in ((~dead, BLUE, "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
             below.scatter(x[which], y[which], s=30, color=color, alpha=0.6, linewidths=0, label=label)
         finish(below, "", "largest probability of a token left out", log="xy", xlim=(1e-20, 2e-06), ylim=(0.0001, 1))
-    for ax, what in zip(axes[:, 0], ("with W", "of W_fin + R W_svm"), strict=True):
-        ax.set_ylabel(f"1 - correlation {what}")
-    return described(
-        figure,
+    axes[0][0].set_ylabel("1 - correlation with W")
+    axes[1][0].set_ylabel("1 - correlation of W_fin + R W_svm")
+    return (
         "Several tokens: of three predictions W is nearest to W_fin + R W_svm",
         "Thick: mean of the accepted runs.  Dashed: median.",
     )

@@ -1,10 +1,11 @@
 """Soft and hard: a penalty on entropy, or straight-through Gumbel selection, against plain softmax training.
 
-Softmax attention ends on one token by itself; people also push it there.  Trained from one start: plainly; with the
-mean entropy of attention added to the loss; and with hard selection (the token with the largest logit plus Gumbel noise
-goes forward, the softmax passes the gradient back).  Compared are the tokens selected in the end, and the direction of
-W with the SVM of these tokens.  At inference the hard token may replace the average; when attention has saturated it
-makes no difference.
+Softmax attention ends on one token by itself; in practice it is also pushed to do so.  Three trainings begin at one
+start: plain training; training with the mean entropy of attention added to the loss; and training with hard selection.
+Hard selection takes the token with the largest sum of logit and Gumbel noise, and passes the gradient through the
+softmax.  The figure compares the tokens selected in the end, and the direction of W with the SVM of these tokens.  At
+inference, the token with the largest logit may replace the average of the tokens; once attention has saturated this
+changes nothing.
 """
 
 import numpy as np
@@ -12,60 +13,52 @@ import numpy as np
 from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
 from ...plot.curves import band, correlations
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, pairs, panels
-from ..papers import NOWHERE
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, pairs, picture
+from ..problems import stacked
 from ..textbook import softmax
 
 N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
-PENALTY = 0.5  # of the mean entropy, in units of the loss
-PAPER = f"{NOWHERE}: ways to push attention to one token"
+PENALTY = 0.5  # factor of the mean entropy that is added to the loss
+PAPER = "{NOWHERE}: ways to push attention to one token"
 CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
 RUNS, QUICK = 200, 72
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
     f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
 )
-KINDS = {
-    "plain": ("softmax", BLUE),
-    "entropy": ("entropy penalty", GREEN),
-    "gumbel": ("straight-through Gumbel", ORANGE),
-}
+KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
 
 
 def together(runs, seed):
-    """All runs side by side in NumPy: a step is one product over all of them, so ``n_jobs`` changes nothing."""
-    draws, noise = [], []
-    for child in np.random.SeedSequence(seed).spawn(runs):
-        rng = np.random.default_rng(child)
-        draws.append((*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)))
-        noise.append(rng)
+    """All runs at once: NumPy takes each step for all of them in one product."""
+    rngs = np.random.default_rng(seed).spawn(runs)
+    draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
     results = {}
     for kind in KINDS:
-        weights = descend(kind, X, Z, scores, W, noise)
-        results |= {f"{kind} {key}": x for key, x in measure(X, Z, scores, weights).items()}
+        weights = descend(kind, X, Z, scores, W, rngs)
+        measured = stacked([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
+        results |= {f"{kind} {key}": x for key, x in measured.items()}
         results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
     return results
 
 
-def descend(kind, X, Z, scores, W, noise):
-    """Weights (records, runs, D, D).  Gradients in the logits, by the textbook formulas (early enough for them)."""
+def descend(kind, X, Z, scores, W, rngs):
+    """Weights (records, runs, D, D) along descent by the textbook gradient; the runs end before it loses its digits."""
     W, kept = W.copy(), [W.copy()]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
         if kind == "gumbel":
-            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in noise])
+            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in rngs])
         s = softmax(logits)
         through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
-        u = (through * scores).sum(axis=-1, keepdims=True)
-        towards = -scores / (1 + np.exp(u))
-        if kind == "entropy":  # d entropy / d s = -log s - 1, and a constant makes no difference
-            towards = towards - PENALTY * np.log(np.maximum(s, 1e-300))
-        c = s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N
-        G = np.matmul(np.einsum("rnt,rntd->rdn", c, X), Z)
+        towards = -scores / (1 + np.exp((through * scores).sum(axis=-1, keepdims=True)))
+        if kind == "entropy":  # d entropy / d s = -log s - 1; the constant cancels
+            towards = towards - PENALTY * np.log(s)
+        G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
         W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
         if step % EVERY == 0:
             kept.append(W.copy())
@@ -73,29 +66,24 @@ def descend(kind, X, Z, scores, W, noise):
 
 
 def measure(X, Z, scores, weights):
-    """Selected tokens, their SVM, and attention along the way."""
-    rows = []
-    for i in range(len(X)):
-        data, path = cross_attention(X[i], Z[i]), weights[:, i]
-        selected = data.select(path[-1])
-        soft, hard = (data.attended(path[-1], hard=hard) for hard in (False, True))
-        rows.append(
-            {
-                "selected": selected,
-                "softmax": [data.probabilities(M).max(axis=1).mean() for M in path],
-                "correlation": correlations(path, solve_svm(data, selected).W),
-                "score": scores[i][np.arange(N), selected].mean(),
-                "best": (selected == scores[i].argmax(axis=1)).mean(),
-                "hard": np.abs(soft - hard).max(),
-                "taken": np.abs(hard - X[i][np.arange(N), selected]).max(),
-            }
-        )
-    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    """Of one run: the tokens selected, correlations with their SVM, and attention along training."""
+    data, rows = cross_attention(X, Z), np.arange(N)
+    selected = data.select(weights[-1])
+    soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
+    return {
+        "selected": selected,
+        "softmax": [data.probabilities(M).max(axis=1).mean() for M in weights],
+        "correlation": correlations(weights, solve_svm(data, selected).W),
+        "score": scores[rows, selected].mean(),
+        "best": (selected == scores.argmax(axis=1)).mean(),
+        "hard": np.abs(soft - hard).max(),
+        "taken": np.abs(hard - X[rows, selected]).max(),
+    }
 
 
 def claims(results):
-    """There is no theory for the two variants: these are observations, which another draw must repeat."""
-    last = {kind: 1 - results[f"{kind} correlation"][:, -1] for kind in KINDS}
+    """Claims on observations that other draws must repeat: there is no theory of the two variants."""
+    plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
     return {
@@ -113,10 +101,10 @@ def claims(results):
             median("plain training selects better tokens than under the penalty: score gained", gained, 0.1, 0.24),
         ],
         f"1 - correlation with the SVM of the tokens selected, step {STEPS:,}": [
-            median("softmax", last["plain"], 0, 0.01),
-            median("entropy penalty", last["entropy"], 0, 0.006),
-            median("straight-through Gumbel", last["gumbel"], 0.008, 0.03),
-            share("Gumbel noise leaves W farther off than plain training", last["gumbel"] > last["plain"], 0.85),
+            median("softmax", plain, 0, 0.01),
+            median("entropy penalty", entropy, 0, 0.006),
+            median("straight-through Gumbel", gumbel, 0.008, 0.03),
+            share("Gumbel noise leaves W farther off than plain training", gumbel > plain, 0.85),
         ],
         "Hard attention at inference": [
             median("softmax: largest difference of an attended vector", results["plain hard"], 0, 1e-6),
@@ -125,24 +113,23 @@ def claims(results):
     }
 
 
-def plot(results):
-    """How fast attention hardens, where the direction goes, and what is selected."""
-    figure, (left, middle, right) = panels((14, 4.8), 3)
-    for kind, (label, color) in KINDS.items():
+@picture((14, 4.8), 3)
+def plot(results, left, middle, right):
+    """Left: attention along training.  Middle: distance of W from its SVM.  Right: the tokens selected."""
+    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
-        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color)
+        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
     pairs(
         right,
-        [label.replace(" ", "\n") for label, _ in KINDS.values()],
+        [label.replace(" ", "\n") for label in KINDS.values()],
         ("the best token", "0.35", best, None),
         ("the token of plain training", "#E69F00", same, None),
     )
     finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
-    return described(
-        figure,
+    return (
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",
         f"{len(results['plain best'])} runs.  Left: mean, middle: median.  Bands: 10th to 90th percentile.",
     )

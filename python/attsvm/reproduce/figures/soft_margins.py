@@ -1,28 +1,29 @@
 """Soft and given margins: what the SVM says where tokens cannot be separated, and where rows ask for more or less.
 
-Left, on tokens that no W separates, the soft margin trades the norm of W against how far rows stay short of 1: as its
-constant C grows, W grows and the rows come nearer, but never all the way.  On tokens that can be separated it goes to
-the hard margin's solution like 1 / C.  Training on tokens that no W separates ends on others, which some W does.
-Right, rows that ask for margins of their own, of either sign: how the norm of the solution grows with what is asked.
+Left: on tokens that no W separates, the soft margin trades the norm of W against the amount by which margins fall short
+of 1.  As its constant C grows, W grows and the shortfall decreases, but never to 0.  On tokens that can be separated,
+the soft margin's solution approaches that of the hard margin like 1 / C.  If no W separates the optimal tokens,
+training ends on other tokens, which some W separates.  Right: each row asks for a margin of its own, of either sign.
+The norm of the solution grows with the spread of these margins.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import correlation, diagnose, feasible, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
-from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
-from ..papers import NOWHERE
-from ..problems import draws, sphere_problem
-from ..textbook import gradient_of, logits_of, support_margins, tokens_of
+from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
+from ..problems import draws, on_best, sphere_problem
+from ..textbook import gradient_of, support_margins, tokens_of
 
 N, T = 6, 6
-NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
-SMALL = 4, 4, 20  # sequences, tokens and d of the runs from the first gradient
-FAR = 10  # the least margin of their start
+NARROW, WIDE = 2, 10  # dimensions in which tokens are hardly ever, and always, separable
+SMALL = 4, 4, 20  # sequences, tokens and d of the runs that start from the first gradient
+FAR = 10  # least margin of the start of these runs
 COSTS = np.geomspace(0.1, 1e4, 11)
-ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # width of the margins asked, around 1
-PAPER = f"{NOWHERE}: the SVM where tokens cannot be separated"
+ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread of the margins asked, around 1
+PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
 SETTINGS = (
@@ -41,16 +42,18 @@ def experiment(rng):
     wide = sphere_problem(rng, N, T, WIDE)
     hard = weights_of(solve_svm(wide.data, wide.optimal))
     found = {"farkas": farkas(problem, narrow), **trained(problem)}
-    for name, data in (("narrow", problem), ("wide", wide)):
-        softened = [weights_of(solve_svm(data.data, data.optimal, C=cost)) for cost in COSTS]
-        found[f"{name} short"] = [shortfall(data, W).max() for W in softened]
-        found[f"{name} optimality"] = max(optimality(data, W, C) for W, C in zip(softened, COSTS, strict=True))
-        found[f"{name} norm"] = [np.linalg.norm(W) for W in softened]
+    for name, of in (("narrow", problem), ("wide", wide)):
+        softened = [weights_of(solve_svm(of.data, of.optimal, C=cost)) for cost in COSTS]
+        found |= {
+            f"{name} short": [shortfall(of, W).max() for W in softened],
+            f"{name} optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
+            f"{name} norm": [norm(W) for W in softened],
+        }
     found["wide off"] = 1 - correlations(np.array(softened), hard)
     noise = rng.standard_normal((N, T))
     margins = [1 + width * noise for width in ASKED]
     asked = [solve_svm(wide.data, wide.optimal, margins=each) for each in margins]
-    found["asked norm"] = [np.linalg.norm(weights_of(sol)) / np.linalg.norm(hard) for sol in asked]
+    found["asked norm"] = [norm(weights_of(sol)) / norm(hard) for sol in asked]
     found["asked optimality"] = max(kkt(wide, sol, each) for sol, each in zip(asked, margins, strict=True))
     return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
@@ -61,69 +64,74 @@ def _adjoint(problem, dual):
 
 
 def farkas(problem, solution):
-    """How far multipliers that prove there is no W are from combining the rows to zero; they must not be negative."""
+    """The norm of the rows combined by the multipliers that prove infeasibility; infinite if one is negative."""
     dual = solution.certificate
     if dual is None or dual.min() < 0 or dual.sum() == 0:
         return np.inf
-    return np.linalg.norm(_adjoint(problem, dual)) / dual.sum()
+    return norm(_adjoint(problem, dual)) / dual.sum()
 
 
 def shortfall(problem, W):
-    """By how much each row misses a margin of 1."""
+    """The amount by which each row falls short of a margin of 1."""
     return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
 
 
 def optimality(problem, W, C):
-    """Of ``1/2 ||W||^2 + C sum short^2``: how far its gradient is from zero, relative to the parts it is a sum of."""
+    """The gradient of ``1/2 ||W||^2 + C sum short^2`` at W, relative to the sum of its multipliers."""
     price = 2 * C * shortfall(problem, W)
-    return np.linalg.norm(W - _adjoint(problem, price)) / price.sum()
+    return norm(W - _adjoint(problem, price)) / price.sum()
 
 
 def kkt(problem, solution, asked):
-    """Of the least norm with margins of at least ``asked``: the largest violated condition."""
+    """The largest violation of an optimality condition of the least norm with margins of at least ``asked``."""
     W = solution.W
     excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
-    rows, dual = np.isfinite(excess), np.asarray(solution.dual)
-    largest = max(np.abs(dual).max(), 1e-300)
+    rows, dual = np.isfinite(excess), solution.dual
+    largest = np.abs(dual).max()
     return max(
         -excess[rows].min(),
         -dual.min() / largest,
         np.abs(excess[rows] * dual[rows]).max() / largest,
-        np.linalg.norm(W - _adjoint(problem, dual)) / max(np.linalg.norm(W), 1e-300),
+        norm(W - _adjoint(problem, dual)) / norm(W),
     )
 
 
+def least_margin(problem, W):
+    return support_margins(*tokens_of(problem.data), problem.optimal, W).min()
+
+
 def first_gradient(problem):
-    """At zero, by the textbook; and its iota."""
+    """The textbook gradient G at W = 0, and iota, the least margin of -G."""
     G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
-    return G, support_margins(*tokens_of(problem.data), problem.optimal, -G).min()
+    return G, least_margin(problem, -G)
 
 
 def first_step(problem):
-    """iota by the textbook gradient at zero; and whether a first step that separates selects the optimal tokens."""
-    (X, Z), (G, iota), told = tokens_of(problem.data), first_gradient(problem), diagnose(problem).iota
-    selects = (logits_of(X, -Z, G).argmax(axis=1) == problem.optimal).all()
-    return {"iota": abs(told - iota), "separates": (told > 0) == selects}
+    """Error of iota from diagnose(); and whether iota > 0 exactly if the first step selects the optimal tokens."""
+    (G, iota), told = first_gradient(problem), diagnose(problem).iota
+    return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 
 
 def from_first_step(problem):
-    """Training from -R grad L(0), where that separates the optimal tokens: the theorem of a good first gradient."""
+    """Training from -R grad L(0), if that separates the optimal tokens, as the theorem on the first gradient asks."""
     G, iota = first_gradient(problem)
-    size, tokens, best = np.linalg.norm(G), tokens_of(problem.data), problem.optimal
+    size = norm(G)
     if iota <= 0:
         return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
-    least = min(support_margins(*tokens, best, W).min() / np.linalg.norm(W) for W in run.weights)
     return {
-        "end": float(np.array_equal(run.selected, best)),
-        "cone": least * size / iota,
-        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, best))),
+        "end": float(on_best(run)),
+        "cone": min(least_margin(problem, W) / norm(W) for W in run.weights) * size / iota,
+        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
     }
 
 
 def trained(problem):
-    """Training where no W separates the optimal tokens: whether some W separates those it ends on, by how much its
-    loss stays above that of the optimal ones, and how much W grows."""
+    """Training where no W separates the optimal tokens.
+
+    Measured: whether some W separates the tokens of its end, how far its loss stays above that of the optimal tokens,
+    and whether every query has chosen a token.
+    """
     run = train(problem, steps=8000, record=[4000])
     return {
         "ends on": feasible(problem.data, run.selected).W is not None,
@@ -133,18 +141,17 @@ def trained(problem):
 
 
 def claims(results):
-    """Prices of the soft margin, margins of their own, and conditions of optimality from the tokens."""
+    """Claims on the soft margin, on margins of each row's own, on training, and on optimality conditions."""
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
+    fall = np.log10(hundred / off[:, -1:])
+    cone, turned = (x[np.isfinite(x)] for x in (results["cone"], results["end correlation"]))
     return {
         "Soft margin": [
             median("separable: 1 - correlation with the hard margin, C = 100", hundred, 1e-7, 1e-2),
             median(
-                "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2",
-                np.log10(hundred / off[:, -1:]),
-                3.5,
-                4.2,
+                "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2", fall, 3.5, 4.2
             ),
             median("not separable: how far the worst row stays short of 1, C = 10,000", short[:, -1], 0.9, 2.5),
             share("not separable: W grows with C", (np.diff(results["narrow norm"]) > 0).all(axis=1), 0.9),
@@ -159,8 +166,8 @@ def claims(results):
         f"From the first gradient, where it separates the optimal tokens, n = T = {SMALL[0]}, d = {SMALL[2]}": [
             share("it does", np.isfinite(end), 0.2),
             none("runs that end on other tokens", end == 0),
-            exactly("least margin on the way over that of the start", of_those(results["cone"]), 0.5),
-            median("correlation with the SVM after 2,000 steps", of_those(results["end correlation"]), 0.995),
+            exactly("least margin on the way over that of the start", cone, 0.5),
+            median("correlation with the SVM after 2,000 steps", turned, 0.995),
         ],
         "Training where no W separates the optimal tokens": [
             none("ends on tokens that no W separates", ~results["ends on"]),
@@ -175,24 +182,17 @@ def claims(results):
     }
 
 
-def of_those(values):
-    """Of the draws whose first gradient separates."""
-    return values[np.isfinite(values)]
-
-
-def plot(results):
-    """Soft margins over C, given margins over their width."""
-    figure, (left, right) = panels((11, 4.6), 2)
+@picture((11, 4.6), 2)
+def plot(results, left, right):
+    """Left: soft margins, against C.  Right: given margins, against their spread."""
     for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
-        shown = np.maximum(results[f"{name} short"], 1e-9)
-        medians(COSTS, shown, f"{label}: worst row short of 1", left, color)
+        medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left, color=color)
     off = np.maximum(results["wide off"], 1e-17)
-    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, GREEN)
+    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, color=GREEN)
     finish(left, "Soft margin", "C", "distance", "xy")
-    medians(ASKED, results["asked norm"], "d = 10", right, BLUE)
+    medians(ASKED, results["asked norm"], "d = 10", right)
     finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")
-    return described(
-        figure,
+    return (
         f"Soft and given margins: {N} sequences of {T} tokens",
         f"Lines: median of {len(off)} runs.  Bands: 10th to 90th percentile.",
     )

@@ -1,34 +1,31 @@
 """What the source papers say besides: rank, new sequences, heads as regularisers, the shape of the loss.
 
-- *Higher rank helps.* Factors K and Q of m columns: how near their product comes to the nuclear SVM of its tokens, and
-  how often these are the best ones.
-- *The nuclear solutions are a set.* Two tokens on two axes are served by [[1, b], [b, 1]] for every b between -1 and 1.
-  Training goes to this set, and the start chooses b.  So a correlation with one solution says less than the distance
-  to the set.
-- *Benign overfitting.* A part of the labels is wrong and all of them are fitted.  The tokens that attention selects
-  for the wrong ones are noise.  New sequences are classified rightly all the same, once the signal is strong; their
-  share is that of the SVM of the selected tokens.
-- *Heads and positional codes as regularisers.* This was not seen: more heads select the tokens of new sequences as
-  well as one head, and a code that has nothing to do with the teacher costs accuracy.
-- *A locally linear head.* Where a nonlinear head selects one token, the tokens are compared by the head's gradient
-  there: every support token scores less in that measure.  By the head's own scores many score more.
-- *The loss is not convex.* Between two runs that end on different tokens the loss rises above both ends on most
-  segments; between two that end on the same tokens it never does.
+- *Higher rank helps.* With factors K and Q of m columns: how close their product comes to the nuclear SVM of its
+  tokens, and how often these are the best tokens.
+- *The nuclear solutions are a set.* For two tokens on two axes, [[1, b], [b, 1]] is a solution for every b between -1
+  and 1.  Training converges to this set, and the start decides b.  So the distance from the set says more than the
+  correlation with one solution.
+- *Benign overfitting.* Some labels are wrong, and training fits all of them.  For wrong labels attention selects tokens
+  of noise.  If the signal is strong, new sequences are still classified correctly, as often as by the SVM of the
+  selected tokens.
+- *Heads and positional codes as regularisers.* This was not observed.  Several heads select the tokens of new sequences
+  as well as one head does, and a code unrelated to the teacher costs accuracy.
+- *A locally linear head.* Where a nonlinear head selects one token, the head's gradient at that token gives every token
+  a score.  By these scores every support token scores less.  By the head's own scores many score more.
+- *The loss is not convex.* On a segment between two runs that end on different tokens, the loss mostly rises above both
+  ends.  Between two runs that end on the same tokens it never does.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
 from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
-from ..panels import BLUE, ORANGE, PALETTE, described, finish, medians, panels
-from ..papers import PROMPT, SVM
-from ..problems import sphere_problem, to_svm
+from ..panels import BLUE, ORANGE, finish, medians, picture
+from ..problems import on_best, sphere_problem, stacked, to_svm
 from ..textbook import softmax, support_margins
 
-PAPER = f"{SVM} and {PROMPT}, their remarks; no picture"
+PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
 CAPTION = (
     "Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new "
     "sequences with a fifth of the labels wrong. Below: new sequences by heads and codes; tokens that score less than "
@@ -36,12 +33,13 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 N, T = 5, 5
-DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # of W; of K and Q, at most the dimension
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimension of W; columns of K and Q, at most that many
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
+WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
 STEPS, NEW = 2000, 400
 ALONG = np.linspace(0, 1, 21)
-FAR = 200.0  # norm of W at both ends of a segment
+FAR = 200.0  # norm of both ends of a segment
 SETTINGS = (
     f"n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent with "
     f"learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate "
@@ -61,120 +59,115 @@ def experiment(rng):
 
 
 def columns(rng):
-    """By dimension and number of columns: correlation with the nuclear SVM, and whether the tokens are the best."""
+    """By dimension and columns: correlation with the nuclear SVM, and whether the tokens selected are the best."""
     near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
     for i, d in enumerate(DIMENSIONS):
         problem = sphere_problem(rng, N, T, d)
         K, Q = 0.3 * rng.standard_normal((2, d, d))
         for j, m in enumerate(COLUMNS):
-            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS, record=0)
-            svm = solve_svm(problem.data, run.selected, "nuclear")
-            near[i, j] = to_svm(run.W, svm)
-            best[i, j] = (run.selected == problem.optimal).all()
+            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS)
+            near[i, j] = to_svm(run.W, solve_svm(problem.data, run.selected, "nuclear"))
+            best[i, j] = on_best(run)
     return {"columns: near": near, "columns: best": best}
 
 
 def set_of_solutions(rng):
-    """b of two runs, and the distance of each from the set [[1, b], [b, 1]], relative."""
-    X, score = np.zeros((2, 2, 2)), np.array([[1.0, 0.0]] * 2)[..., None]
-    X[:, 0] = np.eye(2)
-    problem = Problem(cross_attention(X, np.eye(2), score), None, LinearHead([1.0]))
-    found = np.empty((2, 2))
-    for k in range(2):
-        K, Q = 0.5 * rng.standard_normal((2, 2, 2))
-        W = train(problem, K=K, Q=Q, steps=STEPS, record=0).W
+    """The b of two runs, and the relative distance of each from the set of [[1, b], [b, 1]]."""
+    problem = Problem(cross_attention(np.stack([np.eye(2), np.zeros((2, 2))], 1), np.eye(2)), None, LinearHead([1, 1]))
+    ends = []
+    for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
+        W = train(problem, K=K, Q=Q, steps=STEPS).W
         W = 2 * W / np.linalg.norm(W, "nuc")
         b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
-        found[k] = b, np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)
-    return {"set: b": found[:, 0], "set: distance": found[:, 1]}
+        ends.append({"set: b": b, "set: distance": np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
+    return stacked(ends)
 
 
 def wrong_labels(rng):
-    """By signal: labels fitted, wrong labels fitted by the signal's own token; accuracy of W and of its SVM on new
-    sequences, and of weights trained on labels that are fair coins."""
-    found = {key: [] for key in ("fitted", "by the signal", "trained", "svm", "coins")}
-    head = LinearHead(np.eye(DIMENSION_OF_NOISE)[0] - np.eye(DIMENSION_OF_NOISE)[1])
-    for signal in SIGNALS:
-        X, y, truth = sample.signal_noise(20, 8, DIMENSION_OF_NOISE, signal, wrong=WRONG, rng=rng)
-        new = sample.signal_noise(NEW, 8, DIMENSION_OF_NOISE, signal, wrong=0.0, rng=rng)
-        data = cross_attention(X, np.ones((20, 1)))
+    return {f"wrong: {key}": numbers for key, numbers in stacked([of_signal(rng, x) for x in SIGNALS]).items()}
 
-        def right(W, new=new):
-            X, y, _ = new
-            a = (X @ W[:, 0]).argmax(axis=1)  # where attention has saturated
-            return (np.sign(X[np.arange(NEW), a] @ head.v) == y).mean()
 
-        run = train(problem := Problem(data, y, head), steps=STEPS // 4, lr=0.4, record=0)
-        svm = solve_svm(data, run.selected)
-        coins = train(Problem(data, rng.choice([-1.0, 1.0], 20), head), steps=STEPS // 4, lr=0.4, record=0)
-        found["fitted"].append((problem.scores[np.arange(20), run.selected] > 0).mean())
-        found["by the signal"].append((run.selected[y != truth] == 0).sum())
-        found["trained"].append(right(run.W))
-        found["svm"].append(np.nan if svm.W is None else right(svm.W))
-        found["coins"].append(right(coins.W))
-    return {f"wrong: {key}": np.array(numbers) for key, numbers in found.items()}
+def of_signal(rng, signal):
+    """For one strength of the signal: the share of labels fitted, and the wrong labels fitted by the signal's token.
+
+    Also the accuracy on new sequences of W, of its SVM, and of weights trained on random labels.
+    """
+    n, d = 20, DIMENSION_OF_NOISE
+    X, y, truth = sample.signal_noise(n, 8, d, signal, wrong=WRONG, rng=rng)
+    new, labels, _ = sample.signal_noise(NEW, 8, d, signal, wrong=0.0, rng=rng)
+    data, head = cross_attention(X, np.ones((n, 1))), LinearHead(np.eye(d)[0] - np.eye(d)[1])
+
+    def trained(y):
+        return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4)
+
+    def right(W):
+        a = (new @ W[:, 0]).argmax(axis=1)  # the token selected by saturated attention
+        return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
+
+    run = trained(y)
+    svm = solve_svm(data, run.selected)
+    return {
+        "fitted": (run.problem.scores[np.arange(n), run.selected] > 0).mean(),
+        "by the signal": (run.selected[y != truth] == 0).sum(),
+        "trained": right(run.W),
+        "svm": np.nan if svm.W is None else right(svm.W),
+        "coins": right(trained(rng.choice([-1.0, 1.0], n)).W),
+    }
 
 
 def regularisers(rng):
-    """Share of new sequences whose token is the teacher's, by what is trained: 20 sequences, d = 6."""
+    """The share of new sequences on which the trained model selects the teacher's token, for each of TEACHERS."""
     d = 6
     X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
     chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
     score = (np.arange(T) == chosen[:, None])[:20, :, None].astype(float)
     start, found = 0.1 * rng.standard_normal((4, d, d)), []
-    for name in TEACHERS:
-        tokens = X + sample.positional_encoding(T, d) if name == "sines and cosines" else X
-        H = 4 if name == "4 heads" else 1
+    for tokens, H in ((X, 1), (X, 4), (X + sample.positional_encoding(T, d), 1)):  # TEACHERS
         problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
-        W = np.reshape(train(problem, start[:H], steps=STEPS, record=0).W, (H, d, d))
+        W = np.reshape(train(problem, start[:H], steps=STEPS).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
         found.append((seen.argmax(axis=1) == chosen[20:]).mean())
-    return {"regularisers": np.array(found)}
+    return {"regularisers": found}
 
 
 def nonlinear_head(rng):
-    """Whether the support tokens of a saturated run score less, by the head's gradient and by its own scores."""
+    """The share of support tokens that score less than the selected one, by the head's gradient and by its scores."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
-    run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS, record=0)
+    run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
     svm = solve_svm(problem.data, run.selected)
     own = (np.arange(N), run.selected)
-    if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
-        return {"head: gradient": np.nan, "head: scores": np.nan, "head: correlation": np.nan}
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6
-    tight[own] = False
-    slope = (X[own] @ V > 0) @ V.T
-    scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
+    if run.probabilities.max(axis=1).min() < 0.99:
+        return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # infinite, so false, at the selected token
+    scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
     return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
 
 
 def segment(rng):
-    """The loss between two ends that are locally optimal, and whether they select the same tokens."""
+    """The loss on the segment between two locally optimal ends, and whether these select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
-    sols = [
-        solve_svm(problem.data, train(problem, 5 * rng.standard_normal((3, 3)), steps=STEPS // 2, record=0).selected)
-        for _ in range(2)
-    ]
+    runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
+    sols = [solve_svm(problem.data, run.selected) for run in runs]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
-        ends = [FAR * sol.W / np.linalg.norm(sol.W) for sol in sols]
-        loss = np.array([problem.loss((1 - a) * ends[0] + a * ends[1]) for a in ALONG])
-    same = (sols[0].selection.reference == sols[1].selection.reference).all()
-    return {"segment: loss": loss, "segment: same": float(same)}
+        one, other = (FAR * sol.W / np.linalg.norm(sol.W) for sol in sols)
+        loss = [problem.loss((1 - a) * one + a * other) for a in ALONG]
+    return {"segment: loss": loss, "segment: same": float((runs[0].selected == runs[1].selected).all())}
 
 
 def above(loss):
-    """Whether the loss between two ends is above both; NaN where there are no two ends."""
+    """Flags: whether the loss on a segment rises above both of its ends; NaN where there is no segment."""
     ends = loss[:, [0, -1]].max(axis=1)
     return np.where(np.isfinite(ends), loss.max(axis=1) > ends * (1 + 1e-9), np.nan)
 
 
 def claims(results):
-    """The papers' remarks, each with what speaks against it."""
+    """Claims on the remarks, each in the order of the list above."""
     near, best = results["columns: near"], results["columns: best"]
-    wrong = {key: results[f"wrong: {key}"] for key in ("fitted", "trained", "svm", "coins", "by the signal")}
+    fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in WRONG_LABELS)
     code = results["regularisers"] - results["regularisers"][:, :1]
     up, same = above(results["segment: loss"]), results["segment: same"] == 1
     return {
@@ -188,13 +181,12 @@ def claims(results):
             median("difference in b of two starts", np.abs(np.diff(results["set: b"])[:, 0]), 0.1),
         ],
         "Benign overfitting": [
-            median("labels fitted, a fifth of them wrong, least of all signals", wrong["fitted"].min(axis=1), 0.95),
-            exactly("wrong labels fitted by the signal's token, signal 16", wrong["by the signal"][:, 2], high=0),
-            median("new sequences right, signal 16", wrong["trained"][:, 2], 0.85),
-            median("new sequences right, signal 1", wrong["trained"][:, 0], None, 0.65),
-            median("new sequences right, W less its SVM, all signals",
-                   np.abs(wrong["trained"] - wrong["svm"]).max(axis=1), None, 0.05),
-            median("new sequences right, trained on coins, signal 16", wrong["coins"][:, 2], None, 0.85),
+            median("labels fitted, a fifth of them wrong, least of all signals", fitted.min(axis=1), 0.95),
+            exactly("wrong labels fitted by the signal's token, signal 16", noise[:, 2], high=0),
+            median("new sequences right, signal 16", trained[:, 2], 0.85),
+            median("new sequences right, signal 1", trained[:, 0], None, 0.65),
+            median("new sequences right, W less its SVM, all signals", np.abs(trained - svm).max(axis=1), None, 0.05),
+            median("new sequences right, trained on coins, signal 16", coins[:, 2], None, 0.85),
         ],
         "Heads and positional codes as regularisers": [
             median("new sequences right, 4 heads less one", code[:, 1], -0.05, 0.05),
@@ -212,11 +204,11 @@ def claims(results):
     }  # fmt: skip
 
 
-def plot(results):
-    figure, axes = panels((13, 7), 3, 2)
+@picture((13, 7), 3, 2)
+def plot(results, *axes):
     (rank, ends, benign), (codes, head, between) = axes
-    for i, (d, color) in enumerate(zip(DIMENSIONS, PALETTE, strict=False)):
-        medians(np.arange(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank, color)
+    for i, d in enumerate(DIMENSIONS):
+        medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
     rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9, color=BLUE)
@@ -228,15 +220,16 @@ def plot(results):
     ):
         benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
     finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
+    codes.set_prop_cycle(None)  # Matplotlib's own colours
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")
-    for key, color in (("gradient", BLUE), ("scores", ORANGE)):
-        head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), color=color, alpha=0.6, label=f"by the head's {key}")
+    for key in ("gradient", "scores"):
+        head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), alpha=0.6, label=f"by the head's {key}")
     finish(head, "A locally linear head", "support tokens that score less", "runs")
     for same, label, color in ((0, "different tokens", ORANGE), (1, "the same", BLUE)):
         losses = results["segment: loss"][results["segment: same"] == same]
         between.plot([], [], color=color, label=label)
         between.plot(ALONG, (losses - losses[:, [0, -1]].max(axis=1, keepdims=True)).T, color=color, alpha=0.3)
     finish(between, "Between two runs", "along the segment", "loss less that of the worse end")
-    return described(figure, "What the source papers say besides", f"{len(results['regularisers'])} runs.")
+    return "What the source papers say besides", f"{len(results['regularisers'])} runs."

@@ -1,10 +1,10 @@
 """What training does to attention heads: they grow, they sharpen, and some turn towards their SVM.
 
-A GPT of two layers without MLPs learns to repeat what it has read, all of its weights together.  The theorem is about
-attention alone, so that only part of what it says is seen.  The norm of W and the share of hard queries (those that
-give one token more than 0.9) grow together.  Weight decay takes both back once the task is learnt.  In the first layer
-W comes closer to the SVM of its own choices than a random head does, in direction and in margin; in the second it does
-not go on turning: the problem changes under it.
+A GPT of two layers without MLPs learns to repeat a sequence; all of its weights are trained.  The theorem is about
+attention alone, so only part of it is observed here.  The norm of W grows together with the share of hard queries,
+which give one token more than 0.9 of their attention.  Weight decay shrinks both again once the task is learnt.  In the
+first layer W comes closer to the SVM of its own selection than a random head does, in direction and in margin.  In the
+second layer W does not go on turning to it, because the layers below change the problem.
 """
 
 import collections
@@ -17,13 +17,12 @@ from torch.nn import functional as F
 from ...claims import exactly, median
 from ...plot.curves import band
 from ...torch import Monitor
-from ..panels import BLUE, ORANGE, described, finish, panels
-from ..papers import NOWHERE
+from ..panels import BLUE, ORANGE, finish, picture
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
 STEPS, EVERY, QUERIES = 800, 200, 200
-PAPER = f"{NOWHERE}: attention heads of a small GPT while it trains"
+PAPER = "{NOWHERE}: attention heads of a small GPT while it trains"
 CAPTION = (
     "From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the "
     "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
@@ -44,35 +43,32 @@ SETTINGS = (
 
 
 class Attention(torch.nn.Module):
-    """Causal self-attention of H heads on normalised inputs, added to them."""
+    """Causal self-attention of H heads on normalised inputs, with a residual connection."""
 
-    def __init__(self, d=D, heads=H):
+    def __init__(self):
         super().__init__()
-        self.heads = heads
-        self.norm, self.qkv, self.out = torch.nn.LayerNorm(d), torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+        self.norm, self.qkv, self.out = torch.nn.LayerNorm(D), torch.nn.Linear(D, 3 * D), torch.nn.Linear(D, D)
 
     def forward(self, x):
-        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return x + self.out(attended.transpose(1, 2).flatten(2))
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, H, -1)).permute(2, 0, 3, 1, 4)
+        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
 class GPT(torch.nn.Module):
-    """Attention alone: token and position embeddings, ``layers`` of attention, a linear decoder."""
+    """A transformer without MLPs: token and position embeddings, two layers of attention, a linear decoder."""
 
-    def __init__(self, layers=2, d=D, length=2 * SEGMENT):
+    def __init__(self):
         super().__init__()
-        self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, d), torch.nn.Embedding(length, d)
-        self.layers = torch.nn.Sequential(*(Attention(d) for _ in range(layers)))
-        self.norm, self.decode = torch.nn.LayerNorm(d), torch.nn.Linear(d, VOCABULARY)
+        self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, D), torch.nn.Embedding(2 * SEGMENT, D)
+        self.layers = torch.nn.Sequential(Attention(), Attention())
+        self.norm, self.decode = torch.nn.LayerNorm(D), torch.nn.Linear(D, VOCABULARY)
 
     def forward(self, ids):
-        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
-        return self.decode(self.norm(self.layers(x)))
+        return self.decode(self.norm(self.layers(self.tokens(ids) + self.positions.weight[: ids.shape[1]])))
 
 
 def repeated(n, generator):
-    """n segments of 8 to 16 random tokens, each said again and again (n, T), and where it is not said first (n, T)."""
+    """Sequences (n, T), each a segment of 8 to 16 random tokens repeated; flags (n, T), true after its first copy."""
     T = 2 * SEGMENT
     period = torch.randint(SEGMENT // 2, SEGMENT + 1, (n, 1), generator=generator)
     segment = torch.randint(VOCABULARY, (n, SEGMENT), generator=generator)
@@ -81,12 +77,12 @@ def repeated(n, generator):
 
 
 def loss_of(model, ids, again):
-    """Log-loss of the next token where the segment is said again."""
+    """The log-loss of next tokens that repeat the segment."""
     return F.cross_entropy(model(ids)[:, :-1][again[:, 1:]], ids[:, 1:][again[:, 1:]])
 
 
-def learn(optimizer, seed, steps=STEPS, every=EVERY, after=None):
-    """A trained GPT, its monitor, and its last loss; ``after(step, model)`` is called after every step."""
+def learn(optimizer, seed, steps=STEPS, every=EVERY):
+    """A trained GPT, its monitor, and its last loss."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = GPT()
@@ -99,13 +95,11 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY, after=None):
         descent.zero_grad()
         loss.backward()
         descent.step()
-        if after is not None:
-            after(step, model)
     return model, monitor, loss.item()
 
 
 def together(runs, seed):
-    """One run after the other: PyTorch's threads are its own."""
+    """All runs, one after the other: PyTorch uses all cores for each."""
     found = collections.defaultdict(list)
     for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
         _, monitor, loss = learn(optimizer, seed + k)
@@ -116,7 +110,7 @@ def together(runs, seed):
 
 
 def means(monitor, layer, column):
-    """Of a column over the heads of a layer, at every check; nan where no head has a number."""
+    """Means of a column over the heads of a layer, at every check; NaN where no head has a number."""
     found = {row["step"]: [] for row in monitor.rows}
     for row in monitor.rows:
         if row["layer"] == layer and np.isfinite(row[column]):
@@ -125,9 +119,10 @@ def means(monitor, layer, column):
 
 
 def claims(results):
-    """What is expected of a run trained as a whole."""
+    """Claims on the norm, on hard queries and on the SVM, of a model whose weights are all trained."""
     first, second = ({column: results[f"SGD {layer} {column}"] for column in SHOWN} for layer in (0, 1))
-    turned = second["cosine"][:, -1] - _first(second["cosine"])
+    cosine = second["cosine"]
+    turned = cosine[:, -1] - cosine[np.arange(len(cosine)), np.isfinite(cosine).argmax(axis=1)]
     return {
         "The task is learnt": [exactly(f"{name}: largest loss at the end", results[f"{name} loss"].max(), high=0.6)
                                for name in OPTIMIZERS],
@@ -155,12 +150,6 @@ def claims(results):
     }  # fmt: skip
 
 
-def _first(curves):
-    """The first number of each curve."""
-    at = np.isfinite(curves).argmax(axis=1)
-    return curves[np.arange(len(curves)), at]
-
-
 PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
           ("own", "margin of W / best margin"))  # fmt: skip
 
@@ -168,29 +157,27 @@ PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "
 LAYERS = ((0, BLUE), (1, ORANGE))
 
 
-def plot(results):
-    """Norm, share of hard queries, cosine and own margin over the steps; a column an optimizer."""
-    figure, axes = panels((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
+@picture((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
+def plot(results, *axes):
+    """Norm, share of hard queries, cosine and own margin along training, in a column for each optimiser."""
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
-        for (name, label), ax in zip(PANELS, axes[:, column], strict=True):
-            curves = [(f"{layer} {name}", f"layer {layer}", "-", color) for layer, color in LAYERS]
-            for layer, color in LAYERS if f"null_{name}" in SHOWN else ():
-                curves.append((f"{layer} null_{name}", f"layer {layer}, random head", ":", color))
-            for key, text, line, color in curves:
-                values = results[f"{optimizer} {key}"]
+        for (name, label), row in zip(PANELS, axes, strict=True):
+            ax = row[column]
+            kinds = [(name, "", "-")] + [(f"null_{name}", ", random head", ":")] * (f"null_{name}" in SHOWN)
+            for (key, text, line), (layer, color) in itertools.product(kinds, LAYERS):
+                values = results[f"{optimizer} {layer} {key}"]
                 seen = np.isfinite(values).all(axis=0)
                 if seen.any():
                     look = {"color": color, "linestyle": line, "marker": "o", "markersize": 3}
-                    band(steps[seen], values[:, seen], text, ax, **look)
+                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, **look)
             ax.set_ylim(bottom=0)
             finish(ax, "", ylabel=label)
-            if "null" in curves[-1][0] and all(len(line.get_xdata()) < 2 for line in ax.lines):
+            if len(kinds) > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
-        axes[0, column].set_title(TITLES[optimizer], loc="left", fontsize=11)
-        axes[-1, column].set_xlabel("training step")
-    return described(
-        figure,
+        axes[0][column].set_title(TITLES[optimizer], loc="left", fontsize=11)
+        axes[-1][column].set_xlabel("training step")
+    return (
         "Attention heads of a small GPT while it trains",
         f"Mean of {len(results['SGD loss'])} runs over the heads of a layer.  Dotted: a random head.",
     )
