@@ -1,7 +1,5 @@
 """Shared fixtures: one small random problem of every kind of data, by name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -9,8 +9,6 @@ the rate of a large DGEMM).  About five minutes; prints the table, writes result
 notebooks/performance.md.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -146,7 +144,7 @@ def table(rows):
     return "\n".join([*lines, "", f"The median of the ratios is {middle:.2f}; the nearest: {nearest}."])
 
 
-def main() -> None:
+def main():
     core, rows = {max(os.sched_getaffinity(0))}, []
     os.sched_setaffinity(0, core)
     flops, running = rate(), {name: Contender(name, core) for name in CONTENDERS}

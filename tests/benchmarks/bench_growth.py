@@ -6,8 +6,6 @@ Processor time, the least of three; the exponent is the slope of its logarithm o
 are planted, so that all have an answer.  Writes results/growth.json and the table of notebooks/performance.md.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import time
@@ -75,7 +73,7 @@ def seconds(call):
     return best
 
 
-def main() -> None:
+def main():
     threadpool_limits(1)
     warnings.simplefilter("ignore")
     rows = {}

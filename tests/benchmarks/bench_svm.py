@@ -10,8 +10,6 @@ Frobenius norm) time the whole road from X and Z: the data are constructed in ev
 With --large writes results/svm.json and the tables of README.md and performance.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -114,7 +112,7 @@ def on_a_sentence_transformer(most_seconds):
     return found
 
 
-def first_call() -> float:
+def first_call():
     """Microseconds of the first solve of a process, 6,8,10: the median of eleven processes."""
     code = (
         "import time, attsvm; X, Z, *_ = attsvm.sample.unit_sphere(6, 8, 10); data = attsvm.cross_attention(X, Z); "
@@ -126,7 +124,7 @@ def first_call() -> float:
     return statistics.median(float(call.stdout) for call in calls) * 1e6
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help="also the sizes that take minutes")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each row, at least")

@@ -1,7 +1,5 @@
 """The command line: what it writes, what it says, and how it fails."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Whatever is handed to the commands: one line that says what is wrong, and exit code 2."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

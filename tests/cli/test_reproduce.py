@@ -1,7 +1,5 @@
 """``attsvm reproduce``: what it writes, what it says, what it keeps, and its exit code."""
 
-from __future__ import annotations
-
 import re
 import sys
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Every file the package writes is whole: one that fails leaves the older file, and nothing beside it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Replication over a grid: an explicit loop, seeds of a cell's own, tables, pictures, and files of growing grids."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

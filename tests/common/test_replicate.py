@@ -1,7 +1,5 @@
 """Replication: the same numbers whoever computes them, and files that take up where they were left."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """Samplers against what their docstrings say."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 

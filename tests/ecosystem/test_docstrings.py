@@ -1,7 +1,5 @@
 """Every public docstring is what numpydoc asks for, but for the listed checks, each with its reason; examples run."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Messages that say what came, what was expected and what to do next."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """What a wheel and the repository around it must hold."""
 
-from __future__ import annotations
-
 import fnmatch
 import importlib.metadata
 import re

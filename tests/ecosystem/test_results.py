@@ -1,7 +1,5 @@
 """What every result can do: print, show itself, become tables, pictures and files, be compared, select on new data."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import importlib.util

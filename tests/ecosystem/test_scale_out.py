@@ -1,7 +1,5 @@
 """Scale-out tried for real: MPI ranks, torch.distributed, dask workers, tokens larger than the memory allowed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The documentation site: its code runs, its reference is complete, it builds without warnings."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

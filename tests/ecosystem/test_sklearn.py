@@ -1,7 +1,5 @@
 """The scikit-learn estimators: the checks of scikit-learn itself, and what attention adds."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What a type checker says of a user's script, and that the listed words are those the package knows."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

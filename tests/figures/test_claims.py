@@ -1,7 +1,5 @@
 """A claim holds, fails or stays undecided by its interval alone, and never loses a run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -14,7 +12,7 @@ from attsvm.claims.intervals import binomial_interval, difference_interval, mean
 stats = pytest.importorskip("scipy.stats")
 
 
-def flags(true: int, runs: int) -> np.ndarray:
+def flags(true, runs):
     return np.arange(runs) < true
 
 

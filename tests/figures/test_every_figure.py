@@ -5,8 +5,6 @@ and every claim that changes must be what the table says.  After a change that i
 tests/support/dependence.py`` writes the table anew, and its difference is what to read.
 """
 
-from __future__ import annotations
-
 import dependence
 import numpy as np
 import pytest

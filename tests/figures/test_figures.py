@@ -1,7 +1,5 @@
 """Figures measure what they say they measure, and claims can fail."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm

@@ -3,8 +3,6 @@
 What a figure measures is stored as numbers too (``test_every_figure.py``).
 """
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Every SVM that a figure solves is proved."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Heads of random weights that read random sentences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """attsvm heads: what it writes, what it says, and how it fails."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

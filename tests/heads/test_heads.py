@@ -1,7 +1,5 @@
 """Heads as support vector machines: which queries count, what the SVM says, and what it is held against."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

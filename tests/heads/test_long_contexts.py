@@ -1,7 +1,5 @@
 """Heads of long contexts: in memory that the logits set, not the tokens."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

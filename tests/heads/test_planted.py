@@ -1,7 +1,5 @@
 """Reports of heads whose truth is known: a rule, a bilinear form, noise, ties; and which rows every SVM was given."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import attsvm

@@ -1,7 +1,5 @@
 """The interactive view: its numbers are the head's, its text cannot break out, its size is bounded; and it works."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -1,7 +1,5 @@
 """Heads on workers: the same numbers on threads and processes, arrays travel as places in files, a file resumes."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Delays are CPU time between the signal and its handler: nothing else that the machine does counts.
 """
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

@@ -1,7 +1,5 @@
 """Address space that runs out, as in a container or a batch job: MemoryError or an answer, but the process goes on."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The shape of the code: floors, who may name what, one spelling of every fact that is written in two places."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Losses, heads, update rules and balls are listed once, in C; whatever else must know a member is checked here."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

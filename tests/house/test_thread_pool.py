@@ -1,7 +1,5 @@
 """The thread pool by itself: a C program that runs its loops, as it is and where threads are refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

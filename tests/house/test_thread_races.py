@@ -1,7 +1,5 @@
 """Kernels with two threads under the thread sanitizer: two calls at once on the same data, without Python."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -1,7 +1,5 @@
 """Several threads inside one call: the same answers, bit for bit from run to run; none is left behind."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading

@@ -1,7 +1,5 @@
 """A tolerance decides where it says: a case of half its size is inside, one of twice its size outside."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm

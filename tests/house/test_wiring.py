@@ -4,8 +4,6 @@ Formulas have their tests beside the parts; here a call at the top is held again
 against what only the right argument gives.
 """
 
-from __future__ import annotations
-
 import contextlib
 from types import SimpleNamespace
 

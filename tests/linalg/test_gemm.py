@@ -1,7 +1,5 @@
 """Products with a packed factor, compiled by themselves, beside NumPy: both ways to pack, ragged tiles, strides."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """One small random problem of every kind of data, by name."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm

@@ -3,8 +3,6 @@
 ``python tests/support/dependence.py`` writes the table that ``tests/figures`` and ``tests/heads`` read.
 """
 
-from __future__ import annotations
-
 import warnings
 import zlib
 from types import SimpleNamespace

@@ -9,8 +9,6 @@ other by the processor time of that many steps, on one thread.  All are in float
 logistic loss, of length LR.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -237,7 +235,7 @@ CONTENDERS = {
 }
 
 
-def main() -> None:
+def main():
     make, run = CONTENDERS[sys.argv[1]], None
     for line in sys.stdin:
         kind, n, T, d, steps = json.loads(line)

@@ -5,8 +5,6 @@ where those are exact or nearly; singular values are those of double precision. 
 the answer's attributes.  ``test_judge.py`` shows that each check can fail.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Draws for the claims of ``run.limit()``, and the check that a claim survives training that goes on."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm

@@ -1,7 +1,5 @@
 """Parts of the solvers compiled by themselves, without optimisation, for tests that call them from Python."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from types import SimpleNamespace

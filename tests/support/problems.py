@@ -4,8 +4,6 @@
 certificate, which proves "optimal" and "infeasible" by itself.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any

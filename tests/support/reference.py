@@ -4,8 +4,6 @@ Nothing here imports attsvm or looks inside it.  Of a data object only ``keys``,
 and ``values`` are read; selections, multipliers and labels come in the shapes a user gives and gets them.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, localcontext
 

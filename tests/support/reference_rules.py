@@ -3,8 +3,6 @@
 A trained point is a tuple of matrices, (W,) or (K, Q), with v at its end when the head is trained.
 """
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import reference

@@ -1,7 +1,5 @@
 """One result of every class and kind, by name: ``RESULTS[name]()`` makes it."""
 
-from __future__ import annotations
-
 import functools
 
 import attsvm

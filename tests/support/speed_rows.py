@@ -1,7 +1,5 @@
 """The problems of the speed tables: sizes n, T, d, and the data each of them stands for."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import attsvm

@@ -1,7 +1,5 @@
 """An attention of one's own, in the many ways that PyTorch lets one write it."""
 
-from __future__ import annotations
-
 import math
 
 import torch

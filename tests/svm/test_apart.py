@@ -1,7 +1,5 @@
 """Problems of different sizes and scales that share no dimension are, stacked, each alone: every field of an answer."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

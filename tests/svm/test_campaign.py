@@ -1,7 +1,5 @@
 """Nothing falls off: an answer in little memory, whatever the norm, the option, the shape and the data."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Derivatives of an answer against differences of answers, and refused where the support changes."""
 
-from __future__ import annotations
-
 import pickle
 
 import attsvm

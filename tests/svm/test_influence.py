@@ -1,7 +1,5 @@
 """Influence of a sequence, and proofs without it, against the problem of the other sequences solved by itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The judge of SVM answers notices each way in which an answer can be wrong."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm

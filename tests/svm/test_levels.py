@@ -1,7 +1,5 @@
 """The SVM of a large vocabulary, by Newton's method in the levels of its contexts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

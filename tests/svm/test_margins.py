@@ -1,7 +1,5 @@
 """Margins of each row's own, beyond what test_answers.py draws: rounding, entries without a row, ties of a run."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

@@ -1,7 +1,5 @@
 """The nuclear-norm methods: larger problems, agreement, working sets, the rank cap; each answer judged (judge.py)."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

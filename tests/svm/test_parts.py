@@ -1,7 +1,5 @@
 """The parts of the active sets and of block ascent, compiled by themselves, beside NumPy on the whole Gram matrix."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 
@@ -19,7 +17,7 @@ SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n,
 
 def independent(p, size):
     """`size` rows whose Gram matrix is well conditioned, ascending."""
-    chosen: list[int] = []
+    chosen = []
     for k in p.rng.permutation(p.m):
         if np.linalg.eigvalsh(p.G[np.ix_([*chosen, k], [*chosen, k])])[0] > 1e-2:
             chosen.append(int(k))

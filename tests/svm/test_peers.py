@@ -1,7 +1,5 @@
 """A soft margin beside scikit-learn."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

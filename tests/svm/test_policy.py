@@ -3,8 +3,6 @@
 Nuclear norms are left out: their methods need eigenvalues, which the library of plain loops has not.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Proofs: every answer has one, and no false one is taken.  The checker is tested as what it is, one file alone."""
 
-from __future__ import annotations
-
 import ast
 import collections
 import copy

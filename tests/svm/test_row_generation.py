@@ -1,7 +1,5 @@
 """Row generation: what the working set finds holds for all rows, judged from raw data and beside the other methods."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

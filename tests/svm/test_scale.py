@@ -1,8 +1,6 @@
 """Scales of double precision, and tokens that change after the data were made: an answer that holds, or a ValueError
 that names the scale or the argument."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Planes between two classes, by their own proofs and in exact numbers."""
 
-from __future__ import annotations
-
 import warnings
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Answers of solve_svm, judged from the raw tokens: status, certificate, optimality conditions, symmetries."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import warnings

@@ -1,8 +1,6 @@
 """Methods in turn, starts, the presolve and row generation around a method that is told what to answer: what it gets
 to see, and which answer is kept."""
 
-from __future__ import annotations
-
 import shutil
 from types import SimpleNamespace
 

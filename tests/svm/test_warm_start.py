@@ -1,7 +1,5 @@
 """Warm starts: any start leaves the answer as it is, a good one saves work.  And progress, and what Ctrl-C keeps."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """Every number of a diagnosis against an independent computation, and its verdicts against what training does."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Stacks of layers: gradients against differences, saturated ones against exact arithmetic, and the SVMs they go to."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm

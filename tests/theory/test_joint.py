@@ -1,7 +1,5 @@
 """Head and attention trained together: label SVM by its conditions of optimality, relaxed SVM of attention."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """``run.limit()`` and ``train(until="limit")``: what they say, of which runs, and that it stays true."""
 
-from __future__ import annotations
-
 import io
 
 import attsvm

@@ -4,8 +4,6 @@ Each maximises a number that a theorem of notebooks/limit.md keeps negative, by 
 from many starts.
 """
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

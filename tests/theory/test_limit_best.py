@@ -1,7 +1,5 @@
 """Theorem A of notebooks/limit.md: each inequality against a readable twin, and where it must fail."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, getcontext
 

@@ -1,7 +1,5 @@
 """Theorem B of notebooks/limit.md: its inequality against a twin, what each part of it excludes, and its numbers."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm

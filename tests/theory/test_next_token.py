@@ -1,7 +1,5 @@
 """Token-priority graphs against networkx, their SVM against a conic solver, training against both."""
 
-from __future__ import annotations
-
 import sys
 
 import attsvm

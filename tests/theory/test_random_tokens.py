@@ -1,7 +1,5 @@
 """The chance that random tokens can be selected, against Cover's count, exact convolution and proved problems."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The regularisation path: stationary points, no worse than an independent minimiser's, that turn to the SVM."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm

@@ -1,7 +1,5 @@
 """Linear decoders with several next tokens a context, and Markov chains within prompts."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Selected sets, the decomposition W_fin + R W_svm, and the exact count of a quadratic head."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

@@ -1,7 +1,5 @@
 """attsvm.torch.attention: the same attention as attsvm's, and a gradient that is right where softmax saturates."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What heads do in a model whose heads are made by hand, so that every column of the table has a known truth."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

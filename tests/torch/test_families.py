@@ -1,7 +1,5 @@
 """Heads of many families of models, as Hugging Face builds them, against the attention they report themselves."""
 
-from __future__ import annotations
-
 import json
 import re
 

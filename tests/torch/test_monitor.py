@@ -1,7 +1,5 @@
 """The monitor: what it measures, and that the run does not notice it."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

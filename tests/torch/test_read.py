@@ -1,7 +1,5 @@
 """Heads read from running modules: what was computed, and nothing changed."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random

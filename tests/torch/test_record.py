@@ -1,7 +1,5 @@
 """What a layer keeps of a forward pass reaches its heads: of their group, with cap and sink, without padding."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm.torch

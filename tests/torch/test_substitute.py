@@ -1,7 +1,5 @@
 """Heads replaced while the model runs: by their own W, which changes nothing, and by what a twin computes by hand."""
 
-from __future__ import annotations
-
 import attsvm.torch
 import numpy as np
 import pytest

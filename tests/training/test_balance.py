@@ -1,7 +1,5 @@
 """How balanced trained factors are, recomputed from factors that a callback has seen."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

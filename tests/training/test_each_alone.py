@@ -1,7 +1,5 @@
 """Runs side by side are each alone, and a run cut at its records is the whole one, in every field and part."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

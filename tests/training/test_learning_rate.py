@@ -1,7 +1,5 @@
 """Learning rates: the default that fits the data, functions of the step; and what a run says that has not chosen."""
 
-from __future__ import annotations
-
 import warnings
 
 import attsvm

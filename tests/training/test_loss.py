@@ -1,7 +1,5 @@
 """A loss of one's own: the same numbers as the built-in one, checked at every call, alive where it underflows."""
 
-from __future__ import annotations
-
 import io
 import math
 

@@ -1,7 +1,5 @@
 """The gradient in the logits as multipliers of the attention SVM, and the interval of the largest margin it proves."""
 
-from __future__ import annotations
-
 import math
 import re
 

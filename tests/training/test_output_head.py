@@ -1,7 +1,5 @@
 """Output heads, trained or not, and several attention heads, against twins, central differences, and each other."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest

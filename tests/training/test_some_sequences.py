@@ -1,7 +1,5 @@
 """Parts of data and problems: as if made of those sequences alone, of keys that are not copied."""
 
-from __future__ import annotations
-
 import io
 
 import attsvm

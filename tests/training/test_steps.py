@@ -1,8 +1,6 @@
 """The one walk of training: every rule on W and on K and Q, with the head and without, on every kind of data, step by
 step beside its NumPy twin; side by side, in parts and with attention heads, the run alone."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
