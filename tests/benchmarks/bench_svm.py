@@ -14,8 +14,6 @@ import argparse
 import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from functools import partial
 
@@ -24,6 +22,7 @@ import numpy as np
 import speed_pages
 from machine import write
 from peers import PEERS, RaggedRows, Rows
+from processes import python
 from speed_rows import HEADS, head_selections, random_selection
 from threadpoolctl import threadpool_limits
 
@@ -118,10 +117,7 @@ def first_call():
         "import time, attsvm; X, Z, *_ = attsvm.sample.unit_sphere(6, 8, 10); data = attsvm.cross_attention(X, Z); "
         "begin = time.perf_counter(); attsvm.solve_svm(data, [0] * 6); print(time.perf_counter() - begin)"
     )
-    calls = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(11)
-    ]
-    return statistics.median(float(call.stdout) for call in calls) * 1e6
+    return statistics.median(float(python("-c", code).stdout) for _ in range(11)) * 1e6
 
 
 def main():

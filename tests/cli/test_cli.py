@@ -14,6 +14,7 @@ import pytest
 from attsvm.cli import main as cli
 from attsvm.cli import run as cli_run
 from attsvm.reproduce import FIGURES
+from processes import python
 
 
 @pytest.fixture
@@ -273,7 +274,7 @@ def test_prove_writes_what_the_checker_takes(tmp_path, arrays, capsys):
     np.savez(data, X=arrays["X"], Z=arrays["Z"], selected=[0, 1, 2, 3, 4, 0])
     assert cli.main(["prove", str(data), str(out), "--norm", "nuclear"]) == 0
     said = re.search(r"^PROVED: .*", capsys.readouterr().out, flags=re.MULTILINE)[0]
-    checked = subprocess.run([sys.executable, "-m", "attsvm.check", str(out)], capture_output=True, text=True)
+    checked = python("-m", "attsvm.check", out)
     assert checked.returncode == 0 and checked.stdout == f"{said}\n" and "nuclear norm" in said
     np.savez(data, X=arrays["X"], Z=arrays["Z"], selected=np.ones((6, 5), dtype=bool))
     assert cli.main(["prove", str(data), str(tmp_path / "none.json")]) == 1

@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from attsvm.common import threads
 from attsvm.common.threads import on_workers
+from processes import python
 
 joblib = pytest.importorskip("joblib")
 
@@ -167,8 +167,7 @@ def test_a_process_that_works_for_others_has_one_thread():
         from attsvm.common.threads import _call
         attsvm.set_num_threads(2)
         print(_call(lambda: attsvm._core.config()["threads"], (), -1))"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
+    assert python("-c", program).stdout == "1\n"
 
 
 def test_processes_hand_over_what_is_done_first(tmp_path):
@@ -222,7 +221,7 @@ try:
 except KeyboardInterrupt as interrupt:
     print(len(interrupt.partial.get("x", ())) < begun < 10**6)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = python("-c", code)
     assert done.stdout.strip() == "True", done.stderr
 
 

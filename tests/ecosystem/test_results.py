@@ -8,8 +8,6 @@ import io
 import json
 import pickle
 import re
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import attsvm
@@ -17,6 +15,7 @@ import attsvm.sklearn
 import numpy as np
 import pytest
 from attsvm.common.result import Result
+from processes import python
 from results import ALIKE, DATA, RESULTS, heads_start, report, run, setting, solved
 
 # Several runs, several attention heads, no weights: there is no one picture.
@@ -106,8 +105,7 @@ def test_file_is_read_where_heads_were_not_asked_for(tmp_path):
     code = f"""import sys, attsvm
 assert "attsvm.heads" not in sys.modules
 print(attsvm.load({str(tmp_path / "head.npz")!r}))"""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == f"{report()}\n"
+    assert python("-c", code).stdout == f"{report()}\n"
 
 
 def test_every_pickle_protocol_gives_back_an_equal_result(case):

@@ -10,6 +10,7 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
+from processes import python
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +131,5 @@ def test_tokens_larger_than_the_memory_allowed(tmp_path):
     for i in range(0, 4000, 500):
         tokens[i : i + 500] = np.random.default_rng(i).standard_normal((500, 64, 256), dtype=np.float32)
     tokens.flush()
-    command = [sys.executable, "-c", LIMITED, path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+    done = python("-c", LIMITED, path, env=environment())
     assert done.stdout.split()[:2] == ["FOUND", "True"], done.stderr

@@ -5,8 +5,9 @@ import subprocess
 
 import pytest
 from places import CSRC, TESTS
+from processes import needs_gcc
 
-pytestmark = [pytest.mark.sanitizer, pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")]
+pytestmark = [pytest.mark.sanitizer, needs_gcc]
 FOLDERS = ("base", "attention", "linalg", "svm", "svm/systems", "svm/frobenius", "training")
 # OpenBLAS is not compiled here, and the sanitizer would not see into it; the others call methods of every norm.
 LEFT_OUT = ("linalg/blas.c", "svm/policy.c", "svm/coordinates.c")

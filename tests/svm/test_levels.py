@@ -1,6 +1,5 @@
 """The SVM of a large vocabulary, by Newton's method in the levels of its contexts."""
 
-import subprocess
 import sys
 
 import attsvm
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from attsvm.svm import methods, vocabulary
 from problems import Case
+from processes import python
 
 
 def contexts(seed, m=40, V=150, d=24, labels=4, power=1.2, shift=0.0):
@@ -131,4 +131,4 @@ assert int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
 def test_fifty_thousand_tokens_and_a_thousand_contexts():
-    subprocess.run([sys.executable, "-c", TARGET], check=True)
+    assert python("-c", TARGET).returncode == 0

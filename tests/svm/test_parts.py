@@ -1,17 +1,13 @@
 """The parts of the active sets and of block ascent, compiled by themselves, beside NumPy on the whole Gram matrix."""
 
 import ctypes
-import shutil
 
 import numpy as np
 import pytest
 from parts import call, make
-from places import CSRC
+from processes import needs_gcc
 
-pytestmark = [
-    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
-]
+pytestmark = needs_gcc
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
 
 

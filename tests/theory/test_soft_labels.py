@@ -1,7 +1,6 @@
 """Linear decoders with several next tokens a context, and Markov chains within prompts."""
 
 import pickle
-import subprocess
 import sys
 
 import attsvm
@@ -12,6 +11,7 @@ from attsvm import _core
 from attsvm.attention.data import Data
 from attsvm.theory import soft_labels
 from problems import Case
+from processes import python
 
 
 def decoder(seed, m=8, K=6, d=12):
@@ -145,7 +145,7 @@ assert 10_000 < int(Path("/proc/self/status").read_text().split("VmHWM:")[1].spl
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
 def test_memory_is_contexts_times_vocabulary():
-    subprocess.run([sys.executable, "-c", LARGE], check=True)
+    assert python("-c", LARGE).returncode == 0
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
