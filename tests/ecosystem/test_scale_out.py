@@ -10,6 +10,7 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
+from marks import needs_linux
 from processes import python
 
 pytestmark = pytest.mark.slow
@@ -123,7 +124,7 @@ print("FOUND", run.loss[-1] < run.loss[0], X.nbytes)
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@needs_linux
 def test_tokens_larger_than_the_memory_allowed(tmp_path):
     """Data memory is limited to 128 MB more than what is loaded; the tokens in the file are 262 MB."""
     path = tmp_path / "tokens.npy"

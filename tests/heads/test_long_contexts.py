@@ -11,6 +11,7 @@ from attsvm.heads.controls import gaussian_factors, null_head
 from attsvm.heads.head import Choices, Head, Logits
 from attsvm.heads.sequences import Text
 from made import check_own_choices
+from marks import needs_linux
 from processes import python
 
 
@@ -70,7 +71,7 @@ assert report.fit.status == "optimal" and report.null.hard.all() and report.rand
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the private memory of a process as Linux counts it")
+@needs_linux
 def test_memory_is_that_of_the_rows(tmp_path):
     """Twenty contexts of 4,000 tokens, 400 hard queries: 0.8 million rows and their bookkeeping fit into 250 MB (block
     ascent on them takes 3 GB, one array of all logits 1.3 GB)."""

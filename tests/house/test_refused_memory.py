@@ -1,11 +1,9 @@
 """Address space that runs out, as in a container or a batch job: MemoryError or an answer, but the process goes on."""
 
-import sys
-
 import pytest
+from marks import needs_linux
 from processes import python
 
-pytest.importorskip("resource")
 SCRIPT = """
 import sys, resource, numpy as np, attsvm
 what, extra = sys.argv[1], int(sys.argv[2])
@@ -38,7 +36,7 @@ WHAT = "logits frobenius interior soft nuclear entrywise train threads".split()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@needs_linux
 @pytest.mark.parametrize("what", WHAT)
 def test_little_address_space_is_a_memory_error(what):
     for extra in (1, 3, 8, 20, 40, 80):

@@ -4,8 +4,8 @@ import os
 import subprocess
 
 import pytest
+from marks import needs_gcc
 from places import CSRC
-from processes import needs_gcc
 from processes import program as compiled
 
 pytestmark = needs_gcc

@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 import pytest
+from marks import needs_gcc
 from places import CSRC, TESTS
-from processes import needs_gcc
 
 pytestmark = [pytest.mark.sanitizer, needs_gcc]
 FOLDERS = ("base", "attention", "linalg", "svm", "svm/systems", "svm/frobenius", "training")

@@ -5,8 +5,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from marks import needs_gcc
 from places import CSRC, TESTS
-from processes import library, needs_gcc, program
+from processes import library, program
 
 OPERATIONS = {  # as wrong_blas.c numbers them
     "A B": [0], "A B^T": [1], "A^T B": [2], "A^T B^T": [3], "A A^T": [4], "the Cholesky factor": [5],

@@ -4,9 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
+from marks import needs_gcc
 from parts import call
 from places import CSRC
-from processes import library, needs_gcc
+from processes import library
 
 pytestmark = needs_gcc
 

@@ -1,12 +1,11 @@
 """The SVM of a large vocabulary, by Newton's method in the levels of its contexts."""
 
-import sys
-
 import attsvm
 import judge
 import numpy as np
 import pytest
 from attsvm.svm import methods, vocabulary
+from marks import needs_linux
 from problems import Case
 from processes import python
 
@@ -129,6 +128,6 @@ assert int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+@needs_linux
 def test_fifty_thousand_tokens_and_a_thousand_contexts():
     assert python("-c", TARGET).returncode == 0

@@ -8,6 +8,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from marks import slow
 from problems import CASES, Case, ball, sphere
 
 
@@ -56,7 +57,7 @@ def solved(name, method):
         return case, attsvm.solve_svm(case.data, case.selected, "nuclear", method=method)
 
 
-@pytest.mark.parametrize("name", [*PROBLEMS, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+@pytest.mark.parametrize("name", [*PROBLEMS, *(slow(name) for name in LARGE)])
 def test_both_methods_certify_and_agree(name):
     answers = []
     for method in METHODS:

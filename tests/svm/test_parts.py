@@ -4,8 +4,8 @@ import ctypes
 
 import numpy as np
 import pytest
+from marks import needs_gcc
 from parts import call, make
-from processes import needs_gcc
 
 pytestmark = needs_gcc
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz

@@ -4,15 +4,14 @@ Nuclear norms are left out: their methods need eigenvalues, which the library of
 """
 
 import re
-import sys
 
 import numpy as np
 import pytest
+from marks import needs_gcc, needs_linux
 from parts import Problem, build, call
 from places import CSRC, TESTS
-from processes import needs_gcc
 
-pytestmark = [needs_gcc, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the linker must know --wrap")]
+pytestmark = [needs_gcc, needs_linux]
 FOLDERS = ("base", "linalg", "svm", "svm/frobenius", "svm/interior", "svm/nuclear", "svm/polish", "svm/systems")
 MOST = 2.5  # times the work of the best method; 1.6 is the largest
 ACTIVE, BLOCK, INTERIOR = "frobenius_active", "frobenius_block", "frobenius_interior"

@@ -4,6 +4,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from marks import slow
 from planted import planted
 from problems import Case, gaussian
 
@@ -22,8 +23,7 @@ def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
 
 
 @pytest.mark.parametrize(
-    ("n", "T", "method"),
-    [(12_000, 2, "interior"), (800, 2, "active"), pytest.param(33_400, 10, "interior", marks=pytest.mark.slow)],
+    ("n", "T", "method"), [(12_000, 2, "interior"), (800, 2, "active"), slow(33_400, 10, "interior")]
 )
 def test_many_short_windows_with_few_unknowns(n, T, method):
     """Tight: rows far outnumber the 36 entries of W, and block ascent on them, whole or generated, takes far longer."""

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from attsvm import _core
+from marks import needs_gcc
 from parts import call, make
-from processes import needs_gcc
 
 pytestmark = needs_gcc
 CODE = {word: code for code, word in _core.STATUS.items()} | {"done": 0}

@@ -9,6 +9,7 @@ from attsvm import _core
 from attsvm.theory.limit import Judge, Limit
 from builders import problem_of
 from limits import by_scores, draw, judged
+from marks import slow
 
 
 @pytest.fixture
@@ -228,9 +229,7 @@ def test_diagnose_says_what_would_have_to_be_true(problem):
     assert attsvm.diagnose(middle).barrier is None
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(40), *(pytest.param(range(k, k + 200), marks=pytest.mark.slow) for k in range(40, 2040, 200))]
-)
+@pytest.mark.parametrize("seeds", [range(40), *(slow(range(k, k + 200)) for k in range(40, 2040, 200))])
 def test_claims_survive_training_that_goes_on(seeds):
     count = 0
     for seed in seeds:

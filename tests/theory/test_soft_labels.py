@@ -1,7 +1,6 @@
 """Linear decoders with several next tokens a context, and Markov chains within prompts."""
 
 import pickle
-import sys
 
 import attsvm
 import judge
@@ -10,6 +9,7 @@ import pytest
 from attsvm import _core
 from attsvm.attention.data import Data
 from attsvm.theory import soft_labels
+from marks import needs_linux, slow
 from problems import Case
 from processes import python
 
@@ -143,12 +143,12 @@ assert 10_000 < int(Path("/proc/self/status").read_text().split("VmHWM:")[1].spl
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+@needs_linux
 def test_memory_is_contexts_times_vocabulary():
     assert python("-c", LARGE).returncode == 0
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in (1, 2, 3))])
 def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     H, counts = decoder(seed)
     found = soft_labels(H, counts)

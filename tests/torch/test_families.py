@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 
 import attsvm.torch
 import model_families as families
+from marks import slow
 from model_families import MORE, REFUSED, RESIDUAL, ROTARY
 from places import ROOT
 
@@ -28,7 +29,7 @@ HEAD_SPACE = [*OF_HEADS, *ROTARY]
 
 
 def each(names):
-    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available(names)]
+    return [name if name in QUICK else slow(name) for name in families.available(names)]
 
 
 every = pytest.mark.parametrize("name", each(families.FAMILIES))
@@ -110,7 +111,7 @@ def test_large_logits_in_double_precision(name, implementation, monkeypatch):
     assert largest > 50
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("qwen3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["llama", slow("qwen3")])
 def test_rotary_models_have_no_residual_space(name):
     with pytest.raises(ValueError, match=r"space='residual': layer 0 .* has none, since its queries are no columns"):
         attsvm.torch.read(families.make(name, "sdpa"), families.batches(name), space="residual")
@@ -185,7 +186,7 @@ def test_tokens_are_named():
     assert attsvm.torch.read(model, batches)[0].text.words[0][0] == str(batches[0]["input_ids"][0, 0].item())
 
 
-@pytest.mark.parametrize("name", ["vit", pytest.param("clip-vision", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["vit", slow("clip-vision")])
 def test_patches_are_named_by_row_and_column(name):
     (head, *_) = attsvm.torch.read(built(name, "sdpa"), families.batches(name))
     patches = [f"r{row}c{column}" for row in range(4) for column in range(4)]

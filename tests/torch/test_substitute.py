@@ -6,10 +6,10 @@ import pytest
 import torch
 from attsvm.torch import substitute
 from attsvm.torch.replacement import _recorded, as_form
+from marks import slow
 from spellings import SPELLINGS, Own
 
 CLOSE = 5e-6  # of the largest value, in single precision: logits here are below 10
-slow = pytest.mark.slow
 
 
 @pytest.fixture
@@ -271,9 +271,7 @@ NEAR = 2e-4
 ALL = [(name, way) for name in [*families.available(), *families.available(families.MORE)] for way in ("eager", "sdpa")]
 
 
-@pytest.mark.parametrize(
-    "name, implementation", [pair if pair in QUICK else pytest.param(*pair, marks=slow) for pair in ALL]
-)
+@pytest.mark.parametrize("name, implementation", [pair if pair in QUICK else slow(*pair) for pair in ALL])
 def test_own_weights_change_no_family(name, implementation):
     try:
         model = families.make(name, implementation)

@@ -10,6 +10,7 @@ import pytest
 import reference
 import reference_rules as twin
 from builders import build_case, problem_of, starts
+from marks import slow
 
 # ------------------------------------------------------------------------------------ rules against their twins
 
@@ -99,9 +100,7 @@ def test_a_stationary_run_waits_for_the_others(sphere, rng):
 # ------------------------------------------------------------------------------------ sizes, scales, threads
 
 
-@pytest.mark.parametrize(
-    "n, T, d", [pytest.param(300, 6, 20, marks=pytest.mark.slow), (140, 6, 20), (40, 33, 17), (3, 150, 9)]
-)
+@pytest.mark.parametrize("n, T, d", [slow(300, 6, 20), (140, 6, 20), (40, 33, 17), (3, 150, 9)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_30_steps_follow_the_twin(n, T, d, causal, rng):
     """Several blocks of queries, all tails of the vector loops, the rows that go through products."""
