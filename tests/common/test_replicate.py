@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from attsvm.common import threads
 from attsvm.common.threads import on_workers
+from builders import paper
 from processes import python
 
 joblib = pytest.importorskip("joblib")
@@ -20,10 +21,8 @@ joblib = pytest.importorskip("joblib")
 
 def experiment(rng, stop_at=None, calls=None):
     """Training, an SVM and NumPy's linear algebra, so that every BLAS has its part."""
-    X, Z, y, v = attsvm.sample.unit_sphere(5, 6, 40, rng)
-    data = attsvm.cross_attention(X, Z)
-    run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), steps=50, record=25)
-    solution = attsvm.solve_svm(data, run.selected, "nuclear")
+    run = attsvm.train(paper(5, 6, 40, rng).problem, steps=50, record=25)
+    solution = attsvm.solve_svm(run.data, run.selected, "nuclear")
     if calls is not None:
         calls.append(1)
         if len(calls) == stop_at:

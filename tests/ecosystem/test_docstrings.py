@@ -8,6 +8,7 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
 
 PACKAGE = Path(attsvm.__file__).parent
 MODULES = sorted(
@@ -53,10 +54,7 @@ def test_numpydoc_finds_nothing_else(name):
 
 def shared():
     """What every example begins with, as the package's docstring says."""
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    return {"attsvm": attsvm, "np": np, "X": X, "Z": Z, "y": y, "v": v, "data": data, "problem": problem}
+    return {"attsvm": attsvm, "np": np, **vars(paper())}
 
 
 @pytest.mark.parametrize("name", MODULES)

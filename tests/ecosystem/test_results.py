@@ -15,8 +15,9 @@ import attsvm.sklearn
 import numpy as np
 import pytest
 from attsvm.common.result import Result
+from builders import paper
 from processes import python
-from results import ALIKE, DATA, RESULTS, heads_start, report, run, setting, solved
+from results import ALIKE, DATA, RESULTS, heads_start, report, run, solved
 
 # Several runs, several attention heads, no weights: there is no one picture.
 NOT_DRAWN = {
@@ -283,7 +284,7 @@ def test_margin_bar_shows_an_interval_that_is_seen():
 
 
 def test_selects_on_new_data():
-    new, _ = setting(seed=1, n=3, T=5)
+    new = paper(3, 5, seed=1).data
     for result in (solved(), run()):
         np.testing.assert_array_equal(result.select(new), new.select(result.W))
     np.testing.assert_array_equal(solved().select(DATA), [0] * 6)
@@ -293,7 +294,7 @@ def test_selects_on_new_data():
 @pytest.mark.parametrize("result", ["optimal", "run on W"])
 def test_new_data_of_another_length(result):
     with pytest.raises(ValueError, match=r"data must have .* \(dk, dz\) = \(10, 10\) as the weights, got \(4, 4\)"):
-        RESULTS[result]().select(setting(d=4)[0])
+        RESULTS[result]().select(paper(d=4).data)
     with pytest.raises(TypeError, match="data must come from cross_attention"):
         RESULTS[result]().select(np.ones((2, 3, 10)))
 

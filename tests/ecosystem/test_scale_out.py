@@ -10,6 +10,7 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
 from marks import needs_linux
 from processes import python
 
@@ -45,8 +46,7 @@ def check(meeting):
     """Both processes found the same, and what one process finds on all tokens."""
     found = [json.loads(Path(f"{meeting}.{rank}").read_text()) for rank in range(2)]
     assert [row[0] for row in found] == [0, 1] and found[0][1:] == found[1][1:]
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    problem = paper().problem
     run = attsvm.train(problem, steps=300)
     sol = attsvm.solve_svm(problem.data, problem.optimal)
     _, loss, norm, status, margin, bound = found[0]
@@ -91,8 +91,7 @@ def test_two_processes_of_torch_distributed(tmp_path):
 
 
 def one_margin(rng):
-    X, Z, _, _ = attsvm.sample.unit_sphere(4, 5, 6, rng=rng)
-    return {"margin": attsvm.solve_svm(attsvm.cross_attention(X, Z), [0] * 4).margin}
+    return {"margin": attsvm.solve_svm(paper(4, 5, 6, rng).data, [0] * 4).margin}
 
 
 def test_two_dask_workers():

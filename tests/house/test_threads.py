@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
 from problems import Case, ball, sphere
 
 
@@ -133,10 +134,9 @@ def test_no_thread_survives_the_call_and_a_fork_can_solve():
 def test_eight_callers_share_objects_and_get_the_answers_they_would_get_alone():
     """One Data and one Problem; every thread makes every call, each from another one on, while the number of threads
     inside a call changes."""
-    X, Z, y, v = attsvm.sample.unit_sphere(80, 32, 48, rng=7)  # loops worth a second thread
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    selected, W = data.select(np.outer(v, v)), np.random.default_rng(7).standard_normal((48, 48))
+    s = paper(80, 32, 48, 7)  # loops worth a second thread
+    data, problem, selected = s.data, s.problem, s.data.select(np.outer(s.v, s.v))
+    W = np.random.default_rng(7).standard_normal((48, 48))
     # With what of its size the answer may differ: the SVMs are within 1e-9 of the least norm, W to the root of it; the
     # others by rounding, which 100 steps of training multiply.
     calls = [

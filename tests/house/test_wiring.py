@@ -13,14 +13,14 @@ import pytest
 from attsvm.attention.selection import Selection
 from attsvm.svm import methods, solve, support
 from attsvm.theory import regularization_path, share
+from builders import paper
+
+CLASSES = np.array([0, 1, 0, 1, 1, 0])
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 5, 4, rng=1)
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    return SimpleNamespace(X=X, Z=Z, y=y, v=v, data=data, problem=problem, classes=np.array([0, 1, 0, 1, 1, 0]))
+    return paper(6, 5, 4, 1)
 
 
 # ------------------------------------------------------------------------------------------------ theory
@@ -38,7 +38,7 @@ def test_the_svm_of_labels_reads_values(drawn):
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
-    problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
+    problem = drawn.problem
     W, log_size, gap = regularization_path.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
     G = problem.loss_and_grad(W)[1]
     dual = np.linalg.norm(G, 2 if norm == "nuclear" else None)
@@ -109,8 +109,7 @@ def test_the_nuclear_face_has_its_diagonal():
     ],
 )
 def test_options_of_the_classifier_are_those_of_training(drawn, options):
-    sklearn = pytest.importorskip("attsvm.sklearn")
-    y = drawn.classes
+    sklearn, y = pytest.importorskip("attsvm.sklearn"), CLASSES
     model = sklearn.AttentionClassifier(max_iter=30, **options).fit(drawn.X, y, Z=drawn.Z)
     data = drawn.data
     v = np.linalg.lstsq(drawn.X.reshape(30, 4), np.repeat(2.0 * y - 1, 5))[0]
@@ -126,8 +125,7 @@ def test_options_of_the_classifier_are_those_of_training(drawn, options):
 
 
 def test_weights_of_a_score(drawn):
-    sklearn = pytest.importorskip("attsvm.sklearn")
-    y = drawn.classes
+    sklearn, y = pytest.importorskip("attsvm.sklearn"), CLASSES
     model = sklearn.AttentionClassifier(max_iter=3).fit(drawn.X, y, Z=drawn.Z)
     right = model.predict(drawn.X, Z=drawn.Z) == y
     y = np.where(np.arange(6) < 2, 1 - y, y)  # some are wrong, whatever it has learnt
@@ -244,8 +242,7 @@ def test_a_start_fits_windows_of_one_token(drawn):
 
 def test_a_diagnosis_keeps_the_best_tokens_and_those_asked_apart():
     """The cone of global convergence is that of the best tokens in the Frobenius norm, whatever is asked beside it."""
-    X, Z, y, v = attsvm.sample.unit_sphere(3, 3, 12, rng=0)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    problem = paper(3, 3, 12).problem
     other = (problem.optimal + 1) % 3
     plain = attsvm.diagnose(problem)
     assert plain.separating_cone is not None

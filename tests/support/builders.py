@@ -48,6 +48,24 @@ def build_case(name, head="shared", positive=False, seed=0):
     return SimpleNamespace(data=data, y=y, v=v, rng=rng)
 
 
+def paper(n=6, T=8, d=10, seed=0, loss="logistic"):
+    """The paper's random setting: X, Z, y, v, their data and the problem."""
+    X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss)
+    return SimpleNamespace(X=X, Z=Z, y=y, v=v, data=data, problem=problem)
+
+
+def tied(scale=1.0):
+    """The head reads one coordinate, in which two tokens of each query are best: the problem, and both tokens."""
+    s, q = paper(4, 6, 12, 6), np.arange(4)
+    best = (s.y[:, None] * s.X[:, :, 0]).argmax(axis=1)
+    twin = (best + 1) % 6
+    s.X[q, twin, 0] = s.X[q, best, 0]
+    head = attsvm.LinearHead(scale * np.eye(12)[0])
+    return attsvm.Problem(attsvm.cross_attention(s.X, s.Z), s.y, head), best, twin
+
+
 def problem_of(case, loss="logistic"):
     """Of a linear head."""
     return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)

@@ -7,6 +7,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from builders import paper
 from kinds import draw
 from problems import Case, ball, gaussian, nearly_twins, several_kept, sphere
 
@@ -182,8 +183,7 @@ def test_no_share_without_a_largest_margin(data, W, why):
 
 def test_shares_are_drawn_along_a_run():
     figure = pytest.importorskip("matplotlib.figure")
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    run = attsvm.train(attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)), rule="spectral", steps=30)
+    run = attsvm.train(paper().problem, rule="spectral", steps=30)
     line = attsvm.plot.margin_share(run, "spectral", ax=figure.Figure().subplots(), color="k").lines[0]
     low, _ = attsvm.theory.margin_share(run.data, run.selected, run.weights, "spectral")
     np.testing.assert_array_equal(line.get_xydata().T, [run.steps, low])

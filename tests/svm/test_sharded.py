@@ -6,6 +6,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from builders import paper
 from network import Network
 from problems import Case
 
@@ -169,9 +170,9 @@ def test_what_one_worker_refuses_stops_all(wrong):
 
 @pytest.mark.parametrize("other", ["loss", "head"])
 def test_workers_of_another_loss_or_head_are_noticed(other):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    data, network = attsvm.cross_attention(X, Z), Network(2)
-    same = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    differs = attsvm.Problem(data, y, *((same.head, "linear") if other == "loss" else (attsvm.LinearHead(-v),)))
-    errors = network.run([lambda p=p: attsvm.train(p, steps=5, reduce=network.reduce) for p in (same, differs)])
+    s, network = paper(), Network(2)
+    differs = attsvm.Problem(
+        s.data, s.y, *((s.problem.head, "linear") if other == "loss" else (attsvm.LinearHead(-s.v),))
+    )
+    errors = network.run([lambda p=p: attsvm.train(p, steps=5, reduce=network.reduce) for p in (s.problem, differs)])
     assert all("the same start and the same settings" in str(error) for error in errors)

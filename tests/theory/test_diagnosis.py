@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from builders import build_case, problem_of
+from builders import build_case, problem_of, tied
 from limits import by_scores
 from problems import Case
 
@@ -98,10 +98,7 @@ def test_words_of_a_selection_that_is_not_optimal(sphere):
 def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same():
     """The best value twice: training keeps one of the two.  Scalars, of which one query wants W > 0 more than the other
     wants W < 0: the rows depend on each other."""
-    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
-    best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
-    X[q, (best + 1) % 6, 0] = X[q, best, 0]
-    twice = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
+    (twice, best, _), q = tied(), np.arange(4)
     for problem in (twice, by_scores([[[1.0], [0.0]]] * 2, [[0.0, 0.1], [1.0, 0.0]])):
         run = attsvm.train(problem, steps=4000, record=[2000])
         np.testing.assert_array_equal(run.selected, run.data.select(run.weights[1]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from builders import build_case, problem_of
+from builders import build_case, problem_of, tied
 from limits import by_scores
 
 RADII = np.array([1.0, 5.0, 10.0, 20.0, 30.0])  # in units of 1 / margin: loss gaps of about exp(-1) .. exp(-30)
@@ -104,11 +104,8 @@ def test_a_ridge_is_a_radius(norm, sphere):
 
 
 def test_of_ties_a_path_turns_to_another_direction():
-    """The head reads one coordinate, in which two tokens are best: nothing is asked between them."""
-    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
-    best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
-    X[q, (best + 1) % 6, 0] = X[q, best, 0]
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
+    """Nothing is asked between two best tokens."""
+    problem, *_ = tied()
     svm = attsvm.solve_svm(problem.data, problem.optimal)
     path = attsvm.regularization_path(problem, np.array([100.0, 1000.0]) / svm.margin)
     one, other = path.weights

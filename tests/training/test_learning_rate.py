@@ -7,22 +7,21 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from builders import build_case, problem_of
+from builders import build_case, paper, problem_of
 
 RULES = {word: word for word in _core.UPDATE_RULE} | {"mirror": attsvm.rules.mirror(p=3.0)}
 
 
 def problem(tokens=1.0, queries=1.0, **kwargs):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    return attsvm.Problem(attsvm.cross_attention(tokens * X, queries * Z, X), y, attsvm.LinearHead(v), **kwargs)
+    s = paper()
+    return attsvm.Problem(attsvm.cross_attention(tokens * s.X, queries * s.Z, s.X), s.y, s.problem.head, **kwargs)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("lr", [None, 0.01, 0.04])
 def test_the_length_of_the_first_step(rule, lr):
     """lr times what the table of rules says, so a tenth by default, unless this test names the rule."""
-    X, Z, y, v = attsvm.sample.unit_sphere(12, 8, 10)  # enough sequences for a gradient of full rank
-    made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    made = paper(12).problem  # enough sequences for a gradient of full rank
     value, G = made.loss_and_grad(np.zeros((10, 10)))
     size, length = np.linalg.norm(G), attsvm.rules.as_rule(rule).length(10, 10)
     run = attsvm.train(made, rule=RULES[rule], lr=lr, steps=1)
@@ -85,8 +84,8 @@ def test_undecided_is_the_largest_probability_of_one_token(name):
 
 @pytest.mark.parametrize("steps", [3, 300])
 def test_undecided_of_a_head_that_keeps_several_is_the_sets_rule(steps):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.QuadraticHead(v, 0.3))
+    s = paper()
+    made = attsvm.Problem(s.data, s.y, attsvm.QuadraticHead(s.v, 0.3))
     run = attsvm.train(made, steps=steps)
     np.testing.assert_array_equal(run.undecided, attsvm.theory.selected_sets(run.probabilities)[1])
 

@@ -6,6 +6,7 @@ import math
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
 
 
 def soft(u):
@@ -21,12 +22,12 @@ ROOTED = (
 )
 
 
-X, Z, Y, V = attsvm.sample.unit_sphere(6, 8, 10)
+S = paper()
 
 
 def problem(loss, head=None, **kwargs):
-    y = None if isinstance(head, attsvm.CallableHead) else Y
-    return attsvm.Problem(attsvm.cross_attention(X, Z), y, head or attsvm.LinearHead(V), loss, **kwargs)
+    y = None if isinstance(head, attsvm.CallableHead) else S.y
+    return attsvm.Problem(S.data, y, head or S.problem.head, loss, **kwargs)
 
 
 @pytest.mark.parametrize("loss", [LOGISTIC, LOGISTIC[:2]])
@@ -100,7 +101,7 @@ RIGHT = [
 
 @pytest.mark.parametrize("loss", RIGHT)
 def test_a_right_derivative_passes(loss):
-    for head in (attsvm.MLPHead(np.eye(10)), *(attsvm.LinearHead(s * V) for s in (1e-12, 1e-6, 1e-3, 1.0, 30.0))):
+    for head in (attsvm.MLPHead(np.eye(10)), *(attsvm.LinearHead(s * S.v) for s in (1e-12, 1e-6, 1e-3, 1.0, 30.0))):
         assert problem(loss, head)._own_loss.functions == loss
 
 

@@ -7,7 +7,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-from builders import BUILDERS, build_case, problem_of
+from builders import BUILDERS, build_case, paper, problem_of
 from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.1, 1.5, 3.0]
@@ -19,11 +19,6 @@ HEADS = {
     "mlp": lambda rng, case: attsvm.MLPHead(rng.standard_normal((case.data.values.shape[1], 5))),
     "callable": lambda rng, case: attsvm.CallableHead(lambda o: (np.sin(o).sum(axis=1), np.cos(o))),
 }
-
-
-def small():
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    return attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
 
 
 def test_multipliers_are_zero_at_any_reference():
@@ -118,11 +113,11 @@ def test_intervals_of_degenerate_questions():
 
 @pytest.mark.parametrize("power", [-230, 230])
 def test_an_interval_has_the_scale_of_the_data(power):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    W = attsvm.train(small(), steps=300, record=0).W
-    scaled = attsvm.Problem(attsvm.cross_attention(np.ldexp(X, power), Z, values=X), y, attsvm.LinearHead(v))
+    s = paper()
+    W = attsvm.train(s.problem, steps=300, record=0).W
+    scaled = attsvm.Problem(attsvm.cross_attention(np.ldexp(s.X, power), s.Z, values=s.X), s.y, s.problem.head)
     found = scaled.margin_interval(np.ldexp(W, -power), norm="nuclear")
-    np.testing.assert_allclose(np.ldexp(found, -power), small().margin_interval(W, norm="nuclear"), rtol=1e-10)
+    np.testing.assert_allclose(np.ldexp(found, -power), s.problem.margin_interval(W, norm="nuclear"), rtol=1e-10)
 
 
 def root(P, power=0.5):
@@ -170,7 +165,7 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_run_encloses_the_margin_of_its_rule(rule):
-    problem, (kwargs, norm) = small(), RULES[rule]
+    problem, (kwargs, norm) = paper().problem, RULES[rule]
     run = attsvm.train(problem, **{"rule": rule} | kwargs, steps=1500)
     low, high = run.margins()
     sol = attsvm.solve_svm(problem.data, run.selected, norm)
@@ -189,7 +184,7 @@ def test_a_run_encloses_the_margin_of_its_rule(rule):
 )
 def test_the_direction_of_a_run_is_where_a_long_step_goes(kwargs):
     """Of a rule that remembers, whose mean then holds one gradient more, nearly."""
-    problem, lr = small(), np.r_[np.full(20, 0.01), 1e7]
+    problem, lr = paper().problem, np.r_[np.full(20, 0.01), 1e7]
     here, there = (attsvm.train(problem, steps=steps, lr=lr[:steps], **kwargs) for steps in (20, 21))
     remembers = here.mean is not None or attsvm.rules.as_rule(here.rule).squares
     assert attsvm.correlation(here.direction, there.W) > (0.9 if remembers else 1 - 1e-6)
@@ -197,7 +192,7 @@ def test_the_direction_of_a_run_is_where_a_long_step_goes(kwargs):
 
 
 def test_the_direction_of_factors_is_that_of_their_product():
-    problem, K = small(), np.eye(10) / 3
+    problem, K = paper().problem, np.eye(10) / 3
     run = attsvm.train(problem, K=K, Q=K, steps=50)
     _, dK, dQ = problem.loss_and_grad(K=run.K, Q=run.Q)
     expected = -(dK / np.linalg.norm(dK) @ run.Q.T + run.K @ dQ.T / np.linalg.norm(dQ))
@@ -205,7 +200,7 @@ def test_the_direction_of_factors_is_that_of_their_product():
 
 
 def test_a_run_warms_the_solver():
-    problem = small()
+    problem = paper().problem
     run = attsvm.train(problem, steps=3000, record=0)
     cold = attsvm.solve_svm(problem.data, run.selected, method="active")
     warm = attsvm.solve_svm(problem.data, run.selected, method="active", warm_start=run)
