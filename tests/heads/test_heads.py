@@ -15,6 +15,7 @@ from attsvm.heads.controls import gaussian_factors, interval, null_head, student
 from attsvm.heads.fit import _multipliers, fit_svm, norm_on_span
 from attsvm.heads.pictures import choose_sequence
 from attsvm.heads.table import certified
+from compare import close
 from made import briefly, check_own_choices, make_head, make_heads, rebuilt
 
 
@@ -99,7 +100,7 @@ def test_fit_measures_what_it_says(head):
     assert fit.accuracy == pytest.approx(np.mean(picked), abs=1e-12)
     scores = [np.corrcoef(logits(head, W, i, q), logits(head, head.W, i, q))[0, 1] for i, q, _ in test]
     assert fit.score_correlation == pytest.approx(np.mean(scores), rel=1e-9)
-    np.testing.assert_allclose(rebuilt(head, fit), W, atol=1e-9 * np.abs(W).max())
+    close(rebuilt(head, fit), W, 1e-9)
     assert (np.diff(fit.multipliers) <= 0).all() and (fit.multipliers > 0).all()
 
 

@@ -17,6 +17,7 @@ from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
 from attsvm.heads.view import as_images
 from attsvm.heads.why import svm_weights
+from compare import close
 from made import briefly, make_heads
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -99,7 +100,7 @@ def test_sentences_hold_support_tokens_and_held_out_queries_the_same_for_all_hea
 def test_the_weights_of_the_svm_are_made_again_of_its_support_tokens(reports):
     without = replace(reports[0], curve=[replace(reports[0].fit, W=None)])
     W = reports[0].fit.W  # a gap of 1e-9 fixes it to about its root
-    np.testing.assert_allclose(svm_weights(without), W, atol=1e-4 * np.abs(W).max())
+    close(svm_weights(without), W, 1e-4)
 
 
 def test_text_cannot_leave_the_script_it_stands_in_and_nothing_is_fetched(reports, tmp_path):

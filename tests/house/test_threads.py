@@ -10,6 +10,7 @@ import attsvm
 import numpy as np
 import pytest
 from builders import paper
+from compare import close
 from problems import Case, ball, sphere
 
 
@@ -106,7 +107,7 @@ def test_threads_change_training_by_rounding_only(name):
     for count in (2, 3):
         for part in ("weights", "loss"):
             one, several = (getattr(found[k], part) for k in (1, count))
-            np.testing.assert_allclose(several, one, rtol=0, atol=0 if "head" in of else 1e-12 * np.abs(one).max())
+            close(several, one, 0 if "head" in of else 1e-12)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")

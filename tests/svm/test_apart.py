@@ -4,6 +4,7 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.svm.support import log_pulls
+from compare import close
 
 pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 SIZES = [(2, 3, 2, 2), (3, 6, 4, 3), (2, 4, 3, 5)]  # queries, tokens, dk, dz
@@ -64,13 +65,13 @@ def test_what_shares_nothing_is_solved_apart(way, scale):
     sol, each = solve(*given, **options), [solve(*part, **options) for part in parts]
     np.testing.assert_array_equal(flat(sol.selected), flat(np.ravel(one.selected) for one in each))
     assert {one.status for one in each} == {"optimal"} and sol.status == "optimal" and sol.gap <= 1e-9
-    close = 1e-3 if way in ("nuclear", "l3") else 1e-4  # a gap of 1e-9 leaves W to its root
+    tol = 1e-3 if way in ("nuclear", "l3") else 1e-4  # a gap of 1e-9 leaves W to its root
     for at, one in zip(blocks, each, strict=True):
-        np.testing.assert_allclose(sol.W[at], one.W, rtol=0, atol=close * np.abs(one.W).max())
+        close(sol.W[at], one.W, tol)
     off = sol.W.copy()
     for at in blocks:
         off[at] = 0
-    assert way == "nuclear" or np.abs(off).max() <= close * np.abs(sol.W).max()
+    assert way == "nuclear" or np.abs(off).max() <= tol * np.abs(sol.W).max()
     power = {"nuclear": 1, "l3": 3}.get(way, 2)
     if sol.C is None:
         assert sol.margin**-power == pytest.approx(sum(one.margin**-power for one in each), rel=1e-7)

@@ -7,6 +7,7 @@ import attsvm
 import numpy as np
 import pytest
 from builders import build_case
+from compare import close
 
 SHARED = {"besides", "problem", "rule", "p", "status", "start", "stacked", "steps"}
 FIELDS = [field.name for field in dataclasses.fields(attsvm.Run) if field.name not in SHARED]
@@ -125,5 +126,5 @@ def test_a_run_cut_at_its_records_is_the_whole_run(part, kind, trained, capsys):
         if not PARTS[part].keys() & {"momentum", "rule"} or part in OF_W:
             at = {name: getattr(run, name) for name in trained} if trained == "KQ" else {"W": run.W}
             rest = attsvm.train(run.trained, **at, steps=STEPS - k, **options | {"record": 0})
-            np.testing.assert_allclose(rest.W, whole.W, rtol=0, atol=1e-12 * np.abs(whole.W).max())
+            close(rest.W, whole.W)
             np.testing.assert_allclose(numbers(rest.parameters), numbers(whole.parameters), rtol=1e-9)

@@ -7,13 +7,10 @@ import reference
 import reference_rules
 from attsvm import _core
 from builders import BUILDERS, build_case, starts
+from compare import close
 
 # Sums of some dozens of products, in another order.
 TWIN = 1e-12
-
-
-def assert_close(actual, expected, rtol=TWIN):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * np.abs(expected).max() + 1e-300)
 
 
 TRAINED = ["linear", "mlp", "quadratic"]
@@ -63,8 +60,8 @@ def test_head_values_and_gradients(kind, name):
     o = case.rng.standard_normal((len(case.data), 5))
     value, gradient = head.value_and_grad(o)
     expected = [reference.head_value(twin, o[q], q) for q in range(len(o))]
-    assert_close(value, np.array([v for v, _ in expected]))
-    assert_close(gradient, np.array([g for _, g in expected]))
+    close(value, np.array([v for v, _ in expected]))
+    close(gradient, np.array([g for _, g in expected]))
 
 
 # ------------------------------------------------------------------------------------ the objective
@@ -87,9 +84,9 @@ def test_loss_and_gradient_equal_the_twin(name, kind, H, combine, loss):
     value, G, scale = reference.loss_and_gradients(*given)
     mine, dW = problem.loss_and_grad(W)
     assert mine == pytest.approx(value, rel=TWIN, abs=1e-15) and problem.loss(W) == mine
-    assert_close(dW.reshape(G.shape), G * np.exp(scale)[:, None, None])
+    close(dW.reshape(G.shape), G * np.exp(scale)[:, None, None])
     _, scaled = problem.loss_and_grad(W, scaled=True)
-    assert_close(scaled.W * np.exp(np.expand_dims(scaled.log_scale, (-2, -1))), dW)
+    close(scaled.W * np.exp(np.expand_dims(scaled.log_scale, (-2, -1))), dW)
     delta, log_scale = problem.multipliers(W)
     for h, pairs in enumerate(reference.logit_gradients(*given)[1]):
         rows = reference.per_entry(case.data, delta if H is None else delta[h])
@@ -102,8 +99,8 @@ def test_loss_and_gradient_equal_the_twin(name, kind, H, combine, loss):
     product = K @ np.swapaxes(Q, -1, -2)
     (value, dW), (again, dK, dQ) = problem.loss_and_grad(product), problem.loss_and_grad(K=K, Q=Q)
     assert again == pytest.approx(value, rel=TWIN, abs=1e-15)
-    assert_close(dK, dW @ Q)
-    assert_close(dQ, np.swapaxes(dW, -1, -2) @ K)
+    close(dK, dW @ Q)
+    close(dQ, np.swapaxes(dW, -1, -2) @ K)
 
 
 def test_attention_heads_keep_scales_of_their_own():
@@ -201,7 +198,7 @@ def test_each_step_of_the_head_is_the_twins(name, kind, H, combine, rule):
         before, alone = parts(head, head.row()), [[i] for i in range(len(found))]
         expected = reference_rules.Rule(**options).move(before, run.loss[0], [(g, scale) for g in found], alone)
         for mine, theirs in zip(parts(head, run.parameters), expected, strict=True):
-            assert_close(mine, theirs, 1e-9)
+            close(mine, theirs, 1e-9)
         # Attention moves as it does when the head stays.
         np.testing.assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
         np.testing.assert_array_equal(run.head_records, [head.row(), run.parameters])

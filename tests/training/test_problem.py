@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
+from compare import close
 
 LOSSES = list(_core.LOSS)
 HEADS = ["shared", "per query"]
 # One BLAS product or sum of a few hundred terms: relative to the largest entry, some hundred roundings.
 TWIN = 1e-12
-
-
-def assert_close(actual, expected, rtol=TWIN):
-    """Equal relative to the largest entry."""
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * np.abs(expected).max(initial=0.0))
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 40])
@@ -35,7 +31,7 @@ def test_scores_of_values_of_any_length_and_precision(length, dtype, head, rng):
     data = attsvm.self_attention(X, None, values)
     scores = attsvm.Problem(data, y, attsvm.LinearHead(v)).scores
     each = np.broadcast_to(v, (3, 9, length))
-    assert_close(scores, y[..., None] * np.einsum("nsd,ntd->nst", each, values.astype(float)))
+    close(scores, y[..., None] * np.einsum("nsd,ntd->nst", each, values.astype(float)))
     np.testing.assert_array_equal(scores[..., 8], scores[..., 0])
 
 
@@ -141,7 +137,7 @@ def test_a_common_part_of_all_tokens_costs_no_digits(rng):
     W = np.zeros((4, 4))
     plain = attsvm.Problem(attsvm.cross_attention(X, Z, X), head=attsvm.LinearHead(v))
     moved = attsvm.Problem(attsvm.cross_attention(X + 2.0**30, Z, X), head=attsvm.LinearHead(v))
-    assert_close(moved.loss_and_grad(W)[1], plain.loss_and_grad(W)[1], 1e-14)
+    close(moved.loss_and_grad(W)[1], plain.loss_and_grad(W)[1], 1e-14)
 
 
 @pytest.mark.parametrize("head", ["linear", "of two attention heads", "trained", "mlp"])
@@ -194,4 +190,4 @@ def test_blocks_of_queries_add_up(T, rng):
     W = 0.3 * rng.standard_normal((6, 5))
     parts = [problem[k : k + 100].loss_and_grad(W)[1] for k in (0, 100, 200)]
     whole = problem.loss_and_grad(W)[1]
-    np.testing.assert_allclose(whole, np.mean(parts, axis=0), rtol=0, atol=1e-12 * np.abs(whole).max())
+    close(np.mean(parts, axis=0), whole)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from attsvm.common.workers import Workers
 from builders import starts
+from compare import close, same_run
 from network import Network
 
 SIZES = [(6,), (4, 2), (1, 5), (2, 2, 2)]
@@ -37,16 +38,6 @@ def apart(parts, call=attsvm.train, network=None, each=None, **options):
     return network.run(works)
 
 
-def close(found, expected, rtol=1e-12):
-    """Thirty steps add as many roundings; a log scale of L is itself rounded to L eps."""
-    assert found.status == expected.status
-    np.testing.assert_array_equal(found.steps, expected.steps)
-    for name in ("W", "K", "Q", "v", "weights", "loss", "norm", "log_grad_norm", "head_records"):
-        mine, theirs = getattr(found, name), getattr(expected, name)
-        if theirs is not None:
-            np.testing.assert_allclose(mine, theirs, rtol=0, atol=rtol * np.abs(theirs).max(), err_msg=name)
-
-
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 @pytest.mark.parametrize("rule", list(attsvm._core.UPDATE_RULE))
@@ -56,8 +47,8 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
     options = starts(s, trained) | dict(rule=rule, steps=30, record=4)
     runs, expected = apart(s.parts, network=network, **options), attsvm.train(s.whole, **options)
     for run, part in zip(runs, s.parts, strict=True):
-        close(run, expected, 1e-12 if len(sizes) > 1 else 0.0)
-        close(run, runs[0], 0.0)
+        same_run(run, expected, 1e-12 if len(sizes) > 1 else 0.0)
+        same_run(run, runs[0], 0.0)
         assert len(run.selected) == len(part.data)
     # Two a step; at the start slots, a check of the sum, whether all are fine with their arguments, counts, what polyak
     # aims at, and whether all agree.
@@ -85,7 +76,7 @@ def test_whatever_else_is_asked(options, trained):
     s = shards((4, 2))
     options = starts(s, trained, options.get("runs")) | options | dict(steps=30, record=10)
     for run in apart(s.parts, **options):
-        close(run, attsvm.train(s.whole, **options))
+        same_run(run, attsvm.train(s.whole, **options))
 
 
 @pytest.mark.parametrize("record", [1, 7, 100])
@@ -106,7 +97,7 @@ def test_scales_that_no_double_holds():
     assert expected.log_grad_norm.max() < -1000
     moved = expected.W - options["W"]
     for run in apart(s.parts, **options):
-        np.testing.assert_allclose(run.W - options["W"], moved, rtol=0, atol=1e-9 * np.abs(moved).max())
+        close(run.W - options["W"], moved, 1e-9)
         np.testing.assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
 
 
@@ -117,7 +108,7 @@ def test_a_shard_that_adds_nothing_does_not_drown_the_others():
     alone = attsvm.train(some, W, steps=10)
     assert alone.log_grad_norm.max() < -300
     for run in apart([some, none], W=W, steps=10):
-        np.testing.assert_allclose(run.W, alone.W, rtol=0, atol=1e-12 * np.abs(alone.W).max())
+        close(run.W, alone.W)
     assert [run.status for run in apart([none, none], W=W, steps=10)] == ["stationary"] * 2
 
 
@@ -126,7 +117,7 @@ def test_a_factor_without_gradient_keeps_the_scale_of_the_other():
     s = shards((3, 2))
     options = dict(K=np.zeros((5, 3)), Q=s.rng.standard_normal((4, 3)), steps=1)
     for run in apart(s.parts, **options):
-        close(run, attsvm.train(s.whole, **options))
+        same_run(run, attsvm.train(s.whole, **options))
         assert run.K.any()
 
 
@@ -151,7 +142,7 @@ def test_they_end_together():
     target = s.whole.loss(np.zeros((5, 4))) - 1e-3
     first, second = apart(s.parts, rule=attsvm.rules.polyak(target_loss=target))
     assert first.status == "target reached" and first.steps[-1] > 0
-    close(first, second, 0.0)
+    same_run(first, second, 0.0)
 
 
 def test_a_callback_of_one_stops_all():
