@@ -19,14 +19,9 @@ def draw(seed, n, T, d):
     return rng, rng.standard_normal((n, T, d)), rng.standard_normal((n, d))
 
 
-def solve_apart(parts, selected, *options, **more):
-    network = Network(len(parts))
-    return network.run(
-        [
-            lambda p=p, s=s: attsvm.solve_svm(p, s, *options, reduce=network.reduce, **more)
-            for p, s in zip(parts, selected, strict=True)
-        ]
-    )
+def solve_apart(parts, selected, **options):
+    each = [{"data": data, "selected": chosen} for data, chosen in zip(parts, selected, strict=True)]
+    return Network(len(parts)).apart(attsvm.solve_svm, each, **options)
 
 
 def random():
@@ -73,7 +68,7 @@ def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
     build, X, Z, selected = make()
     pieces = [slice(*pair) for pair in zip((0, *cuts), (*cuts, len(Z)), strict=True)]
     parts = [build(X[piece], Z[piece]) for piece in pieces]
-    answers = solve_apart(parts, [selected[piece] for piece in pieces], norm)
+    answers = solve_apart(parts, [selected[piece] for piece in pieces], norm=norm)
     whole, first = build(X, Z), answers[0]
     alone = attsvm.solve_svm(whole, selected, norm)
     for sol in answers:
@@ -111,7 +106,7 @@ def test_shards_that_contradict_each_other(norm):
     """The same window, each token selected once: both are separable, together they are not."""
     _, X, Z = draw(6, 1, 2, 3)
     data = attsvm.cross_attention(X, Z)
-    one, other = solve_apart([data, data], [[0], [1]], norm)
+    one, other = solve_apart([data, data], [[0], [1]], norm=norm)
     assert one.status == other.status == "infeasible"
     whole = attsvm.cross_attention(np.concatenate([X, X]), np.concatenate([Z, Z]))
     assert judge.farkas(Case(whole, [0, 1]), np.concatenate([one.certificate, other.certificate])) <= 1e-9
@@ -146,9 +141,8 @@ def test_rough_answers_hold_for_all_rows(tol, method):
 
 def test_workers_that_ask_for_different_norms_are_told():
     _, X, Z = draw(10, 4, 5, 6)
-    data, network = attsvm.cross_attention(X, Z), Network(2)
-    norms = ["frobenius", "nuclear"]
-    for error in network.run([lambda n=n: attsvm.solve_svm(data, [0] * 4, n, reduce=network.reduce) for n in norms]):
+    each, data = [{"norm": norm} for norm in NORMS[:2]], attsvm.cross_attention(X, Z)
+    for error in Network(2).apart(attsvm.solve_svm, each, data=data, selected=[0] * 4):
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
@@ -161,9 +155,9 @@ def test_what_one_worker_refuses_stops_all(wrong):
     X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
 
     parts = [attsvm.cross_attention(X[part], Z[part]) for part in (slice(3), slice(3, 6))]
-    options, network = [dict(data=data, selected=[0, 1, 2]) for data in parts], Network(2)
-    options[1] |= wrong
-    fine, own = network.run([lambda o=o: attsvm.solve_svm(**o, reduce=network.reduce) for o in options])
+    each = [dict(data=data, selected=[0, 1, 2]) for data in parts]
+    each[1] |= wrong
+    fine, own = Network(2).apart(attsvm.solve_svm, each)
     assert isinstance(own, (ValueError, TypeError)) and next(iter(wrong)) in str(own)
     assert isinstance(fine, RuntimeError) and str(own) in str(fine)
     assert "of 2 workers" in str(fine) and "failed, so all stop" in str(fine)
@@ -171,9 +165,9 @@ def test_what_one_worker_refuses_stops_all(wrong):
 
 @pytest.mark.parametrize("other", ["loss", "head"])
 def test_workers_of_another_loss_or_head_are_noticed(other):
-    s, network = paper(), Network(2)
+    s = paper()
     differs = attsvm.Problem(
         s.data, s.y, *((s.problem.head, "linear") if other == "loss" else (attsvm.LinearHead(-s.v),))
     )
-    errors = network.run([lambda p=p: attsvm.train(p, steps=5, reduce=network.reduce) for p in (s.problem, differs)])
+    errors = Network(2).apart(attsvm.train, [{"problem": p} for p in (s.problem, differs)], steps=5)
     assert all("the same start and the same settings" in str(error) for error in errors)

@@ -6,15 +6,11 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.theory.stack import _backward, _forward, _loss
-
-
-def unit(rng, *shape):
-    array = rng.standard_normal(shape)
-    return array / np.linalg.norm(array, axis=-1, keepdims=True)
+from problems import sphere
 
 
 def draw(rng, runs, n, T, d, layers=2):
-    X, z, v = unit(rng, runs, n, T, d), unit(rng, runs, n, d), unit(rng, runs, d)
+    X, z, v = sphere(rng, runs, n, T, d), sphere(rng, runs, n, d), sphere(rng, runs, d)
     y = rng.choice([-1.0, 1.0], (runs, n))
     return X, z, y, v, [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(layers - 1)]
 

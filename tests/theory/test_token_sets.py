@@ -136,21 +136,12 @@ def test_thresholds_belong_to_the_decided():
     )
 
 
-def project_on_simplex(x):
-    """By bisection on the threshold: the s >= 0 of sum 1 nearest to x."""
-    low, high = x.min() - 1, x.max()
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(x - middle, 0).sum() > 1 else (low, middle)
-    return np.maximum(x - high, 0)
-
-
 def test_tokens_kept_is_the_support_of_the_projection(rng):
     scores = rng.standard_normal((40, 7))
     lams = np.geomspace(1e-3, 1e2, 12)
     found = np.array([attsvm.theory.tokens_kept(scores, lam) for lam in lams])
     for lam, counts in zip(lams, found, strict=True):
-        expected = [(project_on_simplex(row / (2 * lam)) > 1e-12).sum() for row in scores]
+        expected = [(reference.projection_simplex(row / (2 * lam), 1.0) > 1e-12).sum() for row in scores]
         np.testing.assert_array_equal(counts, expected)
     assert (np.diff(found, axis=0) >= 0).all() and found[0].max() <= 2 and (found[-1] == 7).all()
     assert set(np.unique(found)) == set(range(1, 8))

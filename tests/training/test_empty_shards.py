@@ -54,7 +54,7 @@ def test_training_is_that_of_the_others(kind, place, monkeypatch):
     parts.insert(place, make(NONE))
     network = Network(3)
     network.in_order(monkeypatch)
-    runs = network.run([lambda p=p: attsvm.train(p, reduce=network.reduce, **options) for p in parts])
+    runs = network.apart(attsvm.train, [{"problem": part} for part in parts], **options)
     expected = attsvm.train(make(slice(0, 6)), **options)
     for run in runs:
         same_run(run, expected)
@@ -75,7 +75,7 @@ def test_the_svm_is_that_of_the_others(norm, place, monkeypatch):
     for rows in (parts, [*parts[:place], NONE, *parts[place:]]):
         network = Network(len(rows))
         network.in_order(monkeypatch)
-        found.append(network.run([lambda r=r, n=network: solve(r, n.reduce) for r in rows]))
+        found.append(network.apart(solve, [{"rows": some} for some in rows]))
     (expected, _), answers = found
     for sol in answers:
         np.testing.assert_array_equal(sol.W, expected.W)

@@ -30,12 +30,10 @@ def shards(sizes):
     return SimpleNamespace(whole=whole, parts=parts, rng=rng, data=whole.data)
 
 
-def apart(parts, call=attsvm.train, network=None, each=None, **options):
-    """What a call on each part returns or raises, all side by side; `each` are options of a part's own."""
-    network = network or Network(len(parts))
-    each = each or [{}] * len(parts)
-    works = [lambda p=p, o=o: call(p, reduce=network.reduce, **options | o) for p, o in zip(parts, each, strict=True)]
-    return network.run(works)
+def apart(parts, network=None, each=None, **options):
+    """What training each part returns or raises, all side by side; `each` are options of a part's own."""
+    own = [{"problem": part} | more for part, more in zip(parts, each or [{}] * len(parts), strict=True)]
+    return (network or Network(len(parts))).apart(attsvm.train, own, **options)
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -236,9 +234,7 @@ def check_told(errors, bad, kind):
 @pytest.mark.parametrize("bad", [0, 2])
 def test_what_one_worker_refuses_stops_all(wrong, bad):
     each = [wrong if i == bad else {} for i in range(3)]
-    errors = apart(
-        shards((2, 2, 2)).parts, lambda part, **o: attsvm.train(**{"problem": part} | o), each=each, steps=30
-    )
+    errors = apart(shards((2, 2, 2)).parts, each=each, steps=30)
     check_told(errors, bad, (ValueError, TypeError))
 
 
