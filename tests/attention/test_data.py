@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference
 from attsvm.common import storage
-from builders import build_case
+from builders import BUILDERS, build_case
 from hypothesis import given
 
 
@@ -153,19 +153,15 @@ def test_reprs_name_the_kind_and_the_sizes(case_name):
 # ------------------------------------------------------------------------------------ inputs
 
 
-MAKERS = {
-    "cross": lambda X, Z, V, **how: attsvm.cross_attention(X, Z, V, **how),
-    "several queries": lambda X, Z, V, **how: attsvm.cross_attention(X, X[:, :2], V, **how),
-    "self": lambda X, Z, V, **how: attsvm.self_attention(X, values=V, **how),
-    "tiny": lambda X, Z, V, **how: attsvm.cross_attention(np.multiply(X, 1e-90), Z, V, **how),
-    "self, from the end": lambda X, Z, V, **how: attsvm.self_attention(X, -1, V, **how),
-    "every token": lambda X, Z, V, **how: attsvm.self_attention(X, None, V, **how),
-    "causal": lambda X, Z, V, **how: attsvm.causal_attention(X, V, **how),
-    "prompt": lambda X, Z, V, **how: attsvm.prompt_attention(X, **how),
-    "prompt by a key": lambda X, Z, V, **how: attsvm.prompt_attention(X, np.eye(4), **how),
-    "lists": lambda X, Z, V, **how: attsvm.cross_attention(list(X), list(Z), list(V), **how),
-    "one sequence": lambda X, Z, V, **how: attsvm.cross_attention([X[0]], Z[:1], [V[0]], **how),
-}
+def made(name, dtype, times=1):
+    """Data of a kind, with so many times its tokens, and the arrays that they were given."""
+    rng, given = np.random.default_rng(0), []
+
+    def draw(*shape, dtype=float):
+        given.append(rng.standard_normal(shape).astype(dtype))
+        return given[-1]
+
+    return BUILDERS[name](lambda *shape: draw(*shape[:-2], times * shape[-2], shape[-1], dtype=dtype), draw), given
 
 
 class Foreign:
@@ -179,11 +175,9 @@ class Foreign:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", MAKERS)
-def test_data_are_what_they_were_made_of(name, dtype, rng, tmp_path):
+def test_data_are_what_they_were_made_of(case_name, dtype, tmp_path):
     """Whoever writes into X, Z or the values afterwards changes nothing; what an answer says stays as it was saved."""
-    given_arrays = [rng.standard_normal(shape).astype(dtype) for shape in ((3, 5, 4), (3, 2), (3, 5, 3))]
-    data = MAKERS[name](*given_arrays)
+    data, given_arrays = made(case_name, dtype)
     before = copy.deepcopy((data.keys, data.queries, data.values))
     sol = attsvm.feasible(data, data.select(np.ones((data.dk, data.dz))))
     sol.save(tmp_path / "answer.npz")
@@ -201,12 +195,9 @@ def test_arrays_of_other_libraries_are_copied(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_tokens_begin_a_cache_line(dtype, rng):
-    arrays = [name for name in MAKERS if name not in ("lists", "one sequence")]
-    for n in range(1, 6):
-        X, Z, V = (rng.standard_normal(shape).astype(dtype) for shape in ((n, 300, 4), (n, 4), (n, 300, 2)))
-        made = [MAKERS[name](X, Z, V) for name in arrays] + [attsvm.causal_attention([*X, X[0, :2]])]
-        assert all(data.keys.ctypes.data % 64 == 0 for data in made)
+def test_tokens_begin_a_cache_line(case_name, dtype):
+    together = [made(case_name, dtype, 60)[0] for _ in range(5)]
+    assert all(data.keys.ctypes.data % 64 == 0 for data in together)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -247,13 +238,11 @@ def test_any_array_like_gives_the_same_result(variant, sphere):
     np.testing.assert_array_equal(dW, expected)
 
 
-@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_plain_arrays_take_a_short_road_to_the_same_data(name, dtype, rng, monkeypatch):
-    X, Z, V = (rng.standard_normal(shape) for shape in ((3, 5, 4), (3, 2), (3, 5, 3)))
-    short = MAKERS[name](X.astype(dtype), Z, V)
+def test_plain_arrays_take_a_short_road_to_the_same_data(case_name, dtype, monkeypatch):
+    short, _ = made(case_name, dtype)
     monkeypatch.setattr(attsvm._core, "plain_windows", lambda *arguments: None)
-    long = MAKERS[name](X.astype(dtype), Z, V)
+    long, _ = made(case_name, dtype)
     assert storage.same(short, long) and repr(short) == repr(long)
     W = np.random.default_rng(0).standard_normal((short.dk, short.dz))
     for data in (short, long):

@@ -34,6 +34,7 @@ BUILDERS = {
     "prompt_key_ragged": lambda tokens, queries: attsvm.prompt_attention(_ragged(tokens), queries(3, 4)),
     "causal_window_ragged": lambda tokens, queries: attsvm.causal_attention(_ragged(tokens), window=2),
     "causal_part": lambda tokens, queries: attsvm.causal_attention(_ragged(tokens), _ragged(tokens))[[4, 0, 2, 0]],
+    "self_values": lambda tokens, queries: attsvm.self_attention(tokens(3, 5, 4), -1, tokens(3, 5, 2)),
 }
 
 
