@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import inspect
+import operator
+import re
 from pathlib import Path
 
 import attsvm
@@ -35,7 +37,7 @@ IGNORED = {
 
 def public():
     names = [f"attsvm.{name}" for name in attsvm.__all__ if not inspect.ismodule(getattr(attsvm, name))]
-    for module in ("heads", "plot", "sample", "sklearn", "theory", "torch"):
+    for module in ("heads", "plot", "rules", "sample", "sklearn", "theory", "torch"):
         try:
             found = importlib.import_module(f"attsvm.{module}")
         except ImportError:  # an optional package is not here
@@ -50,6 +52,18 @@ def test_numpydoc_finds_nothing_else(name):
     found = validate(name)
     ignored = IGNORED if found["type"] == "type" else IGNORED.keys() - {"EX01"}
     assert [(code, text) for code, text in found["errors"] if code not in ignored] == []
+
+
+@pytest.mark.parametrize("name", public())
+def test_a_function_has_an_example_and_says_what_each_argument_is(name):
+    thing = operator.attrgetter(name.removeprefix("attsvm."))(attsvm)
+    text = inspect.getdoc(thing)
+    assert text and text.strip().splitlines()[0].endswith((".", ":", "?"))
+    if inspect.isfunction(thing):
+        assert "Examples\n--------\n>>> " in text
+        assert [
+            argument for argument in inspect.signature(thing).parameters if not re.search(rf"\b{argument}\b", text)
+        ] == []
 
 
 def shared():

@@ -159,8 +159,9 @@ for name, function in {
         ARRAYS[f"{name}_{one}"] = one, (2, 3), lambda g, a, of=function, k=one, q=other: of(g, **{k: a, q: g.K})
 # None is the default of these, or they take this number or shape; no rows go with reduce.
 FINE = """cross_attention_values-none self_attention_values-none causal_attention_values-none
-self_attention_X-no_rows causal_attention_X-no_rows prompt_attention_X-no_rows prompt_attention_key-none Problem_y-none
-train_W-none train_lr-none train_lr-number train_lr-too_few_dimensions LinearHead_per_query-too_few_dimensions""".split()
+self_attention_X-no_rows causal_attention_X-no_rows prompt_attention_X-no_rows prompt_attention_key-none
+Problem_y-none train_W-none train_lr-none train_lr-number train_lr-too_few_dimensions
+LinearHead_per_query-too_few_dimensions""".split()
 
 for where, (argument, shape, call) in ARRAYS.items():
     for what in wrong_arrays(shape):

@@ -96,27 +96,6 @@ def test_import_needs_numpy_only():
     assert run.stderr == ""
 
 
-def public():
-    names = [(name, getattr(attsvm, name)) for name in attsvm.__all__]
-    modules = [
-        (f"{name}.{inner}", getattr(module, inner))
-        for name, module in names
-        if inspect.ismodule(module)
-        for inner in module.__all__
-    ]
-    return [*names, *modules]
-
-
-@pytest.mark.parametrize(("name", "thing"), public(), ids=[name for name, _ in public()])
-def test_public_names_are_documented(name, thing):
-    text = inspect.getdoc(thing)
-    assert text and text.strip().splitlines()[0].endswith((".", ":", "?")) or inspect.ismodule(thing)
-    if inspect.isfunction(thing):
-        assert "Examples\n--------\n>>> " in text, f"{name} has no Examples section"
-        for argument in inspect.signature(thing).parameters:
-            assert re.search(rf"\b{argument}\b", text), f"{name} does not say what {argument} is"
-
-
 def test_all_lists_what_the_package_offers():
     assert sorted(attsvm.__all__) == attsvm.__all__
     offered = {name for name in vars(attsvm) if not name.startswith("_")}

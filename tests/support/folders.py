@@ -32,7 +32,7 @@ def write_tokenizer(folder):
     return tokenizer
 
 
-def write_language_model(folder, kind, steps=150):
+def write_language_model(folder, kind):
     """A causal model that predicts the next token of the example sentences.
 
     Plain steps of AdamW at a large rate: in so few, heads that select something appear only then.
@@ -46,8 +46,8 @@ def write_language_model(folder, kind, steps=150):
     rows = [tokenizer(sentence)["input_ids"][:32] for sentence in heads.example_sentences()]
     rows = [row for row in rows if len(row) == 32]
     order = torch.Generator().manual_seed(0)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 1e-2 * math.cos(0.5 * math.pi * step / steps)
+    for step in range(150):
+        optimizer.param_groups[0]["lr"] = 1e-2 * math.cos(0.5 * math.pi * step / 150)
         chosen = torch.randint(len(rows), (32,), generator=order)
         ids = torch.tensor([rows[i] for i in chosen])
         model(input_ids=ids, labels=ids).loss.backward()

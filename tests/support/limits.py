@@ -73,8 +73,8 @@ def draw(seed):
     return SimpleNamespace(problem=problem, asked=asked | {"lr": rate}, kind=(special, layout, loss, rule))
 
 
-def judged(case, longer=20):
-    """The limit of a draw, and what is wrong with its claims after training ``longer`` times as long."""
+def judged(case):
+    """The limit of a draw, and what is wrong with its claims after training 20 times as long."""
     problem, asked = case.problem, case.asked
     run = attsvm.train(problem, **asked)
     limit, wrong = run.limit(), []
@@ -90,7 +90,7 @@ def judged(case, longer=20):
     if limit.status == "open" and not final.any():
         return limit, wrong
     first = run.W if limit.step is None else run.weights[list(run.steps).index(limit.step)]
-    more = attsvm.train(problem, **asked | {"W": first, "steps": longer * max(limit.step or 200, 200), "record": 100})
+    more = attsvm.train(problem, **asked | {"W": first, "steps": 20 * max(limit.step or 200, 200), "record": 100})
     rose = more.loss.max() > more.loss[0] + 1e-12 * abs(more.loss[0]) + 1e-300
     changed = flat(more.selected) != flat(run.selected)
     others = flat(more.selected) != flat(limit.solution.selected) if limit.solution else changed

@@ -62,10 +62,10 @@ def problems(description, usual):
     return range(args.first, args.first + args.problems)
 
 
-def cholesky_seconds(order=4096):
-    """A factor of that order on one core: the unit of the large rows, since it follows the machine's speed."""
-    A = np.random.default_rng(0).standard_normal((order, order))
-    A = A @ A.T + order * np.eye(order)
+def cholesky_seconds():
+    """A factor of order 4,096 on one core: the unit of the large rows, since it follows the machine's speed."""
+    A = np.random.default_rng(0).standard_normal((4096, 4096))
+    A = A @ A.T + 4096 * np.eye(4096)
     times = []
     for _ in range(3):
         begin = time.perf_counter()

@@ -256,9 +256,9 @@ def decimal_loss(loss, u):
     raise ValueError(f"no twin in decimals of the loss {loss!r}: add it to decimal_loss")
 
 
-def decimal_log_excess(data, y, v, loss, W, digits=500):
+def decimal_log_excess(data, y, v, loss, W):
     """Logarithm of the mean loss above that of each query's best token."""
-    with localcontext(prec=digits):
+    with localcontext(prec=500):
         excess = Decimal(0)
         for u, g, *_ in decimal_queries(data, y, v, W):
             excess += decimal_loss(loss, u)[0] - decimal_loss(loss, max(g))[0]
@@ -291,9 +291,9 @@ def decimal_gradient(data, y, v, loss, W, digits=60):
         return total, gradient
 
 
-def decimal_ratio(G, log_scale, exact, digits=60):
+def decimal_ratio(G, log_scale, exact):
     """max |G exp(log_scale) - exact| / max |exact|, for a gradient far outside the range of double precision."""
-    with localcontext(prec=digits):
+    with localcontext(prec=60):
         scale = Decimal(float(log_scale)).exp()
         largest = max(abs(x) for x in exact.flat)
         errors = [abs(Decimal(float(x)) * scale - e) for x, e in zip(G.flat, exact.flat, strict=True)]

@@ -12,7 +12,7 @@ from marks import slow
 from problems import CASES, Case, ball, sphere
 
 
-def by_weights(seed, n, T, d, change=None, **kind):
+def by_weights(seed, n, T, d, change=None):
     """Selected by random weights; `change`: a spectrum i^-change and a mean, or the tokens of a causal window."""
     rng = np.random.default_rng(seed)
     X, Z = sphere(rng, n, T, d), sphere(rng, n, d)

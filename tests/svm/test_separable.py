@@ -11,13 +11,14 @@ from attsvm.svm import solve as solving
 from compare import close
 
 
-def cloud(seed, n=150, d=4, gap=0.2, offset=2.0):
+def cloud(seed, n=150, d=4):
     """Points on either side of a plane that misses the origin."""
     rng = np.random.default_rng([271, seed])
     X, w = rng.standard_normal((n, d)), rng.standard_normal(d)
     height = X @ w / np.linalg.norm(w)
-    X += offset * w / np.linalg.norm(w)
-    return X[np.abs(height) > gap], height[np.abs(height) > gap] > 0
+    X += 2 * w / np.linalg.norm(w)
+    away = np.abs(height) > 0.2
+    return X[away], height[away] > 0
 
 
 def test_the_proof_holds_every_point(tmp_path):
