@@ -14,6 +14,7 @@ import pytest
 from attsvm.common import threads
 from attsvm.common.threads import on_workers
 from builders import paper
+from numpy.testing import assert_array_equal
 from processes import python
 
 joblib = pytest.importorskip("joblib")
@@ -41,7 +42,7 @@ def same(a, b):
     assert list(a) == list(b)
     for key in a:
         assert a[key].dtype == b[key].dtype
-        np.testing.assert_array_equal(a[key], b[key])
+        assert_array_equal(a[key], b[key])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_runs_are_the_children_of_the_seed(alone):
     seeds = np.random.SeedSequence(4).spawn(12)
     for i, seed in enumerate(seeds):
         for key, value in experiment(np.random.default_rng(seed)).items():
-            np.testing.assert_array_equal(alone[key][i], value)
+            assert_array_equal(alone[key][i], value)
     assert alone["loss"].shape == (12, 3) and alone["first"].dtype == bool
     assert len(np.unique(alone["margin"])) == 12
     same({key: array[:5] for key, array in alone.items()}, attsvm.replicate(experiment, 5, seed=4, progress=False))

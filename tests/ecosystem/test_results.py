@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from attsvm.common.result import Result
 from builders import paper
+from numpy.testing import assert_allclose, assert_array_equal
 from processes import python
 from results import ALIKE, DATA, RESULTS, heads_start, report, run, solved
 
@@ -151,7 +152,7 @@ def test_dictionary_is_plain(case):
     if isinstance(result, attsvm.heads.Reports):
         assert json.dumps(found["reports"]) == json.dumps([each.to_dict() for each in result])
     for name in found.keys() & {"status", "W", "loss", "margin", "gap", "R", "iota"} & {*dir(result)}:
-        np.testing.assert_array_equal(found[name], getattr(result, name))
+        assert_array_equal(found[name], getattr(result, name))
 
 
 def same_components(result, table):
@@ -252,7 +253,7 @@ def test_picture_of_soft_labels_is_what_attention_goes_to(ax):
     (image,) = found.plot(ax=ax).images
     run = attsvm.train(found.problem, rule="constant", lr=3.0, steps=3000)
     # Within the supports descent is linear; the rest of the probability is about 1 / (lr steps) = 1e-4.
-    np.testing.assert_allclose(found.data.probabilities(run.W), image.get_array(), atol=1e-3)
+    assert_allclose(found.data.probabilities(run.W), image.get_array(), atol=1e-3)
 
 
 def test_picture_of_graphs_has_their_edges(ax):
@@ -286,8 +287,8 @@ def test_margin_bar_shows_an_interval_that_is_seen():
 def test_selects_on_new_data():
     new = paper(3, 5, seed=1).data
     for result in (solved(), run()):
-        np.testing.assert_array_equal(result.select(new), new.select(result.W))
-    np.testing.assert_array_equal(solved().select(DATA), [0] * 6)
+        assert_array_equal(result.select(new), new.select(result.W))
+    assert_array_equal(solved().select(DATA), [0] * 6)
     assert run(heads_start((2, 10, 10)), runs=2).select(new).shape == (2, 3)
 
 

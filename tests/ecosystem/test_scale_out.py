@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from builders import paper
 from marks import needs_linux
+from numpy.testing import assert_allclose, assert_array_equal
 from processes import python
 
 pytestmark = pytest.mark.slow
@@ -51,9 +52,9 @@ def check(meeting):
     sol = attsvm.solve_svm(problem.data, problem.optimal)
     _, loss, norm, status, margin, bound = found[0]
     # Sums over shards round differently, and 300 steps of length 0.1 carry that on.
-    np.testing.assert_allclose([loss, norm], [run.loss[-1], run.norm[-1]], rtol=1e-9)
+    assert_allclose([loss, norm], [run.loss[-1], run.norm[-1]], rtol=1e-9)
     assert status == sol.status == "optimal"
-    np.testing.assert_allclose([margin, bound], [sol.margin, sol.margin_bound], rtol=1e-8)  # tol is 1e-9
+    assert_allclose([margin, bound], [sol.margin, sol.margin_bound], rtol=1e-8)  # tol is 1e-9
 
 
 def test_two_mpi_ranks(tmp_path):
@@ -104,7 +105,7 @@ def test_two_dask_workers():
         joblib.parallel_config(backend="dask"),
     ):
         found = attsvm.replicate(one_margin, 20, progress=False)["margin"]
-    np.testing.assert_array_equal(found, expected)
+    assert_array_equal(found, expected)
 
 
 LIMITED = """

@@ -17,6 +17,7 @@ from attsvm.heads.pictures import choose_sequence
 from attsvm.heads.table import certified
 from compare import close
 from made import briefly, check_own_choices, make_head, make_heads, rebuilt
+from numpy.testing import assert_allclose, assert_array_equal
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_one_svm_starts_from_another_of_its_rows(head):
     cases = as_cases(head, train)
     start = np.concatenate(_multipliers(fit, cases))
     dual = attsvm.solve_svm(cases.data, cases.selected).flat_dual
-    np.testing.assert_allclose(start, dual, atol=1e-8 * dual.max())
+    assert_allclose(start, dual, atol=1e-8 * dual.max())
     alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, fit))
     assert near.margin == pytest.approx(alone.margin, rel=1e-8) and near.rank == alone.rank
 
@@ -291,7 +292,7 @@ def test_why_names_the_sequences_that_hold_a_choice(head, monkeypatch):
     every = heads.why(report, *row[:2], rival=reason.rival)
     assert set(every.holders) == set(report.fit.rows[:, 0])
     assert every.pulls.sum() == pytest.approx(margin(head, report.fit.W, *row, reason.rival), rel=1e-6)
-    np.testing.assert_array_equal(every.pulls[:5], plain.pulls)
+    assert_array_equal(every.pulls[:5], plain.pulls)
     with pytest.raises(ValueError, match="leave_out needs an SVM that meets all margins, got a soft margin"):
         heads.why(briefly(head, C=1.0), *row[:2], leave_out=True)
 

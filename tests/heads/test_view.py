@@ -19,6 +19,7 @@ from attsvm.heads.view import as_images
 from attsvm.heads.why import svm_weights
 from compare import close
 from made import briefly, make_heads
+from numpy.testing import assert_allclose, assert_array_equal
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WORDS = ["the", "cat", "sat", "on", "</script><b>x</b>", "&amp;", '"quoted"', "\u2028", "@DATA@"]
@@ -63,7 +64,7 @@ def test_numbers_are_those_of_the_head(rng, causal, monkeypatch):
             prob = report.head.sequence_attention(i)[q]
             assert selected == prob.argmax() and role == roles.get((i, q), 0)
             assert set(flat[::2]) == set(np.flatnonzero(prob >= 0.005))
-            np.testing.assert_allclose(1000 * prob[flat[::2]], flat[1::2], atol=0.5, rtol=0)
+            assert_allclose(1000 * prob[flat[::2]], flat[1::2], atol=0.5, rtol=0)
             if (prob > 0).sum() < 2:
                 assert not rivals and margin is None
                 continue
@@ -294,9 +295,9 @@ def test_an_image_lies_under_its_patches(rng):
     data = data_of(heads.view(reports, images=colours))
     for sentence in data["texts"][0]["sentences"]:
         assert sentence["columns"] == 2 and sentence["before"] == 1
-        np.testing.assert_array_equal(pixels(sentence["image"]), colours[sentence["index"]])
+        assert_array_equal(pixels(sentence["image"]), colours[sentence["index"]])
     floats = as_images([np.stack([np.full((4, 4), -1.0), np.full((4, 4), 1.0), np.zeros((4, 4))])])
-    np.testing.assert_array_equal(pixels(floats[0])[0, 0], [0, 255, 128])
+    assert_array_equal(pixels(floats[0])[0, 0], [0, 255, 128])
     (address,) = as_images([np.zeros((500, 300, 3), np.uint8)])
     assert pixels(address).shape == (224, 134, 3)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from builders import paper
 from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case, ball, sphere
 
 
@@ -64,7 +65,7 @@ def test_threads_change_nothing_but_rounding(name, norm, method):
         assert several.margin == pytest.approx(one.margin, rel=2e-9)
         # Both within 1e-9 of the least norm: W, where it is unique, to the root of it.
         assert norm == "nuclear" or np.linalg.norm(several.W - one.W) <= 1e-4 * np.linalg.norm(one.W)
-        np.testing.assert_array_equal(several.W, again.W)
+        assert_array_equal(several.W, again.W)
         assert several.iterations == again.iterations
 
 
@@ -153,7 +154,7 @@ def test_eight_callers_share_objects_and_get_the_answers_they_would_get_alone():
     def work(first):
         for k in [*range(first, len(calls)), *range(first)]:
             call, part = calls[k]
-            np.testing.assert_allclose(call(), alone[k], rtol=0, atol=part * np.linalg.norm(alone[k]))
+            assert_allclose(call(), alone[k], rtol=0, atol=part * np.linalg.norm(alone[k]))
 
     def change():
         for k in itertools.count():

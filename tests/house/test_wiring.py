@@ -14,6 +14,7 @@ from attsvm.attention.selection import Selection
 from attsvm.svm import methods, solve, support
 from attsvm.theory import regularization_path, share
 from builders import paper
+from numpy.testing import assert_allclose, assert_array_equal
 
 CLASSES = np.array([0, 1, 0, 1, 1, 0])
 
@@ -33,7 +34,7 @@ def test_the_svm_of_labels_reads_values(drawn):
     selected = [0, 1, 2, 3, 4, 0]
     one, other = (attsvm.theory.label_svm(attsvm.Problem(d, y, head), selected) for d in (of_values, own))
     assert one.W.shape == (3, 1)
-    np.testing.assert_allclose(one.W, other.W, rtol=1e-9)
+    assert_allclose(one.W, other.W, rtol=1e-9)
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
@@ -60,7 +61,7 @@ def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
 
 def test_counts_below_one_are_next_tokens():
     found = attsvm.theory.soft_labels(np.eye(2), [[3, 0.25, 0], [0, 0, 0.5]])
-    np.testing.assert_array_equal(found.selected, [[True, True, False], [False, False, True]])
+    assert_array_equal(found.selected, [[True, True, False], [False, False, True]])
 
 
 # ------------------------------------------------------------------------------------------------ uniqueness
@@ -120,8 +121,8 @@ def test_options_of_the_classifier_are_those_of_training(drawn, options):
     how = {name: options.get(name, usual) for name, usual in (("lr", 0.1), ("ridge", 0.0), ("train_head", True))}
     problem = attsvm.Problem(data, 2 * y - 1, attsvm.LinearHead(v), options.get("loss", "logistic"))
     run = attsvm.train(problem, **start, **how, steps=30, record=1)
-    np.testing.assert_allclose(model.W_, run.W, rtol=1e-12)
-    np.testing.assert_allclose(model.loss_curve_, run.loss, rtol=1e-12)
+    assert_allclose(model.W_, run.W, rtol=1e-12)
+    assert_allclose(model.loss_curve_, run.loss, rtol=1e-12)
 
 
 def test_weights_of_a_score(drawn):
@@ -150,7 +151,7 @@ def test_options_of_the_selector_are_those_of_the_solver(drawn, options):
     sklearn = pytest.importorskip("attsvm.sklearn")
     model = sklearn.TokenSelector(**options).fit(drawn.X, [0] * 6, Z=drawn.Z)
     sol = attsvm.solve_svm(drawn.data, [0] * 6, options.pop("norm", "frobenius"), **options)
-    np.testing.assert_array_equal(model.W_, sol.W)
+    assert_array_equal(model.W_, sol.W)
     assert (model.separation_.gap, model.separation_.method) == (sol.gap, sol.method)
     assert model.score(drawn.X, [0] * 6, Z=drawn.Z) == 1.0
 
@@ -206,7 +207,7 @@ def test_a_spectral_step_keeps_small_singular_values():
     data = attsvm.cross_attention(X, np.array([[1.0, 0], [0, 1e-6]]))
     problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0, 1.0]), loss="exponential")
     run = attsvm.train(problem, rule="spectral", lr=0.5, steps=1, record=0)
-    np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [0.5, 0.5], rtol=1e-9)
+    assert_allclose(np.linalg.svd(run.W, compute_uv=False), [0.5, 0.5], rtol=1e-9)
 
 
 def test_a_solver_gets_what_was_asked(drawn, monkeypatch):
@@ -270,22 +271,22 @@ def test_a_start_keeps_its_signs_and_leaves_out_what_is_not_finite(drawn):
     data = drawn.data
     signed = np.random.default_rng(0).standard_normal((6, 5))
     dual, W = solve.as_start(data, SimpleNamespace(multipliers=signed), "nuclear")
-    np.testing.assert_array_equal(dual, signed.ravel())
+    assert_array_equal(dual, signed.ravel())
     assert W is None
     sol = attsvm.solve_svm(data, [0] * 6, "nuclear")
     expected = sol.flat_dual.copy()
     for at, extreme in ((1, np.inf), (2, -np.inf), (7, np.nan)):
         sol.flat_dual[at], expected[at] = extreme, 0.0
     dual, W = solve.as_start(data, sol, "nuclear")
-    np.testing.assert_array_equal(dual, expected)
-    np.testing.assert_array_equal(W, sol.W)
+    assert_array_equal(dual, expected)
+    assert_array_equal(W, sol.W)
 
 
 def test_what_a_rule_keeps(drawn):
     """From W = 0 adam's mean is G and its metric |G|; momentum of any size is kept, and moves the second step."""
     problem = drawn.problem
     run = attsvm.train(problem, rule="adam", steps=1, record=0)
-    np.testing.assert_allclose(run.metric / run.metric.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
+    assert_allclose(run.metric / run.metric.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
     assert (run.mean < 0).any() and (run.metric > 0).all()
     plain, small = (attsvm.train(problem, momentum=beta, steps=5, record=0) for beta in (0.0, 0.3))
     assert plain.mean is None and small.mean is not None and np.abs(small.W - plain.W).max() > 1e-4

@@ -5,6 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 from marks import needs_gcc
+from numpy.testing import assert_allclose, assert_array_equal
 from parts import call
 from places import CSRC
 from processes import library
@@ -59,5 +60,5 @@ def test_products(products, m, n, k, left, add):
         call(multiply, *matrix(room[:, :n]), *matrix(A), packed, deep, m, n, k, int(add))
         # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
         expected = (A if left == "rows" else A.T) @ (B.T if transposed else B)[:k] + add * before[:, :n]
-        np.testing.assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
-        np.testing.assert_array_equal(room[:, n:], before[:, n:])
+        assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
+        assert_array_equal(room[:, n:], before[:, n:])

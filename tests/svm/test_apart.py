@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from attsvm.svm.support import log_pulls
 from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 SIZES = [(2, 3, 2, 2), (3, 6, 4, 3), (2, 4, 3, 5)]  # queries, tokens, dk, dz
@@ -63,7 +64,7 @@ def test_what_shares_nothing_is_solved_apart(way, scale):
     parts, options = draw(scale, **WAYS[way])
     *given, blocks = together(parts)
     sol, each = solve(*given, **options), [solve(*part, **options) for part in parts]
-    np.testing.assert_array_equal(flat(sol.selected), flat(np.ravel(one.selected) for one in each))
+    assert_array_equal(flat(sol.selected), flat(np.ravel(one.selected) for one in each))
     assert {one.status for one in each} == {"optimal"} and sol.status == "optimal" and sol.gap <= 1e-9
     tol = 1e-3 if way in ("nuclear", "l3") else 1e-4  # a gap of 1e-9 leaves W to its root
     for at, one in zip(blocks, each, strict=True):
@@ -78,14 +79,14 @@ def test_what_shares_nothing_is_solved_apart(way, scale):
         assert sol.margin_bound**-power == pytest.approx(sum(one.margin_bound**-power for one in each), rel=1e-7)
     else:
         assert sol.objective == pytest.approx(sum(one.objective for one in each), rel=1e-7)
-        np.testing.assert_allclose(flat(sol.slack), flat(np.ravel(one.slack) for one in each), atol=1e-4)
+        assert_allclose(flat(sol.slack), flat(np.ravel(one.slack) for one in each), atol=1e-4)
     assert sol.rank == sum(one.rank for one in each)
     assert all(one.unique for one in each)
     assert sol.unique == (way != "nuclear")  # whose face has room between the blocks, where no row looks
-    np.testing.assert_array_equal(flat(sol.support), flat(np.ravel(one.support) for one in each))
+    assert_array_equal(flat(sol.support), flat(np.ravel(one.support) for one in each))
     if way not in ("nuclear", "l3"):  # of those norms multipliers carry the norm of all
         dual = flat(np.ravel(one.dual) for one in each)
-        np.testing.assert_allclose(flat(sol.dual), dual, rtol=0, atol=1e-4 * dual.max())
+        assert_allclose(flat(sol.dual), dual, rtol=0, atol=1e-4 * dual.max())
 
 
 def test_the_sizes_of_rows_are_of_their_own_queries():
@@ -97,4 +98,4 @@ def test_the_sizes_of_rows_are_of_their_own_queries():
     sol.answer.dual[:] = 1
     rows = [np.abs(x[s] - x).max(axis=1) / 2 * np.abs(z).max() for x, z, s in zip(X, Z, selected, strict=True)]
     with np.errstate(divide="ignore"):
-        np.testing.assert_allclose(log_pulls(sol, np.arange(data.indptr[-1])), np.log(flat(rows)), rtol=1e-12)
+        assert_allclose(log_pulls(sol, np.arange(data.indptr[-1])), np.log(flat(rows)), rtol=1e-12)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from builders import paper
 from kinds import draw
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case, ball, gaussian, nearly_twins, several_kept, sphere
 
 NORMS = ["max", "spectral", "nuclear", "frobenius", 3.0]
@@ -87,7 +88,7 @@ def test_a_multiplier_at_rounding_level_is_no_support(scale):
     multipliers = as_left.answer.dual.reshape(6, 8)  # the reference's is not read
     multipliers[multipliers == 0] = 1e-14 * multipliers.max()
     assert 0 < sol.support.sum() < 42 and (as_left.dual > 0).all()
-    np.testing.assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])
+    assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])
     assert f"{sol.support.sum()} tokens" in repr(sol)
 
 
@@ -120,7 +121,7 @@ def test_unique_has_no_units(norm, scale):
     X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
     plain, scaled = (attsvm.solve_svm(attsvm.cross_attention(x, Z), [0] * 6, norm) for x in (X, scale * X))
     assert plain.unique is not None and scaled.unique is plain.unique
-    np.testing.assert_array_equal(scaled.support, plain.support)
+    assert_array_equal(scaled.support, plain.support)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -153,8 +154,8 @@ def test_share_is_one_at_the_solution_and_less_elsewhere(norm):
     low, high = attsvm.theory.margin_share(case.data, case.selected, stack, norm)
     least = [judge.rows_of(case).apply(W).min() / judge.norms_of(W, norm)[0] for W in stack.reshape(8, 10, 10)]
     share = np.array(least, dtype=float).reshape(4, 2) / sol.margin
-    np.testing.assert_allclose(low, share, rtol=1e-8)
-    np.testing.assert_allclose(high, share, rtol=1e-8)
+    assert_allclose(low, share, rtol=1e-8)
+    assert_allclose(high, share, rtol=1e-8)
     assert (low <= high).all() and (high <= 1).all() and (high.ravel()[1:] < 1).all() and low[0, 0] >= 1 - 2e-9
     zero = np.zeros((10, 10))
     assert attsvm.theory.margin_share(case.data, case.selected, zero, norm) == (0.0, 0.0)
@@ -186,7 +187,7 @@ def test_shares_are_drawn_along_a_run():
     run = attsvm.train(paper().problem, rule="spectral", steps=30)
     line = attsvm.plot.margin_share(run, "spectral", ax=figure.Figure().subplots(), color="k").lines[0]
     low, _ = attsvm.theory.margin_share(run.data, run.selected, run.weights, "spectral")
-    np.testing.assert_array_equal(line.get_xydata().T, [run.steps, low])
+    assert_array_equal(line.get_xydata().T, [run.steps, low])
     assert line.get_label() == "W, spectral norm" and line.get_color() == "k"
 
 

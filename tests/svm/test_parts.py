@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from compare import close
 from marks import needs_gcc
+from numpy.testing import assert_allclose, assert_array_equal
 from parts import call, make
 
 pytestmark = needs_gcc
@@ -38,7 +39,7 @@ def test_rows_of_the_wrong_sign_change_sides(library, outside):
     expected = inside.copy()
     expected[[1, 5, 0, 4] + ([] if free else [2])] ^= 1
     changed = call(library.parts_change_sides, inside, x, margin, b, size, p.struct, None, rhs)
-    np.testing.assert_array_equal(inside, expected)
+    assert_array_equal(inside, expected)
     assert changed == 4 + (not free)
     kept = np.zeros((12, 9), dtype=bool)
     kept[np.arange(12), p.kept[2]] = True
@@ -98,9 +99,9 @@ def test_gram(library, shape):
         square, products, margins = np.zeros((len(member), len(member))), np.zeros(len(member)), np.zeros(p.m)
         assert call(library.parts_gram, square, products, margins, p.struct, member, len(member), j, x) == 0
         # sums of dk products of order one
-        np.testing.assert_allclose(np.triu(square), np.triu(p.G[np.ix_(member, member)]), atol=1e-14)
-        np.testing.assert_allclose(products, p.G[member, j], atol=1e-14)
-        np.testing.assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
+        assert_allclose(np.triu(square), np.triu(p.G[np.ix_(member, member)]), atol=1e-14)
+        assert_allclose(products, p.G[member, j], atol=1e-14)
+        assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
 
 
 def factored(library, p, member, moves, least):
@@ -130,7 +131,7 @@ def test_factor_that_grows_and_shrinks(library, shape):
             U = np.linalg.cholesky(p.G[np.ix_(S, S)]).T if len(S) else np.zeros((0, 0))
             y = np.linalg.solve(U.T, p.beta[S])
             # conditions of at most a hundred, so a few hundred roundings
-            np.testing.assert_allclose(found, [np.linalg.solve(U, y), y, y], atol=1e-11 * np.abs(p.beta).max())
+            assert_allclose(found, [np.linalg.solve(U, y), y, y], atol=1e-11 * np.abs(p.beta).max())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -142,7 +143,7 @@ def test_factor_leaves_out_what_depends(library, shape):
         if 1 - p.G[kept, k] @ np.linalg.solve(p.G[np.ix_(kept, kept)], p.G[kept, k]) > 1e-2:
             kept.append(k)
     assert S.tolist() == kept and 0 < len(S) <= min(shape[2] * shape[3], p.m)
-    np.testing.assert_allclose(x, np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
+    assert_allclose(x, np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -167,7 +168,7 @@ def test_exchange_from_set_to_set(library, shape):
     for found, s, right in zip(x, sets, b, strict=True):
         expected = np.zeros(p.m)
         expected[s] = np.linalg.solve(p.G[np.ix_(s, s)] + np.diag(ridge[s]), right[s])
-        np.testing.assert_allclose(found, expected, atol=1e-10)  # conditions of a few hundred
+        assert_allclose(found, expected, atol=1e-10)  # conditions of a few hundred
     assert len(pool) < 40 or factors[0] < len(sets) / 2  # most sets were reached from another
 
 
@@ -222,7 +223,7 @@ def test_start_of_the_active_set(library, shape, copies):
             again, before = x.copy(), iterations[0]  # from the solution: one look
             assert call(library.parts_start, again, solved, iterations, p.struct, p.beta, 10**6) == 0
             assert solved[0] == 1 and iterations[0] == before + 1
-            np.testing.assert_allclose(again, x, atol=1e-10 * x.max())
+            assert_allclose(again, x, atol=1e-10 * x.max())
     assert settled >= (0.25 if p.m > shape[2] * shape[3] else 0.9) * tries
     x[:], iterations[0] = 0, 0
     assert call(library.parts_start, x, solved, iterations, p.struct, p.beta, 1) == 0
@@ -245,7 +246,7 @@ def test_ascent(library, shape):
                 changed += (after > 0) != (x[k] > 0)
                 x[k] = after
             assert count == changed
-        np.testing.assert_allclose(found, x, atol=1e-11)
+        assert_allclose(found, x, atol=1e-11)
 
 
 def block_epoch(p, lam, soft, kept, order, near):
@@ -293,7 +294,7 @@ def test_block_ascent(library, shape, soft):
     assert call(library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), soft, epochs) == 0
     left_out = near[0] == 0
     assert not kept[left_out].any() and not lam[left_out].any() and (looked[left_out] > p.beta[left_out]).all()
-    np.testing.assert_array_equal(near[0], near[3])
+    assert_array_equal(near[0], near[3])
     for epoch in range(epochs):
         assert sorted(order[epoch].tolist()) == list(range(shape[0]))
         if epoch % 4 == 0:
@@ -304,5 +305,5 @@ def test_block_ascent(library, shape, soft):
         assert sorted(visited.tolist()) == sorted(moved)
         count, moved = block_epoch(p, lam, soft, kept, visited, near[epoch] == 1)
         assert flips[epoch] == count
-    np.testing.assert_allclose(found, lam, atol=1e-10)
-    np.testing.assert_allclose(W.ravel(), lam @ unit, atol=1e-10)
+    assert_allclose(found, lam, atol=1e-10)
+    assert_allclose(W.ravel(), lam @ unit, atol=1e-10)

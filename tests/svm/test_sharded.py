@@ -9,6 +9,7 @@ import pytest
 from builders import paper
 from compare import close
 from network import Network
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0]
@@ -73,7 +74,7 @@ def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
     alone = attsvm.solve_svm(whole, selected, norm)
     for sol in answers:
         assert sol.status == alone.status == "optimal" and sol.gap <= 1e-9
-        np.testing.assert_array_equal(sol.W, first.W)
+        assert_array_equal(sol.W, first.W)
         assert (sol.margin, sol.margin_bound) == (first.margin, first.margin_bound)
     together = copy.copy(first)
     together.data, together.selection = whole, alone.selection
@@ -85,7 +86,7 @@ def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
     if alone.unique:
         close(first.W, alone.W, 2e-3)
     if norm == "frobenius":
-        np.testing.assert_array_equal(np.concatenate([sol._holding for sol in answers]), alone._holding)
+        assert_array_equal(np.concatenate([sol._holding for sol in answers]), alone._holding)
 
 
 def test_a_worker_without_rows_learns_the_answer():
@@ -96,7 +97,7 @@ def test_a_worker_without_rows_learns_the_answer():
     for parts, choices in (([data, lonely], [selected, [0, 0]]), ([lonely, data], [[0, 0], selected])):
         for sol in solve_apart(parts, choices):
             assert sol.status == "optimal" and sol.margin == pytest.approx(alone.margin, rel=3e-9)
-            np.testing.assert_allclose(sol.W, alone.W, atol=1e-12)
+            assert_allclose(sol.W, alone.W, atol=1e-12)
     for sol in solve_apart([lonely, lonely], [[0, 0], [0, 0]]):
         assert sol.status == "no constraint" and not sol.W.any()
 

@@ -11,6 +11,7 @@ import reference
 from attsvm import _core
 from builders import build_case, problem_of, tied
 from limits import by_scores
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case
 
 
@@ -37,8 +38,8 @@ def test_every_number_is_that_of_its_definition(case_name, norm, loss, optimal):
     found = attsvm.diagnose(problem, data._layout.shape_queries(chosen), norm)
     assert json.loads(json.dumps(found.to_dict()))["solution"]["status"] == found.status
     for mine, row in zip(reference.per_entry(data, found.scores), scores, strict=True):
-        np.testing.assert_allclose(mine, row, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(reference.per_query(data, found.optimal), best)
+        assert_allclose(mine, row, rtol=1e-12, atol=1e-12)
+    assert_array_equal(reference.per_query(data, found.optimal), best)
     assert found.globally_optimal == (chosen == best).all()
     ordered = [np.sort(row) for row in scores if len(row) > 1]
     assert found.score_gap == pytest.approx(min(row[-1] - row[-2] for row in ordered))
@@ -101,7 +102,7 @@ def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same():
     (twice, best, _), q = tied(), np.arange(4)
     for problem in (twice, by_scores([[[1.0], [0.0]]] * 2, [[0.0, 0.1], [1.0, 0.0]])):
         run = attsvm.train(problem, steps=4000, record=[2000])
-        np.testing.assert_array_equal(run.selected, run.data.select(run.weights[1]))
+        assert_array_equal(run.selected, run.data.select(run.weights[1]))
         found = attsvm.diagnose(problem, run)
         assert not found.locally_optimal and "training may leave or stay" in str(found)
     found = attsvm.diagnose(twice, np.where(q == 3, best + 2, np.where(q == 2, best + 1, best)) % 6)
@@ -259,7 +260,7 @@ def test_the_first_step_stays_in_the_separating_cone(rng, sphere):
         separated += 1
         mu, R = found.separating_cone
         W, step = found.solution.W, -G / np.linalg.norm(G)
-        np.testing.assert_array_equal(problem.data.select(step), problem.optimal)
+        assert_array_equal(problem.data.select(step), problem.optimal)
         assert 0 < mu <= 1
         _, gradient = problem.loss_and_grad((R + 1e-9) * step, scaled=True)
         assert np.vdot(gradient.W, W) < 0

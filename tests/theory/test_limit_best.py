@@ -12,6 +12,7 @@ from attsvm.theory import limit_proofs
 from attsvm.theory.limit_proofs import LOSSES, BestTokens, Rows, descends
 from builders import BUILDERS, build_case, problem_of
 from limits import by_scores
+from numpy.testing import assert_allclose
 
 getcontext().prec = 150
 
@@ -85,7 +86,7 @@ def test_excess_of_every_layout(name, loss):
     problem = problem_of(case, loss)
     best, W = BestTokens(problem), 0.3 * case.rng.standard_normal((case.data.dk, case.data.dz))
     found, naive = best.at(W), naive_excess(problem, W)
-    np.testing.assert_allclose(np.exp(found.each), naive, rtol=1e-8, atol=1e-12)
+    assert_allclose(np.exp(found.each), naive, rtol=1e-8, atol=1e-12)
     assert math.exp(found.total) == pytest.approx(naive.sum(), rel=1e-8)
     assert math.exp(found.total) >= naive.sum() * (1 - 1e-14)
     assert math.exp(found.total) / len(naive) == pytest.approx(problem.loss(W) - problem.infimum(), rel=1e-8)
@@ -182,11 +183,11 @@ def test_rows_and_their_distances(case, monkeypatch):
     twin = np.maximum.reduceat(np.linalg.norm(rows, axis=1), data.indptr[:-1])
     rows = rows[others]
     apart = max(np.linalg.norm(rows - row, axis=1).max() for row in rows)
-    np.testing.assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
+    assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
     assert apart == pytest.approx(Rows(data, best).apart, rel=1e-7)
     monkeypatch.setattr(limit_proofs, "EXACT_ROWS", 0)
     monkeypatch.setattr(limit_proofs, "CHUNK", 200)
-    np.testing.assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
+    assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
     assert apart <= Rows(data, best).apart <= 2.01 * twin.max()
     monkeypatch.setattr(limit_proofs, "EXACT_QUERIES", 0)
     assert Rows(data, best).apart == pytest.approx(2 * twin.max())

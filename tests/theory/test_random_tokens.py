@@ -7,6 +7,7 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.theory.random_tokens import capacity, log_inside, log_volumes
+from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -25,7 +26,7 @@ def textbook(T):
 
 @pytest.mark.parametrize("T", [1, 2, 3, 5, 8, 12])
 def test_volumes_are_those_of_the_textbook(T):
-    np.testing.assert_allclose(np.exp(log_volumes(T)), textbook(T), rtol=1e-6, atol=1e-13)
+    assert_allclose(np.exp(log_volumes(T)), textbook(T), rtol=1e-6, atol=1e-13)
 
 
 @pytest.mark.parametrize("T", [2, 20, 60, 150])
@@ -39,7 +40,7 @@ def test_volumes_add_up(T):
 def test_angles_of_simplices():
     """Half a line, a sixth of the plane, and the solid angle of the tetrahedron."""
     known = [1 / 2, 1 / 6, (3 * math.acos(1 / 3) - math.pi) / (4 * math.pi)]
-    np.testing.assert_allclose([math.exp(log_inside(j)) for j in (1, 2, 3)], known, rtol=1e-11)
+    assert_allclose([math.exp(log_inside(j)) for j in (1, 2, 3)], known, rtol=1e-11)
 
 
 @pytest.mark.parametrize("n, d", [(4, 2), (50, 10), (500, 200), (500, 300), (3000, 1400), (400, 3)])

@@ -7,6 +7,7 @@ import pytest
 import reference
 from attsvm.theory import decompose
 from builders import BUILDERS
+from numpy.testing import assert_allclose, assert_array_equal
 
 
 def data_of(name, rng, more=0):
@@ -40,9 +41,9 @@ def test_planted_decomposition_is_found(kind, seed):
     parts = decompose(data, data.probabilities(W), W)
     for mine, given in ((parts.selected, sets), (parts.probabilities, data.probabilities(W))):
         flat = (np.concatenate(reference.per_entry(data, part)) for part in (mine, given))
-        np.testing.assert_allclose(*flat, atol=1e-11)
+        assert_allclose(*flat, atol=1e-11)
     # Ratios of probabilities are known to about 1e-16 times their logits' size.
-    np.testing.assert_allclose(parts.W_fin, W_fin, atol=1e-12)
+    assert_allclose(parts.W_fin, W_fin, atol=1e-12)
     assert parts.R == pytest.approx(25.0 if W_svm.any() else 0.0, rel=1e-11)
     assert parts.correlation == pytest.approx(1, abs=1e-12) or not W.any()
     margins = reference.svm_apply(rows, parts.W_svm)
@@ -58,7 +59,7 @@ def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     W = W_fin + 25.0 * W_svm
     parts = decompose(data, data.probabilities(W), W, norm)
     E = np.array([np.outer(delta, z).ravel() for *_, delta, z, is_equal in rows if is_equal])
-    np.testing.assert_allclose(E @ parts.W_fin.ravel(), E @ W_fin.ravel(), atol=1e-11)
+    assert_allclose(E @ parts.W_fin.ravel(), E @ W_fin.ravel(), atol=1e-11)
     size = lambda M: judge.norms_of(M, norm)[0]  # noqa: E731
     assert len(E) >= 2 and size(parts.W_fin) < (1 - 1e-3) * size(W_fin)  # the two norms differ on these data
     # No direction that keeps the ratios makes it smaller.
@@ -71,7 +72,7 @@ def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     assert parts.solution.norm == norm and parts.status == "optimal"
     direction = parts.W_svm
     assert parts.R == pytest.approx(np.vdot(direction, W - parts.W_fin) / np.vdot(direction, direction))
-    np.testing.assert_array_equal(parts.W, parts.W_fin + parts.R * parts.W_svm)
+    assert_array_equal(parts.W, parts.W_fin + parts.R * parts.W_svm)
 
 
 def test_every_token_selected_leaves_the_finite_part_alone():
@@ -80,7 +81,7 @@ def test_every_token_selected_leaves_the_finite_part_alone():
     W = rng.standard_normal((data.dk, data.dz)) / data.dk
     parts = decompose(data, data.probabilities(W), W)
     assert parts.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
-    np.testing.assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
+    assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
     assert "30 tokens selected" in repr(parts)
 
 
@@ -118,9 +119,9 @@ def test_sets_have_the_shape_of_the_data(case_name):
     selected, undecided = attsvm.theory.selected_sets(probabilities, 1e-2, 0.2)
     flat = reference.per_entry(data, probabilities)
     for row, p in zip(reference.per_entry(data, selected), flat, strict=True):
-        np.testing.assert_array_equal(row, p >= 0.2)
+        assert_array_equal(row, p >= 0.2)
     expected = [bool(((p > 1e-2) & (p < 0.2)).any()) for p in flat]
-    np.testing.assert_array_equal(reference.per_query(data, undecided).astype(bool), expected)
+    assert_array_equal(reference.per_query(data, undecided).astype(bool), expected)
     assert any(expected) or len(data) < 3
     assert attsvm.solve_svm(data, selected).status != "undecided"
 
@@ -142,7 +143,7 @@ def test_tokens_kept_is_the_support_of_the_projection(rng):
     found = np.array([attsvm.theory.tokens_kept(scores, lam) for lam in lams])
     for lam, counts in zip(lams, found, strict=True):
         expected = [(reference.projection_simplex(row / (2 * lam), 1.0) > 1e-12).sum() for row in scores]
-        np.testing.assert_array_equal(counts, expected)
+        assert_array_equal(counts, expected)
     assert (np.diff(found, axis=0) >= 0).all() and found[0].max() <= 2 and (found[-1] == 7).all()
     assert set(np.unique(found)) == set(range(1, 8))
 
@@ -162,7 +163,7 @@ def test_positional_encoding_is_a_wave_of_the_position():
     expected = [np.sin(t), np.cos(t)]
     for j in (1, 2, 3):
         expected += [np.sin(t / 100 ** (2 * j / 7)), np.cos(t / 100 ** (2 * j / 7))]
-    np.testing.assert_allclose(P[t], expected[:7], atol=1e-15)
+    assert_allclose(P[t], expected[:7], atol=1e-15)
     assert np.linalg.norm(P[:, None] - P, axis=2)[~np.eye(50, dtype=bool)].min() > 0.1
 
 

@@ -15,6 +15,7 @@ from attsvm.torch.candidates import _whitened_cut, as_source
 from attsvm.torch.candidates import made as make
 from attsvm.torch.damage import HeldOut
 from attsvm.torch.faithfulness import without_directions
+from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn import functional as F
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
@@ -104,7 +105,7 @@ def test_damage_is_the_change_of_the_output_without_the_head(made):
         assert report.damage == pytest.approx(nothing.mean(), rel=1e-5, abs=1e-9)
         assert f"the output changes by {report.damage:.2g} (1 - cosine)" in report.summary
         equal = without(model, held_out, h, lambda values: values.mean(1, keepdim=True))
-        np.testing.assert_allclose(table.damages[report.head.label, "uniform", 0][0], equal, rtol=1e-4, atol=1e-7)
+        assert_allclose(table.damages[report.head.label, "uniform", 0][0], equal, rtol=1e-4, atol=1e-7)
     for wrong, message in ((held_out[0], "batches must be an iterable"), ([], "batches must hold at least one batch")):
         with pytest.raises((TypeError, ValueError), match=message):
             attsvm.torch.damage(model, reports, wrong)
@@ -121,7 +122,7 @@ def test_a_positional_rule_is_found_and_is_all_there_is(made):
     assert table.rules["L0H1"] == ("offset -1", 1.0)
     assert table.recovered("L0H1", "rule") == pytest.approx(1, abs=1e-3)
     assert table.recovered("L0H1", "SVM") > 0.95 and table.recovered("L0H1", "logistic") > 0.5
-    np.testing.assert_array_equal(table.damages["L0H1", "SVM", 150], table.damages["L0H1", "SVM of the rule", 150])
+    assert_array_equal(table.damages["L0H1", "SVM", 150], table.damages["L0H1", "SVM of the rule", 150])
     assert table.recovered("L0H1", "shuffled") < 0.3  # its singular values are all the same
     assert table.recovered("L0H1", "cut") < 0.6
 
@@ -173,7 +174,7 @@ def test_padding_is_not_counted(made):
     padded = {"x": x, "attention_mask": (torch.arange(T) < 5).expand(6, T).float()}
     one, other = (attsvm.torch.faithfulness(model, found[1:2], [b], [5], 1, progress=False) for b in (short, padded))
     for key in one.damages:
-        np.testing.assert_allclose(one.damages[key], other.damages[key], atol=1e-5)
+        assert_allclose(one.damages[key], other.damages[key], atol=1e-5)
 
 
 def test_logits_are_compared_as_distributions(made):
@@ -189,7 +190,7 @@ def test_logits_are_compared_as_distributions(made):
             other = torch.log_softmax(model(**held_out[0]).double(), -1)
     expected = F.kl_div(other, own, log_target=True, reduction="none").sum(-1).mean(1)
     assert table.metric == "KL"
-    np.testing.assert_allclose(table.damages["L0H1", "uniform", 0][0], expected, rtol=1e-4)
+    assert_allclose(table.damages["L0H1", "uniform", 0][0], expected, rtol=1e-4)
 
 
 def test_what_a_direction_does(made):
@@ -218,7 +219,7 @@ def test_random_directions_lie_in_the_spans_of_W(made):
 
     assert len(list(without_directions(as_source(head), damage, 0, None))) == 2 and len(seen) == 8
     for W in seen:
-        np.testing.assert_allclose(left @ (left.T @ W @ right) @ right.T, W, atol=1e-9 * np.abs(head.W).max())
+        assert_allclose(left @ (left.T @ W @ right) @ right.T, W, atol=1e-9 * np.abs(head.W).max())
 
 
 def test_a_whitened_cut_is_the_best_of_its_rank():
@@ -287,7 +288,7 @@ def same(a, b, renamed=None):
     expected = {(rows[row], *rest): damage for (row, *rest), damage in b.damages.items() if row in rows}
     assert expected.keys() <= a.damages.keys()
     for key, damage in expected.items():
-        np.testing.assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
+        assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
 
 
 def test_layers_first_to_last(deep):

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 
 pytest.importorskip("transformers")
 
@@ -65,7 +66,7 @@ def test_attention_is_the_model_s_own(name, implementation):
                 if mask is not None and len(got) == mask.shape[1]:
                     assert live.tolist() == (mask[number % 2].numpy() > 0).tolist()
                 assert got.shape == expected.shape and live.sum() >= len(got) - 3  # padding is 3 tokens
-                np.testing.assert_allclose(got[live], expected[live], atol=CLOSE)
+                assert_allclose(got[live], expected[live], atol=CLOSE)
 
 
 @pytest.mark.parametrize("name", each(REFUSED))
@@ -105,7 +106,7 @@ def test_large_logits_in_double_precision(name, implementation, monkeypatch):
         assert head.keys.dtype == np.float64
         for number in range(4):
             expected = own[number // 2][head.layer][number % 2, head.number].numpy()
-            np.testing.assert_allclose(head.attention(number), expected, atol=1e-10)
+            assert_allclose(head.attention(number), expected, atol=1e-10)
             logits = head.logits(number)
             largest = max(largest, np.abs(logits[np.isfinite(logits)]).max())
     assert largest > 50

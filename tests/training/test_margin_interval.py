@@ -8,6 +8,7 @@ import judge
 import numpy as np
 import pytest
 from builders import BUILDERS, build_case, paper, problem_of
+from numpy.testing import assert_allclose
 from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.1, 1.5, 3.0]
@@ -33,7 +34,7 @@ def test_multipliers_are_zero_at_any_reference():
     for selected in (kept, kept.argmax(axis=1)):
         found, scale = problem_of(case).multipliers(W, selected)
         assert scale == log_scale and (found < 0).any()
-        np.testing.assert_allclose(found, np.where(first, 0.0, full), rtol=0, atol=1e-14)
+        assert_allclose(found, np.where(first, 0.0, full), rtol=0, atol=1e-14)
 
 
 # ------------------------------------------------------------------------------------ the interval
@@ -69,7 +70,7 @@ def test_no_interval_is_false():
         (low, high), (problem, W, selected, norm, _) = assert_true(*drawn), drawn
         twin = judge.interval(Case(problem.data, selected), W, problem.multipliers(W, selected)[0], norm)
         assert low <= twin[0] and twin[1] <= high  # outwards, and by rounding alone
-        np.testing.assert_allclose((low, high), twin, rtol=1e-9, atol=1e-13)
+        assert_allclose((low, high), twin, rtol=1e-9, atol=1e-13)
 
 
 @pytest.mark.slow
@@ -88,7 +89,7 @@ def test_an_interval_of_sets_needs_equal_logits():
     low, high = problem.margin_interval(sol.W, kept)
     assert 0.999 * sol.margin < low <= sol.margin_bound and high >= sol.margin
     twin = judge.interval(Case(case.data, kept), sol.W, problem.multipliers(sol.W, kept)[0], "frobenius")
-    np.testing.assert_allclose((low, high), twin, rtol=1e-9)
+    assert_allclose((low, high), twin, rtol=1e-9)
     bent = sol.W + 1e-6 * np.linalg.norm(sol.W) * case.rng.standard_normal(sol.W.shape)
     assert problem.margin_interval(bent, kept)[0] == problem.margin_interval(0 * bent, kept)[0] == 0
 
@@ -117,7 +118,7 @@ def test_an_interval_has_the_scale_of_the_data(power):
     W = attsvm.train(s.problem, steps=300, record=0).W
     scaled = attsvm.Problem(attsvm.cross_attention(np.ldexp(s.X, power), s.Z, values=s.X), s.y, s.problem.head)
     found = scaled.margin_interval(np.ldexp(W, -power), norm="nuclear")
-    np.testing.assert_allclose(np.ldexp(found, -power), s.problem.margin_interval(W, norm="nuclear"), rtol=1e-10)
+    assert_allclose(np.ldexp(found, -power), s.problem.margin_interval(W, norm="nuclear"), rtol=1e-10)
 
 
 def root(P, power=0.5):
@@ -137,10 +138,10 @@ def test_a_metric_is_the_plain_norm_of_other_tokens():
     W = attsvm.train(problem, steps=500, record=0).W
     whitened = of(X @ root(P, -0.5), Z @ root(R, -0.5), X)
     expected = whitened.margin_interval(root(P) @ W @ root(R))
-    np.testing.assert_allclose(problem.margin_interval(W, metric=(P, R)), expected, rtol=1e-9)
+    assert_allclose(problem.margin_interval(W, metric=(P, R)), expected, rtol=1e-9)
     d, e = rng.uniform(0.1, 3, (2, 5))
     by_sides = problem.margin_interval(W, metric=(np.diag(d), np.diag(e)))
-    np.testing.assert_allclose(problem.margin_interval(W, metric=np.outer(d, e)), by_sides)
+    assert_allclose(problem.margin_interval(W, metric=np.outer(d, e)), by_sides)
     for wrong, message in (
         (-np.ones((5, 5)), "metric must be positive everywhere"),
         ((P, P - 9 * np.eye(5)), r"metric\[1\] must be positive definite"),

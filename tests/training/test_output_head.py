@@ -8,6 +8,7 @@ import reference_rules
 from attsvm import _core
 from builders import BUILDERS, build_case, starts
 from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 
 # Sums of some dozens of products, in another order.
 TWIN = 1e-12
@@ -93,7 +94,7 @@ def test_loss_and_gradient_equal_the_twin(name, kind, H, combine, loss):
         top = reference.selections(case.data, given[4][h])
         for row, t, (c, log_c) in zip(rows, top, pairs, strict=True):
             expected = c / len(case.data) * np.exp(log_c - np.atleast_1d(log_scale)[h]) if c.any() else c
-            np.testing.assert_allclose(row, np.where(np.arange(len(c)) == t, 0.0, expected), rtol=0, atol=TWIN)
+            assert_allclose(row, np.where(np.arange(len(c)) == t, 0.0, expected), rtol=0, atol=TWIN)
     m = case.rng.integers(1, 30)
     K, Q = (case.rng.standard_normal((*W.shape[:-2], d, m)) / m for d in W.shape[-2:])
     product = K @ np.swapaxes(Q, -1, -2)
@@ -112,11 +113,11 @@ def test_attention_heads_keep_scales_of_their_own():
     problem = attsvm.Problem(data, [1, -1, 1], head, heads=2, combine="concatenate")
     _, gradient = problem.loss_and_grad(W, scaled=True)
     assert gradient.log_scale[0] < -50 < -10 < gradient.log_scale[1]
-    np.testing.assert_allclose(np.abs(gradient.W).max(axis=(1, 2)), 1)
+    assert_allclose(np.abs(gradient.W).max(axis=(1, 2)), 1)
     total = np.log(np.linalg.norm(gradient.W[1])) + gradient.log_scale[1]
     for rule, moved in (("normalized", [0.1, 0.1]), ("normalized jointly", [0, 0.1])):
         run = attsvm.train(problem, W, rule=rule, steps=1, lr=0.1)
-        np.testing.assert_allclose(np.linalg.norm(run.W - W, axis=(1, 2)), moved, rtol=1e-9, atol=1e-15)
+        assert_allclose(np.linalg.norm(run.W - W, axis=(1, 2)), moved, rtol=1e-9, atol=1e-15)
         assert run.log_grad_norm[0] == pytest.approx(total, rel=1e-12)
 
 
@@ -133,9 +134,9 @@ def test_scores_are_the_head_at_each_token(name, kind):
         expected.append([labels[q] * reference.head_value(twin, x, q)[0] for x in V])
     found = reference.per_entry(case.data, problem.scores)
     for mine, row in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, row, rtol=1e-12, atol=1e-13)
+        assert_allclose(mine, row, rtol=1e-12, atol=1e-13)
     best = [int(np.argmax(row)) for row in expected]
-    np.testing.assert_array_equal(reference.per_query(case.data, problem.optimal), best)
+    assert_array_equal(reference.per_query(case.data, problem.optimal), best)
 
 
 @pytest.mark.parametrize("name", ["cross", "causal_ragged", "cross_several_queries"])
@@ -149,8 +150,8 @@ def test_a_function_trains_as_the_head_it_computes(name):
 
     called = attsvm.Problem(case.data, case.y, attsvm.CallableHead(function))
     run, again = (attsvm.train(p, W, steps=20, record=5) for p in (problem, called))
-    np.testing.assert_array_equal(run.weights, again.weights)
-    np.testing.assert_array_equal(run.loss, again.loss)
+    assert_array_equal(run.weights, again.weights)
+    assert_array_equal(run.loss, again.loss)
     assert len(calls) == 21 and set(calls) == {(len(case.data), case.data.values.shape[1])}
 
 
@@ -168,7 +169,7 @@ def test_an_exception_of_the_function_comes_through_with_the_run_so_far():
     assert caught.traceback[-1].name == "broken"
     partial = caught.value.partial
     assert partial.status == "interrupted" and list(partial.steps) == [0, 5, 10]
-    np.testing.assert_array_equal(partial.W, attsvm.train(problem, W, steps=12, record=0).W)
+    assert_array_equal(partial.W, attsvm.train(problem, W, steps=12, record=0).W)
     for call in (function.loss, function.loss_and_grad):
         pytest.raises(ZeroDivisionError, call, W)
 
@@ -200,9 +201,9 @@ def test_each_step_of_the_head_is_the_twins(name, kind, H, combine, rule):
         for mine, theirs in zip(parts(head, run.parameters), expected, strict=True):
             close(mine, theirs, 1e-9)
         # Attention moves as it does when the head stays.
-        np.testing.assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
-        np.testing.assert_array_equal(run.head_records, [head.row(), run.parameters])
-        np.testing.assert_array_equal(run.v, parts(head, run.parameters)[0])
+        assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
+        assert_array_equal(run.head_records, [head.row(), run.parameters])
+        assert_array_equal(run.v, parts(head, run.parameters)[0])
         assert {"linear": "W and v:", "mlp": "W and V, a:", "quadratic": "W and v, lam:"}[kind] in repr(run)
         W, problem = run.W, problem._with_head(run.head)
         assert problem.loss(W) == pytest.approx(run.loss[-1], rel=1e-12)
@@ -217,7 +218,7 @@ def test_a_constant_step_is_the_gradient_by_differences(kind, H, combine, traine
     weights, lr, row = starts(case, trained, H), 1e-6, problem.head.row()
     run = attsvm.train(problem, **weights, train_head=True, rule="constant", lr=lr, steps=1)
     slope = differences(lambda r: problem._with_head(problem.head.from_row(r)).loss(**weights), row)  # no kink is near
-    np.testing.assert_allclose((row - run.parameters) / lr, slope, rtol=0, atol=1e-8 * max(1.0, np.abs(slope).max()))
+    assert_allclose((row - run.parameters) / lr, slope, rtol=0, atol=1e-8 * max(1.0, np.abs(slope).max()))
 
 
 @pytest.mark.parametrize("kind", TRAINED)
@@ -237,7 +238,7 @@ def test_the_head_goes_on_when_its_gradient_has_underflowed(kind):
     assert scale < -3000
     for w, g, mine in zip(parts(head, row), found, parts(head, run.parameters), strict=True):
         # The step is a ten-thousandth of the parameters; the log scale is itself rounded to 1e-12.
-        np.testing.assert_allclose(mine - w, -0.1 * g / np.linalg.norm(g), rtol=0, atol=1e-9)
+        assert_allclose(mine - w, -0.1 * g / np.linalg.norm(g), rtol=0, atol=1e-9)
 
 
 def test_a_dead_layer_is_stationary():
@@ -246,12 +247,12 @@ def test_a_dead_layer_is_stationary():
     for train_head in (False, True):
         run = attsvm.train(dead, W, train_head=train_head, steps=10)
         assert run.status == "stationary" and run.steps[-1] == 0 and run.log_grad_norm[-1] == -np.inf
-        np.testing.assert_array_equal(run.W, W)
-    np.testing.assert_array_equal(run.parameters, dead.head.row())
+        assert_array_equal(run.W, W)
+    assert_array_equal(run.parameters, dead.head.row())
     half = attsvm.MLPHead(np.ones((4, 1)) * [1.0, 0.0], [1.0, 1.0])  # the unit with V = 0 is at its kink and stays
     run = attsvm.train(attsvm.Problem(case.data, case.y, half), W, train_head=True, steps=10)
     assert (run.head.V[:, 0] != half.V[:, 0]).all()
-    np.testing.assert_array_equal([*run.head.V[:, 1], run.head.a[1]], [0.0] * 4 + [1.0])
+    assert_array_equal([*run.head.V[:, 1], run.head.a[1]], [0.0] * 4 + [1.0])
 
 
 @pytest.mark.parametrize("sure", [20.0, 50.0, 700.0])
@@ -263,5 +264,5 @@ def test_a_query_sure_of_its_class_keeps_its_value_and_gradient(sure):
     value, gradient = head.value_and_grad(np.array([[1.0, 0.0], [1.0, 0.0]]))
     assert repr(head) == "SoftmaxHead(dv=2, C=3)"
     rest = np.exp(-sure)  # of each of two classes; their squares are below rounding
-    np.testing.assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
-    np.testing.assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)
+    assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
+    assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)

@@ -11,6 +11,7 @@ import pytest
 import reference
 from attsvm import _core
 from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 
 LOSSES = list(_core.LOSS)
 HEADS = ["shared", "per query"]
@@ -32,7 +33,7 @@ def test_scores_of_values_of_any_length_and_precision(length, dtype, head, rng):
     scores = attsvm.Problem(data, y, attsvm.LinearHead(v)).scores
     each = np.broadcast_to(v, (3, 9, length))
     close(scores, y[..., None] * np.einsum("nsd,ntd->nst", each, values.astype(float)))
-    np.testing.assert_array_equal(scores[..., 8], scores[..., 0])
+    assert_array_equal(scores[..., 8], scores[..., 0])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -126,7 +127,7 @@ def test_queries_that_add_nothing_do_not_drown_the_others(kind, size, heads, rng
         )[1]
         for at in (slice(None), slice(None, None, 2))
     )
-    np.testing.assert_allclose(mine.W, theirs.W, rtol=0, atol=1e-13)
+    assert_allclose(mine.W, theirs.W, rtol=0, atol=1e-13)
     # A mean over three queries instead of two.
     assert mine.log_scale == pytest.approx(theirs.log_scale + math.log(2 / 3), rel=1e-14, abs=1e-14)
 

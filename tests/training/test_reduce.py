@@ -12,6 +12,7 @@ from attsvm.common.workers import Workers
 from builders import starts
 from compare import close, same_run
 from network import Network
+from numpy.testing import assert_allclose, assert_array_equal
 
 SIZES = [(6,), (4, 2), (1, 5), (2, 2, 2)]
 
@@ -96,7 +97,7 @@ def test_scales_that_no_double_holds():
     moved = expected.W - options["W"]
     for run in apart(s.parts, **options):
         close(run.W - options["W"], moved, 1e-9)
-        np.testing.assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
+        assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
 
 
 def test_a_shard_that_adds_nothing_does_not_drown_the_others():
@@ -147,7 +148,7 @@ def test_a_callback_of_one_stops_all():
     each = [dict(callback=lambda run, last=last: run.steps[-1] == last) for last in (20, 1000)]
     for run in apart(shards((3, 2)).parts, record=10, each=each):
         assert run.status == "stopped"
-        np.testing.assert_array_equal(run.steps, [0, 10, 20])
+        assert_array_equal(run.steps, [0, 10, 20])
 
 
 def test_an_exception_keeps_what_all_have_recorded():
@@ -161,7 +162,7 @@ def test_an_exception_keeps_what_all_have_recorded():
     with pytest.raises(ConnectionError) as caught:
         attsvm.train(s.whole, record=10, reduce=reduce)
     assert caught.value.partial.status == "interrupted"
-    np.testing.assert_array_equal(caught.value.partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
+    assert_array_equal(caught.value.partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_an_error_in_one_callback_stops_all():
     check_told(errors, 1, LookupError)
     for error in errors:
         assert error.partial.status == "interrupted"
-        np.testing.assert_array_equal(error.partial.steps, [0, 10, 20])
+        assert_array_equal(error.partial.steps, [0, 10, 20])
 
 
 @pytest.mark.parametrize("trained", ["W", "KQ"])
@@ -267,7 +268,7 @@ def test_an_error_in_one_head_stops_all(trained):
     errors = apart(parts, record=10, **starts(s, trained))
     check_told(errors, 1, ValueError)
     for error in errors:
-        np.testing.assert_array_equal(error.partial.steps, [0, 10])
+        assert_array_equal(error.partial.steps, [0, 10])
 
 
 @pytest.mark.parametrize("one_slot", [False, True])
