@@ -285,8 +285,7 @@ def test_a_feasible_problem_is_never_called_infeasible():
     sol = attsvm.solve_svm(data, data.select(rng.standard_normal((3, 3))))
     assert sol.status == "optimal"
     proof, *_ = proved(sol)
-    rows = judge.rows_of(problems.Case(data, sol.selected))
-    A = np.einsum("mi,mj->mij", rows.delta, rows.z).reshape(30, 9).astype(float)
+    A = judge.rows_of(problems.Case(data, sol.selected)).products()
     for trial in range(50):
         order = rng.permutation(30)
         names = [[int(k), 1 - proof["selected"][k]] for k in order]

@@ -12,21 +12,10 @@ import torch
 from attsvm.torch import watch
 from attsvm.torch.batch import Batch
 from numpy.testing import assert_allclose, assert_array_equal
-from spellings import SPELLINGS, Own
+from spellings import SPELLINGS, Own, made
 from torch.nn import functional as F
 
 CLOSE = 1e-6  # of probabilities in single precision: logits here are below 10
-
-
-@pytest.fixture
-def batches():
-    torch.manual_seed(1)
-    return [(3 * torch.randn(2, 5, 12),), (3 * torch.randn(3, 4, 12),)]
-
-
-def made(spelling="@"):
-    torch.manual_seed(0)
-    return Own(spelling).eval()
 
 
 def expected(batches):

@@ -9,20 +9,9 @@ from attsvm.torch.replacement import _recorded, as_form
 from compare import close
 from marks import slow
 from numpy.testing import assert_allclose, assert_array_equal
-from spellings import SPELLINGS, Own
+from spellings import SPELLINGS, made
 
 CLOSE = 5e-6  # of the largest value, in single precision: logits here are below 10
-
-
-@pytest.fixture
-def batches():
-    torch.manual_seed(1)
-    return [(3 * torch.randn(2, 5, 12),), (3 * torch.randn(3, 4, 12),)]
-
-
-def made(spelling="@"):
-    torch.manual_seed(0)
-    return Own(spelling).eval()
 
 
 def run(model, batches):
