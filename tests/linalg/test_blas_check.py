@@ -88,5 +88,5 @@ def test_a_fork_waits_until_no_thread_is_inside_the_blas(tmp_path):
     ]
     flags = ["-O1", f"-I{tmp_path}", "-Wl,--unresolved-symbols=ignore-all", "-no-pie"]
     forks = program(tmp_path / "forks", *files, flags=flags)
-    ran = subprocess.run([forks, "20"], capture_output=True, text=True)
+    ran = subprocess.run([forks], capture_output=True, text=True)
     assert ran.stdout == "0 of 20\n"
