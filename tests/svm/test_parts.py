@@ -104,48 +104,6 @@ def test_gram(library, shape):
         assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
 
 
-def factored(library, p, member, moves, least):
-    """What is left of the members after the moves, with x = U^-1 y, U x and U^-T beta."""
-    left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
-    vectors, moves = np.zeros((3, p.m)), np.array(moves, dtype=np.intp)
-    arguments = (p.struct, p.beta, np.array(member, dtype=np.intp), len(member), moves, len(moves), least)
-    assert call(library.parts_factor, left, count, *vectors, *arguments) == 0
-    return left[: count[0]], vectors[:, : count[0]]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_factor_that_grows_and_shrinks(library, shape):
-    p = make(2, *shape)
-    rows = p.rng.permutation(independent(p, min(p.m - 1, 45))).tolist()
-    for first in (0, 1, len(rows) // 2, len(rows)):
-        moves, inside = [], set(rows[:first])
-        for k in p.rng.permutation(rows).tolist() * 2:  # every row joins or leaves twice, in any order
-            moves.append(-1 - k if k in inside else k)
-            inside ^= {k}
-        for stop in (0, len(moves) // 2, len(moves) - 3, len(moves)):
-            S, found = factored(library, p, rows[:first], moves[:stop], 1e-6)
-            expected = set(rows[:first])
-            for k in moves[:stop]:
-                expected ^= {max(k, -1 - k)}
-            assert sorted(S.tolist()) == sorted(expected)
-            U = np.linalg.cholesky(p.G[np.ix_(S, S)]).T if len(S) else np.zeros((0, 0))
-            y = np.linalg.solve(U.T, p.beta[S])
-            # conditions of at most a hundred, so a few hundred roundings
-            assert_allclose(found, [np.linalg.solve(U, y), y, y], atol=1e-11 * np.abs(p.beta).max())
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_factor_leaves_out_what_depends(library, shape):
-    p = make(3, *shape)
-    member, kept = p.rng.permutation(p.m).tolist(), []
-    S, (x, *_) = factored(library, p, member, [], 1e-2)
-    for k in member:  # the rule, row by row
-        if 1 - p.G[kept, k] @ np.linalg.solve(p.G[np.ix_(kept, kept)], p.G[kept, k]) > 1e-2:
-            kept.append(k)
-    assert S.tolist() == kept and 0 < len(S) <= min(shape[2] * shape[3], p.m)
-    assert_allclose(x, np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_exchange_from_set_to_set(library, shape):
     """Sets that differ by a few rows, of which some come and go again, and one that is quite another."""
