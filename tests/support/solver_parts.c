@@ -20,11 +20,6 @@ static void begin_gram(const struct problem *p)
     gram_init(&gram, &rows, &arena);
 }
 
-static void copy(double *to, const double *from, ptrdiff_t n)
-{
-    memcpy(to, from, (size_t)n * sizeof *to);
-}
-
 /* One exchange for all sets: x [sets, m] of b [sets, m] on member [sum of sizes]; factors counts the new ones. */
 int parts_exchange(double *x, ptrdiff_t *factors, const struct problem *p, const double *ridge, const double *b,
                    const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets)
@@ -97,22 +92,6 @@ double parts_scaling(const double *margin, double size, double off, const struct
     return scale;
 }
 
-/* square [size, size] upper triangle, products [size] of row j, margins [m] of x on member. */
-int parts_gram(double *square, double *products, double *margins, const struct problem *p, const ptrdiff_t *member,
-               ptrdiff_t size, ptrdiff_t j, const double *x)
-{
-    begin_gram(p);
-    ptrdiff_t stride = size + 32;
-    double *G = arena_zeros(&arena, stride, stride), *margin = arena_doubles(&arena, rows.count + 32, 1);
-    int status = gram_square(G, stride, &gram, member, size);
-    for (ptrdiff_t i = 0; i < size; ++i)
-        copy(square + i * size, G + i * stride, size);
-    gram_products(products, &gram, j, member, size);
-    gram_margins(margin, &gram, x, member, size);
-    copy(margins, margin, rows.count);
-    return end(status);
-}
-
 /* x [m] from x; solved or not. */
 int parts_start(double *x, int *solved, ptrdiff_t *iterations, const struct problem *p, const double *beta,
                 ptrdiff_t most)
@@ -152,7 +131,7 @@ int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, 
             for (ptrdiff_t k = 0; k < blocks.n_near[q]; ++k)
                 near[blocks.near[rows.first[q] + k]] = 1;
     }
-    copy(W, blocks.W, p->dk * p->dz);
+    memcpy(W, blocks.W, (size_t)(p->dk * p->dz) * sizeof *W);
     block_ascent_end(&blocks);
     return end(status);
 }

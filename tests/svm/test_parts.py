@@ -90,21 +90,6 @@ def test_scale_of_weights(library, off, short, asked, scale):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gram(library, shape):
-    p = make(1, *shape)
-    for size in (1, 2, 7, p.m):
-        member = np.sort(p.rng.permutation(p.m)[:size]).astype(np.intp)
-        j, x = int(p.rng.integers(p.m)), np.zeros(p.m)
-        x[member] = p.rng.standard_normal(len(member))
-        square, products, margins = np.zeros((len(member), len(member))), np.zeros(len(member)), np.zeros(p.m)
-        assert call(library.parts_gram, square, products, margins, p.struct, member, len(member), j, x) == 0
-        # sums of dk products of order one
-        assert_allclose(np.triu(square), np.triu(p.G[np.ix_(member, member)]), atol=1e-14)
-        assert_allclose(products, p.G[member, j], atol=1e-14)
-        assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
-
-
-@pytest.mark.parametrize("shape", SHAPES)
 def test_exchange_from_set_to_set(library, shape):
     """Sets that differ by a few rows, of which some come and go again, and one that is quite another."""
     p = make(4, *shape)
