@@ -37,7 +37,8 @@ class Rows(NamedTuple):
 
     def products(self):
         """(m, dk dz) products delta z^T, flat."""
-        return np.einsum("mi,mj->mij", self.delta, self.z[self.query]).reshape(len(self.delta), -1).astype(float)
+        m, (dk, dz) = len(self.delta), (self.delta.shape[1], self.z.shape[1])
+        return np.einsum("mi,mj->mij", self.delta, self.z[self.query]).reshape(m, dk * dz).astype(float)
 
     def adjoint(self, multipliers):
         """A^*(lambda)."""

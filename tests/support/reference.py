@@ -41,23 +41,6 @@ def selected_tokens(data, selected):
     return [np.arange(b - a) == t for t, a, b in zip(chosen, data.start, data.stop, strict=True)]
 
 
-# ------------------------------------------------------------------------------------ the SVM
-
-
-def svm_rows(data, selected):
-    """``[(q, t, delta, z, is_equality)]`` with delta = x_ref - x_t, for every token t but the reference."""
-    rows = []
-    for q, (X, mask) in enumerate(zip(windows(data), selected_tokens(data, selected), strict=True)):
-        ref = int(np.argmax(mask))
-        rows += [(q, t, X[ref] - X[t], data.queries[q], bool(mask[t])) for t in range(len(X)) if t != ref]
-    return rows
-
-
-def svm_apply(rows, W):
-    """A(W): delta^T W z of every row."""
-    return np.array([delta @ (W @ z) for _, _, delta, z, _ in rows])
-
-
 # ------------------------------------------------------------------------------------ attention
 
 

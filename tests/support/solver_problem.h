@@ -17,7 +17,7 @@ static struct windows w;
 static struct rows rows;
 static struct monitor monitor;
 
-/* All tokens of each sequence, one query each.  The rows are those of reference.svm_rows. */
+/* All tokens of each sequence, one query each.  The rows are those of judge.rows_of. */
 static void begin(const struct problem *p, const unsigned char *kept, const double *rhs)
 {
     ptrdiff_t entry;

@@ -46,8 +46,8 @@ def test_every_number_is_that_of_its_definition(case_name, norm, loss, optimal):
     assert found.score_spread == pytest.approx(max(row[-2] - row[0] for row in ordered))
     _, G, scale = reference.loss_and_grad(data, case.y, case.v, loss, np.zeros((data.dk, data.dz)))
     G = G * np.exp(scale)
-    best_rows = reference.svm_rows(data, found.optimal)
-    assert found.iota == pytest.approx(reference.svm_apply(best_rows, -G).min())
+    best_rows = judge.rows_of(Case(data, found.optimal))
+    assert found.iota == pytest.approx(float(best_rows.apply(-G).min()))
     X, V = reference.windows(data), reference.windows(data, values=True)
     g = [
         np.linalg.norm(v, 2) * np.linalg.norm(head)
@@ -63,19 +63,17 @@ def test_every_number_is_that_of_its_definition(case_name, norm, loss, optimal):
     assert (found.separating_cone is None) == (found.iota <= 0 or ideal is None)
     if found.separating_cone:
         mu, size = found.iota * np.linalg.norm(ideal) / np.linalg.norm(G), np.linalg.norm(ideal)
-        margins = reference.svm_apply(best_rows, ideal)
-        worst = max((len(X[q]) - 1) * (m - 1) for (q, *_), m in zip(best_rows, margins, strict=True))
+        worst = float(((data.lengths[best_rows.query] - 1) * (best_rows.apply(ideal) - 1)).max())
         assert found.separating_cone == pytest.approx((mu, size * max(0, np.log(max(worst, 1e-300))) / mu), rel=1e-7)
     if found.solution.W is None:
         assert found.tight is None and found.locally_optimal is None and found.all_support is None
         return
-    rows = reference.svm_rows(data, found.selected)
-    tight = {
-        (q, t) for (q, t, *_), m in zip(rows, reference.svm_apply(rows, found.solution.W), strict=True) if m <= 1 + 1e-4
-    }
+    rows = judge.rows_of(Case(data, found.selected))
+    at = rows.apply(found.solution.W) <= 1 + 1e-4
+    tight = {*zip(rows.query[at], (rows.entry - data.indptr[rows.query])[at], strict=True)}
     mine = reference.per_entry(data, found.tight)
     assert {(q, t) for q, row in enumerate(mine) for t in np.flatnonzero(row)} == tight
-    assert found.all_support == (len(tight) == len(rows))
+    assert found.all_support == at.all()
     rivals = [
         [(row[t], t) for t in range(len(row)) if (q, t) in tight and row[t] >= row[chosen[q]]]
         for q, row in enumerate(scores)
@@ -144,7 +142,7 @@ def test_training_may_leave_the_local_cone(sphere):
 
 def rows_of(data):
     first = data._layout.shape_queries(np.zeros(len(data), int))
-    return np.array([np.outer(delta, z).ravel() for _, _, delta, z, _ in reference.svm_rows(data, first)])
+    return judge.rows_of(Case(data, first)).products()
 
 
 def test_the_shape_is_enough_where_it_makes_rows_independent(rng):

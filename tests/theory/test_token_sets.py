@@ -8,6 +8,7 @@ import reference
 from attsvm.theory import decompose
 from builders import BUILDERS
 from numpy.testing import assert_allclose, assert_array_equal
+from problems import Case
 
 
 def data_of(name, rng, more=0):
@@ -24,8 +25,8 @@ def planted(kind, rng, least=1):
         most = max(1, len(row) - 1)
         row[rng.permutation(len(row))[: rng.integers(min(least, most), most + 1)]] = True
     sets = data._layout.shape_entries(np.concatenate(kept), False)
-    rows = reference.svm_rows(data, sets)
-    E = np.array([np.outer(delta, z).ravel() for *_, delta, z, equal in rows if equal]).reshape(-1, data.dk * data.dz)
+    rows = judge.rows_of(Case(data, sets))
+    E = rows.products()[rows.equal]
     W_fin = (np.linalg.pinv(E) @ rng.uniform(-1, 1, len(E))).reshape(data.dk, data.dz)
     svm = attsvm.solve_svm(data, sets)
     assert svm.status in ("optimal", "no constraint")
@@ -46,9 +47,8 @@ def test_planted_decomposition_is_found(kind, seed):
     assert_allclose(parts.W_fin, W_fin, atol=1e-12)
     assert parts.R == pytest.approx(25.0 if W_svm.any() else 0.0, rel=1e-11)
     assert parts.correlation == pytest.approx(1, abs=1e-12) or not W.any()
-    margins = reference.svm_apply(rows, parts.W_svm)
-    equal = np.array([row[-1] for row in rows], dtype=bool)
-    assert (np.abs(margins[equal]) <= 1e-8).all() and (margins[~equal] >= 1 - 1e-8).all()
+    margins = rows.apply(parts.W_svm)
+    assert (np.abs(margins[rows.equal]) <= 1e-8).all() and (margins[~rows.equal] >= 1 - 1e-8).all()
     assert abs(np.vdot(parts.W_fin, parts.W_svm)) <= 1e-10 * (1 + np.linalg.norm(parts.W_svm))
 
 
@@ -58,7 +58,7 @@ def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     data, _, rows, W_fin, W_svm = planted(kind, np.random.default_rng(11), least=2)
     W = W_fin + 25.0 * W_svm
     parts = decompose(data, data.probabilities(W), W, norm)
-    E = np.array([np.outer(delta, z).ravel() for *_, delta, z, is_equal in rows if is_equal])
+    E = rows.products()[rows.equal]
     assert_allclose(E @ parts.W_fin.ravel(), E @ W_fin.ravel(), atol=1e-11)
     size = lambda M: judge.norms_of(M, norm)[0]  # noqa: E731
     assert len(E) >= 2 and size(parts.W_fin) < (1 - 1e-3) * size(W_fin)  # the two norms differ on these data
