@@ -21,7 +21,7 @@ import machine
 import numpy as np
 import speed_pages
 from grid_contenders import CONTENDERS, RUNS
-from places import ROOT, TESTS
+from places import TESTS
 
 SHAPES = [
     *[(6, 8, 10), (12, 8, 5), (37, 19, 7), (128, 5, 5), (1024, 2, 16), (4096, 4, 16), (300, 10, 33), (100, 20, 20)],
@@ -164,8 +164,7 @@ def main():
     for one in running.values():
         one.end()
     print(f"\n{table(rows)}\n{machine.write('grid', rows)}")
-    page = ROOT / "notebooks" / "performance.md"
-    page.write_text(speed_pages.filled(page.read_text(), "grid", table(rows)))
+    speed_pages.fill("grid", table(rows))
 
 
 if __name__ == "__main__":

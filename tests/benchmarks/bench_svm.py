@@ -56,10 +56,6 @@ KIND = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
 ROW = "{:>9} {:>17} {:>9} {:>10} {:>8} {:>10} {:>10} {:>8} {:>7}"
 
 
-def always(answer):
-    return lambda: answer
-
-
 def compare(norm, label, solve, rows, peers, most_seconds):
     """`solve` answers with attsvm; `rows` gives a peer its rows.  Returns what it prints."""
     sol = solve()
@@ -96,7 +92,7 @@ def on_random_tokens(norm, size, peers, most_seconds):
             *(lambda: Rows(X, Z, selected), peers, most_seconds),
         )
     rows = Rows(X, Z, selected)
-    return compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), always(rows), peers, most_seconds)
+    return compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), lambda: rows, peers, most_seconds)
 
 
 def on_a_sentence_transformer(most_seconds):
@@ -107,7 +103,7 @@ def on_a_sentence_transformer(most_seconds):
     for ((layer, head), queries), (data, selected) in problems.items():
         label = f"head {layer}.{head}, {queries}"
         solve, rows = partial(attsvm.solve_svm, data, selected), RaggedRows(data, selected)
-        found.append(compare("frobenius", label, solve, always(rows), ["one class"], most_seconds))
+        found.append(compare("frobenius", label, solve, lambda rows=rows: rows, ["one class"], most_seconds))
     return found
 
 

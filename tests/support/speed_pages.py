@@ -8,6 +8,7 @@ import re
 
 from places import ROOT, TESTS
 
+PERFORMANCE = ROOT / "notebooks" / "performance.md"
 NAMES = {
     **{"daqp": "DAQP", "one class": "OneClassSVM", "l-bfgs-b": "L-BFGS-B, dual"},
     **{"l-bfgs-b, 1e-5": "L-BFGS-B, dual, gtol 1e-5", "scs": "SCS, dual", "clarabel": "Clarabel, dual"},
@@ -80,7 +81,7 @@ def said(found):
 def pages():
     """Both pages as they should be."""
     found = json.loads((TESTS / "benchmarks" / "results" / "svm.json").read_text())
-    wanted = {ROOT / "README.md": readme(found), ROOT / "notebooks" / "performance.md": performance(found)}
+    wanted = {ROOT / "README.md": readme(found), PERFORMANCE: performance(found)}
     return {path: filled(path.read_text(), "solves", text) for path, text in wanted.items()}
 
 
@@ -90,6 +91,11 @@ def filled(page, name, text):
     new, times = re.subn(marks, lambda found: f"{found[1]}\n{text}\n{found[2]}", page, flags=re.DOTALL)
     assert times == 1, f"the marks of {name} are missing"
     return new
+
+
+def fill(name, text):
+    """Of the page on performance."""
+    PERFORMANCE.write_text(filled(PERFORMANCE.read_text(), name, text))
 
 
 def write():

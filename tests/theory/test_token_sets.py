@@ -93,9 +93,6 @@ def test_selections_of_the_user_replace_the_thresholds():
     probabilities = data.probabilities(W)
     parts = decompose(data, probabilities, W, selected=sets)
     assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
-    W = 9 * attsvm.solve_svm(data, sets).W
-    with pytest.raises(ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"):
-        decompose(data, data.probabilities(W), W)
 
 
 def test_what_no_weights_explain_is_refused():
