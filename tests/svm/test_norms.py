@@ -7,6 +7,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from attsvm.svm.support import log_pulls
 from builders import paper
 from kinds import draw
 from numpy.testing import assert_allclose, assert_array_equal
@@ -90,6 +91,18 @@ def test_a_multiplier_at_rounding_level_is_no_support(scale):
     assert 0 < sol.support.sum() < 42 and (as_left.dual > 0).all()
     assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])
     assert f"{sol.support.sum()} tokens" in repr(sol)
+
+
+@pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
+def test_the_sizes_of_rows_are_of_their_own_queries(rng):
+    """Multipliers of 1, tokens and queries far apart in size."""
+    far = np.arange(3)
+    X, Z = rng.standard_normal((3, 4, 6)) * 1e9 ** far[:, None, None], rng.standard_normal((3, 6)) / 1e3 ** far[:, None]
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2], method="interior", max_iter=1)
+    sol.answer.dual[:] = 1
+    sizes = np.abs(X[far, far][:, None] - X).max(axis=2) / 2 * np.abs(Z).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        assert_allclose(log_pulls(sol, np.arange(12)), np.log(sizes.ravel()), rtol=1e-12)
 
 
 def rows(deltas, Z):
