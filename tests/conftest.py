@@ -22,14 +22,14 @@ settings.load_profile("attsvm")
 
 
 @pytest.fixture(params=BUILDERS)
-def case(request):
-    """Every kind of data, one v for all queries."""
-    return build_case(request.param)
-
-
-@pytest.fixture(params=BUILDERS)
 def case_name(request):
     return request.param
+
+
+@pytest.fixture
+def case(case_name):
+    """Every kind of data, one v for all queries."""
+    return build_case(case_name)
 
 
 @pytest.fixture

@@ -139,7 +139,9 @@ def test_selector_on_ragged_sequences_and_several_tokens():
 def test_selector_says_what_to_do():
     X, Z, selected, _ = sequences(n=5)
     X[0, 1] = X[0, selected[0]] = X[0, 0]
-    with pytest.raises(ValueError, match=r"no W selects these tokens: in the window of query 0.*C=1.0\) allows"):
+    with pytest.raises(
+        ValueError, match=r"no W selects these tokens: in the window of query 0.*C=1.0\) allows for exceptions"
+    ):
         TokenSelector().fit(X, [0, 1, 2, 3, 4], Z=Z)
     with pytest.raises(NotFittedError):
         TokenSelector().predict(X)

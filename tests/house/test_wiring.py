@@ -76,16 +76,17 @@ def answer(X, Z, W, norm, dual):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "W", "unique"),
+    ("row", "entry", "unique"),
     [
-        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [0.9]], False),  # the second entry is free, its row has room
-        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [0.5]], None),  # ... and has none
-        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [1.0]], None),  # ... but lies at the end of the face
-        ([[[0, 0], [-1, 0], [0, 0]]], [[1.0], [0.9]], False),  # a row of zeros holds nothing
+        (-2, 0.9, False),  # the second entry is free, its row has room
+        (-2, 0.5, None),  # ... and has none
+        (-2, 1.0, None),  # ... but lies at the end of the face
+        (0, 0.9, False),  # a row of zeros holds nothing
     ],
 )
-def test_a_free_direction_needs_room(tokens, W, unique):
-    assert support.is_unique(answer(tokens, [[1.0]], W, "max", [1.0, 0.0])) is unique
+def test_a_free_direction_needs_room(row, entry, unique):
+    sol = answer([[[0, 0], [-1, 0], [0, row]]], [[1.0]], [[1.0], [entry]], "max", [1.0, 0.0])
+    assert support.is_unique(sol) is unique
 
 
 def test_the_nuclear_face_has_its_diagonal():

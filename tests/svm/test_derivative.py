@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from attsvm.svm.derivative import Tangent
 from compare import close
+from marks import slow
 
 WAYS = {
     "frobenius": {},
@@ -73,15 +74,10 @@ def check(way, seed):
     return 1
 
 
+@pytest.mark.parametrize(("seeds", "least"), [(range(8), 4), slow(range(1000, 1250), 150)])
 @pytest.mark.parametrize("way", WAYS)
-def test_differences(way):
-    assert sum(check(way, seed) for seed in range(8)) >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_many_differences(way):
-    assert sum(check(way, 1000 + seed) for seed in range(250)) >= 150
+def test_differences(way, seeds, least):
+    assert sum(check(way, seed) for seed in seeds) >= least
 
 
 def test_margin_has_its_own_formula():

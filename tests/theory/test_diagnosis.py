@@ -289,12 +289,6 @@ def test_products_out_of_range_are_refused_by_name(scale, sphere):
     assert found.step_size == pytest.approx(plain.step_size, rel=1e-9)
 
 
-def test_optimal_tokens_that_nothing_separates_are_told():
-    found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
-    text = " ".join(repr(attsvm.diagnose(found.problem)).split())
-    assert "not excluded: enough would be one best token in each query, weights that rank these first" in text
-
-
 @pytest.mark.parametrize("lead, locally_optimal", [(0.0, False), (1e-3, True), (-1e-3, False), (-0.5, False)])
 def test_a_selected_token_must_score_more_than_its_support_tokens_by_any_amount(lead, locally_optimal):
     """Two tokens of one query, so that the other is its support token, and ties with or beats it by little."""

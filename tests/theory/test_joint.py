@@ -6,14 +6,10 @@ import pytest
 from attsvm.theory import label_svm, relaxed_margins
 from numpy.testing import assert_allclose
 
-TOKENS = {
-    "tight": [[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1]]],
-    "not tight": [[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]],
-}
-
 
 def example(kind):
-    return attsvm.Problem(attsvm.prompt_attention(TOKENS[kind]), [1, -1, 1], attsvm.LinearHead([-1.0, 0.0]))
+    tokens = [[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1 if kind == "tight" else 1.5]]]
+    return attsvm.Problem(attsvm.prompt_attention(tokens), [1, -1, 1], attsvm.LinearHead([-1.0, 0.0]))
 
 
 def test_exact_numbers_of_the_precursor():

@@ -83,6 +83,8 @@ def test_a_sequence_that_is_its_label_alone():
 def test_description_names_the_components():
     found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
     assert "after 3: 0, 1" in repr(found) and "1 last tokens" in repr(found)
+    text = " ".join(repr(attsvm.diagnose(found.problem)).split())  # its best tokens are not separable
+    assert "not excluded: enough would be one best token in each query, weights that rank these first" in text
 
 
 @pytest.mark.parametrize(
