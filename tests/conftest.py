@@ -43,6 +43,11 @@ def sphere():
 
 
 @pytest.fixture
+def ax():
+    return pytest.importorskip("matplotlib.figure").Figure().subplots()
+
+
+@pytest.fixture
 def no_picture(monkeypatch):
     """Pictures are made and not drawn, which takes most of a short run's time."""
     figure = pytest.importorskip("matplotlib.figure")

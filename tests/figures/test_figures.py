@@ -76,11 +76,6 @@ def test_csv_reads_back_exactly(tmp_path):
     assert (read["x"] == values).all() and (read["step"] == np.arange(5)).all()
 
 
-@pytest.fixture
-def ax():
-    return Figure().subplots()
-
-
 def test_band_is_mean_and_percentiles_of_the_runs_that_happened(ax):
     curves = np.vstack([np.arange(11.0)[:, None] * [1, 2], [np.nan, 0]])
     assert plot.band([0, 1], curves, "x", ax=ax) is ax

@@ -411,26 +411,22 @@ def test_control_characters_of_tokens_are_written_out(rng):
 # ------------------------------------------------------------------------------------- pictures
 
 
-def axes():
-    return pytest.importorskip("matplotlib.figure").Figure().subplots()
-
-
-def test_the_grid_frames_what_beats_every_rule_on_all_splits(rng):
+def test_the_grid_frames_what_beats_every_rule_on_all_splits(rng, ax):
     splits = [np.array(right) for right in ([0.6] * 5, [0.8, 0.8, 0.8, 0.3, 0.6], [1.0], [0.9])]
     reports = [
         replace(briefly(head), accuracies=x, rule_accuracies=0.5 + 0 * x)
         for head, x in zip(make_heads(rng, count=4), splits, strict=True)
     ]
-    ax = heads.Reports([*reports[:3], replace(reports[3], hard=3)]).plot(axes())
+    heads.Reports([*reports[:3], replace(reports[3], hard=3)]).plot(ax)
     assert [(p.get_x() + 0.46, p.get_y() + 0.44) for p in ax.patches] == [(0, 0)]
     assert [note.get_text().split()[0] for note in ax.texts] == ["60", "66", "100", "few"]
     assert [note.get_position() for note in ax.texts] == [(k, 0) for k in range(4)]
 
 
-def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(head):
+def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(head, ax):
     report = briefly(head)
     number = choose_sequence(report)
-    ax = heads.plot_sequence(report, ax=axes())
+    heads.plot_sequence(report, ax=ax)
     arrows = [note for note in ax.texts if getattr(note, "arrow_patch", None) is not None]
     assert len(arrows) == (report.train[:, 0] == number).sum() > 0
     drawn = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 2}

@@ -1,5 +1,8 @@
 """Arrays that are equal but for rounding."""
 
+import io
+
+import attsvm
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -17,3 +20,11 @@ def same_run(found, expected, tol=1e-12):
         mine, theirs = getattr(found, name), getattr(expected, name)
         if theirs is not None:
             close(mine, theirs, tol)
+
+
+def reloaded(result):
+    """Out of a file."""
+    file = io.BytesIO()
+    result.save(file)
+    file.seek(0)
+    return attsvm.load(file)

@@ -195,10 +195,9 @@ def test_no_share_without_a_largest_margin(data, W, why):
         attsvm.theory.margin_share(data, [0], W, "max")
 
 
-def test_shares_are_drawn_along_a_run():
-    figure = pytest.importorskip("matplotlib.figure")
+def test_shares_are_drawn_along_a_run(ax):
     run = attsvm.train(paper().problem, rule="spectral", steps=30)
-    line = attsvm.plot.margin_share(run, "spectral", ax=figure.Figure().subplots(), color="k").lines[0]
+    line = attsvm.plot.margin_share(run, "spectral", ax=ax, color="k").lines[0]
     low, _ = attsvm.theory.margin_share(run.data, run.selected, run.weights, "spectral")
     assert_array_equal(line.get_xydata().T, [run.steps, low])
     assert line.get_label() == "W, spectral norm" and line.get_color() == "k"

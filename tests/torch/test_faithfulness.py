@@ -252,15 +252,14 @@ def test_directions_of_the_svm_are_named_beside(made):
     assert [d.name for d in table.directions] == [str(d) for d in name_directions(head, hard, most=4)]
 
 
-def test_table_picture_and_frame(made):
+def test_table_picture_and_frame(made, ax):
     pytest.importorskip("pandas")
-    figure = pytest.importorskip("matplotlib.figure").Figure()
     table = made[-1]
     html = table._repr_html_()
     assert html.count("<tr><td>") == 5 and "offset -1 (100 %)" in html and "4 heads were looked at" in html
     frame = table.to_dataframe().set_index(["row", "column", "queries"])
     assert frame.recovered["all of these", "SVM", 150] == table.recovered("all of these", "SVM")
-    lines = table.plot(figure.subplots()).lines
+    lines = table.plot(ax).lines
     assert any(np.allclose(line.get_ydata(), table.recovered("all of these", "shuffled")) for line in lines)
 
 
@@ -291,7 +290,7 @@ def same(a, b, renamed=None):
         assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
 
 
-def test_layers_first_to_last(deep):
+def test_layers_first_to_last(deep, ax):
     model, found, held_out = deep
     found = [found[k] for k in (OFFSET, LOW, 4 + OFFSET)]
     options = dict(seeds=1, progress=False)
@@ -307,7 +306,7 @@ def test_layers_first_to_last(deep):
     html = table._repr_html_()
     assert html.count("<tr><td>") == 2 and "layers to 0" in html and "3 heads were looked at" in html
     assert html.count("<th>") == 11 and "best rule" not in html  # nor hard queries: those are of one head
-    line = table.plot(pytest.importorskip("matplotlib.figure").Figure().subplots()).lines[0]
+    line = table.plot(ax).lines[0]
     assert line.get_ydata().tolist() == [table.recovered(row, "SVM") for row in table.rows]
 
 
