@@ -1,20 +1,16 @@
 """Shared fixtures: one small random problem of every kind of data, by name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 # One thread for the small products of PyTorch, NumPy and SciPy: where cores are shared, theirs wait by spinning, ten
 # times longer than they compute.  Before any of them is imported; attsvm's threads are counted apart.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import attsvm  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from builders import BUILDERS, build_case  # noqa: E402
+from builders import BUILDERS, build_case, paper  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 # pytest puts this folder on the path; where PyTorch is missing, `import torch` would find tests/torch.
@@ -26,14 +22,14 @@ settings.load_profile("attsvm")
 
 
 @pytest.fixture(params=BUILDERS)
-def case(request):
-    """Every kind of data, one v for all queries."""
-    return build_case(request.param)
-
-
-@pytest.fixture(params=BUILDERS)
 def case_name(request):
     return request.param
+
+
+@pytest.fixture
+def case(case_name):
+    """Every kind of data, one v for all queries."""
+    return build_case(case_name)
 
 
 @pytest.fixture
@@ -43,15 +39,12 @@ def rng():
 
 @pytest.fixture
 def sphere():
-    """The paper's random setting: (n, T, d, seed) -> X, Z, y, v, data and the logistic problem."""
+    return paper
 
-    def make(n=6, T=8, d=10, seed=0, loss="logistic"):
-        X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
-        data = attsvm.cross_attention(X, Z)
-        problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss)
-        return SimpleNamespace(X=X, Z=Z, y=y, v=v, data=data, problem=problem)
 
-    return make
+@pytest.fixture
+def ax():
+    return pytest.importorskip("matplotlib.figure").Figure().subplots()
 
 
 @pytest.fixture

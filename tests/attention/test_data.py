@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import reference
 from attsvm.common import storage
-from builders import build_case
+from builders import BUILDERS, build_case
 from hypothesis import given
+from numpy.testing import assert_allclose, assert_array_equal
 
 
 def rows(shaped):
@@ -44,15 +45,15 @@ def test_cross_attention_lays_sequences_below_each_other(lengths, d, dz, queries
     Z = [rng.standard_normal((S, dz)) for S in counts]
     given_Z = {"one": np.concatenate, "as many": np.array, "uneven": list}[queries](Z)
     data, W = attsvm.cross_attention(given_X, given_Z), rng.standard_normal((d, dz))
-    np.testing.assert_array_equal(data.keys, np.concatenate(X))
-    np.testing.assert_array_equal(data.queries, np.concatenate(Z))
+    assert_array_equal(data.keys, np.concatenate(X))
+    assert_array_equal(data.queries, np.concatenate(Z))
     begin = np.cumsum([0, *lengths])
-    np.testing.assert_array_equal(data.start, np.repeat(begin[:-1], counts))
-    np.testing.assert_array_equal(data.stop, np.repeat(begin[1:], counts))
+    assert_array_equal(data.start, np.repeat(begin[:-1], counts))
+    assert_array_equal(data.stop, np.repeat(begin[1:], counts))
     assert data.values is data.keys
     assert (len(data), data.dk, data.dz) == (sum(counts), d, dz)
     for logit, x, z in zip(data.logits(W), X, given_Z, strict=True):
-        np.testing.assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)  # of the same shape
+        assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)  # of the same shape
 
 
 @pytest.mark.parametrize("which", ["all", "from the start", "from the end"])
@@ -63,9 +64,9 @@ def test_self_attention_takes_queries_from_the_tokens(which, lengths, d, kind, s
     query = {"all": None, "from the start": index, "from the end": -1 - index}[which]
     data, W = attsvm.self_attention(given_X, query), rng.standard_normal((d, d))
     chosen = X if query is None else [x[query] for x in X]
-    np.testing.assert_array_equal(data.queries, np.vstack(chosen))
+    assert_array_equal(data.queries, np.vstack(chosen))
     for logit, x, z in zip(data.logits(W), X, chosen, strict=True):
-        np.testing.assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)
+        assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)
 
 
 @given(ragged, sizes, kinds, st.sampled_from([None, 1, 2, 4]), seeds)
@@ -73,13 +74,13 @@ def test_causal_attention_is_a_mask(lengths, d, kind, window, seed):
     rng = np.random.default_rng(seed)
     (X, given_X), W = tokens_of(lengths, d, rng, kind), rng.standard_normal((d, d))
     data = attsvm.causal_attention(given_X, window=window)
-    np.testing.assert_array_equal(data.queries, np.concatenate(X))
+    assert_array_equal(data.queries, np.concatenate(X))
     masks = [np.tri(T, dtype=bool) & ~np.tri(T, k=-(window or T), dtype=bool) for T in lengths]
     for x, seen, logit, p in zip(X, masks, data.logits(W), data.probabilities(W), strict=True):
-        np.testing.assert_allclose(logit, np.where(seen, x @ W.T @ x.T, -np.inf), rtol=1e-12, atol=1e-14)
-        np.testing.assert_array_equal(p > 0, seen)
+        assert_allclose(logit, np.where(seen, x @ W.T @ x.T, -np.inf), rtol=1e-12, atol=1e-14)
+        assert_array_equal(p > 0, seen)
     first = np.concatenate([seen.argmax(axis=1) for seen in masks])
-    np.testing.assert_array_equal(data.start - np.repeat(np.cumsum(lengths) - lengths, lengths), first)
+    assert_array_equal(data.start - np.repeat(np.cumsum(lengths) - lengths, lengths), first)
     if not all(seen.all() for seen in masks):
         with pytest.raises(ValueError, match="must not select a token (after its query|outside its query's window)"):
             attsvm.solve_svm(data, [seen | True for seen in masks])
@@ -93,8 +94,8 @@ def test_prompt_attention_multiplies_the_key_once(lengths, d, dk, kind, seed):
     data = attsvm.prompt_attention(given_X, key)
     assert (data.dk, data.dz, data.values.shape[1]) == (dk, 1, d)
     for i, x in enumerate(X):
-        np.testing.assert_allclose(data.logits(p)[i], (x @ key.T @ p)[:, 0], rtol=1e-12, atol=1e-13)
-    np.testing.assert_array_equal(attsvm.prompt_attention(given_X).values, np.concatenate(X))
+        assert_allclose(data.logits(p)[i], (x @ key.T @ p)[:, 0], rtol=1e-12, atol=1e-13)
+    assert_array_equal(attsvm.prompt_attention(given_X).values, np.concatenate(X))
 
 
 @given(ragged, st.sampled_from(["one", "several", "all", "causal"]), seeds)
@@ -110,12 +111,10 @@ def test_shapes_round_trip_through_the_flat_arrays(lengths, queries, seed):
     layout, entries, numbers = data._layout, np.arange(1.0, data.indptr[-1] + 1), np.arange(len(data))
     shaped, per_query = layout.shape_entries(entries, 0.0), layout.shape_queries(numbers)
     for flat in (layout.flatten_entries("a", shaped), np.concatenate(reference.per_entry(data, shaped))):
-        np.testing.assert_array_equal(flat, entries)
+        assert_array_equal(flat, entries)
     for flat in (layout.flatten_queries("a", per_query), reference.per_query(data, per_query)):
-        np.testing.assert_array_equal(flat, numbers)
-    np.testing.assert_array_equal(
-        layout.flatten_queries("v", layout.shape_queries(data.queries), "dv", 2), data.queries
-    )
+        assert_array_equal(flat, numbers)
+    assert_array_equal(layout.flatten_queries("v", layout.shape_queries(data.queries), "dv", 2), data.queries)
 
 
 # ------------------------------------------------------------------------------------ results
@@ -135,11 +134,11 @@ def test_results_are_the_twins(case):
     ):
         shaped = data._layout.shape_entries(np.concatenate(expected), blank)
         for row, twin in zip(rows(found), rows(shaped), strict=True):
-            np.testing.assert_allclose(row, twin, rtol=1e-12, atol=atol)
+            assert_allclose(row, twin, rtol=1e-12, atol=atol)
     for hard, values in ((False, reference.attended(data, W)), (True, data.values[data.start + selected])):
         found = np.concatenate([np.reshape(part, (-1, data.values.shape[1])) for part in data.attended(W, hard=hard)])
-        np.testing.assert_allclose(found, values, rtol=1e-12, atol=1e-13)
-    np.testing.assert_array_equal(reference.per_query(data, data.select(W)), selected)
+        assert_allclose(found, values, rtol=1e-12, atol=1e-13)
+    assert_array_equal(reference.per_query(data, data.select(W)), selected)
 
 
 def test_reprs_name_the_kind_and_the_sizes(case_name):
@@ -153,19 +152,15 @@ def test_reprs_name_the_kind_and_the_sizes(case_name):
 # ------------------------------------------------------------------------------------ inputs
 
 
-MAKERS = {
-    "cross": lambda X, Z, V, **how: attsvm.cross_attention(X, Z, V, **how),
-    "several queries": lambda X, Z, V, **how: attsvm.cross_attention(X, X[:, :2], V, **how),
-    "self": lambda X, Z, V, **how: attsvm.self_attention(X, values=V, **how),
-    "tiny": lambda X, Z, V, **how: attsvm.cross_attention(np.multiply(X, 1e-90), Z, V, **how),
-    "self, from the end": lambda X, Z, V, **how: attsvm.self_attention(X, -1, V, **how),
-    "every token": lambda X, Z, V, **how: attsvm.self_attention(X, None, V, **how),
-    "causal": lambda X, Z, V, **how: attsvm.causal_attention(X, V, **how),
-    "prompt": lambda X, Z, V, **how: attsvm.prompt_attention(X, **how),
-    "prompt by a key": lambda X, Z, V, **how: attsvm.prompt_attention(X, np.eye(4), **how),
-    "lists": lambda X, Z, V, **how: attsvm.cross_attention(list(X), list(Z), list(V), **how),
-    "one sequence": lambda X, Z, V, **how: attsvm.cross_attention([X[0]], Z[:1], [V[0]], **how),
-}
+def made(name, dtype, times=1):
+    """Data of a kind, with so many times its tokens, and the arrays that they were given."""
+    rng, given = np.random.default_rng(0), []
+
+    def draw(*shape, dtype=float):
+        given.append(rng.standard_normal(shape).astype(dtype))
+        return given[-1]
+
+    return BUILDERS[name](lambda *shape: draw(*shape[:-2], times * shape[-2], shape[-1], dtype=dtype), draw), given
 
 
 class Foreign:
@@ -179,11 +174,9 @@ class Foreign:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", MAKERS)
-def test_data_are_what_they_were_made_of(name, dtype, rng, tmp_path):
+def test_data_are_what_they_were_made_of(case_name, dtype, tmp_path):
     """Whoever writes into X, Z or the values afterwards changes nothing; what an answer says stays as it was saved."""
-    given_arrays = [rng.standard_normal(shape).astype(dtype) for shape in ((3, 5, 4), (3, 2), (3, 5, 3))]
-    data = MAKERS[name](*given_arrays)
+    data, given_arrays = made(case_name, dtype)
     before = copy.deepcopy((data.keys, data.queries, data.values))
     sol = attsvm.feasible(data, data.select(np.ones((data.dk, data.dz))))
     sol.save(tmp_path / "answer.npz")
@@ -201,12 +194,9 @@ def test_arrays_of_other_libraries_are_copied(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_tokens_begin_a_cache_line(dtype, rng):
-    arrays = [name for name in MAKERS if name not in ("lists", "one sequence")]
-    for n in range(1, 6):
-        X, Z, V = (rng.standard_normal(shape).astype(dtype) for shape in ((n, 300, 4), (n, 4), (n, 300, 2)))
-        made = [MAKERS[name](X, Z, V) for name in arrays] + [attsvm.causal_attention([*X, X[0, :2]])]
-        assert all(data.keys.ctypes.data % 64 == 0 for data in made)
+def test_tokens_begin_a_cache_line(case_name, dtype):
+    together = [made(case_name, dtype, 60)[0] for _ in range(5)]
+    assert all(data.keys.ctypes.data % 64 == 0 for data in together)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -244,16 +234,14 @@ def test_any_array_like_gives_the_same_result(variant, sphere):
     loss, dW = problem.loss_and_grad(variant(W))
     expected_loss, expected = s.problem.loss_and_grad(W)
     assert loss == expected_loss
-    np.testing.assert_array_equal(dW, expected)
+    assert_array_equal(dW, expected)
 
 
-@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_plain_arrays_take_a_short_road_to_the_same_data(name, dtype, rng, monkeypatch):
-    X, Z, V = (rng.standard_normal(shape) for shape in ((3, 5, 4), (3, 2), (3, 5, 3)))
-    short = MAKERS[name](X.astype(dtype), Z, V)
+def test_plain_arrays_take_a_short_road_to_the_same_data(case_name, dtype, monkeypatch):
+    short, _ = made(case_name, dtype)
     monkeypatch.setattr(attsvm._core, "plain_windows", lambda *arguments: None)
-    long = MAKERS[name](X.astype(dtype), Z, V)
+    long, _ = made(case_name, dtype)
     assert storage.same(short, long) and repr(short) == repr(long)
     W = np.random.default_rng(0).standard_normal((short.dk, short.dz))
     for data in (short, long):
@@ -297,9 +285,9 @@ def test_pickled_data_give_the_same_results(case):
 def test_the_sample_lies_on_the_unit_sphere():
     X, Z, y, v = attsvm.sample.unit_sphere(50, 4, 7, rng=3)
     for vectors in (X, Z, v):
-        np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, rtol=1e-15)
+        assert_allclose(np.linalg.norm(vectors, axis=-1), 1, rtol=1e-15)
     assert set(y) == {-1.0, 1.0}
-    np.testing.assert_array_equal(attsvm.sample.unit_sphere(50, 4, 7, rng=np.random.default_rng(3))[0], X)
+    assert_array_equal(attsvm.sample.unit_sphere(50, 4, 7, rng=np.random.default_rng(3))[0], X)
     assert not np.array_equal(attsvm.sample.unit_sphere(50, 4, 7, rng=4)[0], X)
 
 
@@ -343,5 +331,5 @@ def test_sink_is_a_zero_token(ragged):
     data = attsvm.cross_attention(X, Z, V, sink=True)
     for i, logits in enumerate(data.logits(W)):
         raw = X[i] @ W @ Z[i]
-        np.testing.assert_allclose(logits, [*raw, 0.0])
-        np.testing.assert_allclose(data.attended(W)[i], np.exp(raw) @ V[i] / (1 + np.exp(raw).sum()))
+        assert_allclose(logits, [*raw, 0.0])
+        assert_allclose(data.attended(W)[i], np.exp(raw) @ V[i] / (1 + np.exp(raw).sum()))

@@ -8,6 +8,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference
+from numpy.testing import assert_allclose
 
 LOGITS = {
     "ordinary": [0.3, -1.2, 2.5, 0.0, 1.1],
@@ -50,7 +51,7 @@ def backward(request):
 def test_probabilities_are_the_twins_and_select_takes_the_first_of_a_tie(logit):
     data, W = one_hot(logit)
     prob = data.probabilities(W)[0]
-    np.testing.assert_allclose(prob, reference.probabilities(data, W)[0], rtol=1e-12, atol=1e-300)
+    assert_allclose(prob, reference.probabilities(data, W)[0], rtol=1e-12, atol=1e-300)
     assert prob.sum() == pytest.approx(1.0, rel=1e-15 * len(logit))  # one rounding a term
     assert (prob >= 0).all()
     assert data.select(W)[0] == logit.index(max(logit))
@@ -62,7 +63,7 @@ def test_exponential_is_accurate_over_its_whole_range(rng):
     prob = data.probabilities(W)[0]
     # exp(x) is the ratio to the top token; 1.2 ulp of the kernel and three roundings of this test.
     exact = np.array([float(Decimal(t).exp()) for t in x.tolist()])
-    np.testing.assert_allclose(prob[1:] / prob[0], exact, rtol=6 * np.finfo(float).eps)
+    assert_allclose(prob[1:] / prob[0], exact, rtol=6 * np.finfo(float).eps)
     data, W = one_hot([0.0, -707.9])
     assert data.probabilities(W)[0, 1] == pytest.approx(float(Decimal(-707.9).exp()), rel=6 * np.finfo(float).eps)
 
@@ -103,7 +104,7 @@ def test_log_loss_of_a_probability_that_underflows(gap):
     assert value == pytest.approx(gap + math.log1p(math.exp(-gap)), rel=1e-15)
     # d(-log u)/dlogit = prob - onehot: the gradient stays of order one however small u is.
     expected = np.array([-1.0, 1.0]) / (1 + math.exp(-gap))
-    np.testing.assert_allclose(c * math.exp(log_scale), expected, rtol=1e-13)
+    assert_allclose(c * math.exp(log_scale), expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("T", range(1, 14))

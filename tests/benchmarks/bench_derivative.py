@@ -8,8 +8,6 @@ the equations of the support written out in complex numbers: of a step of 1e-30 
 has all digits.  Medians of interleaved rounds.  Writes results/derivative.json.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 import warnings

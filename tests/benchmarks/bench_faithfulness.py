@@ -9,12 +9,9 @@ choices are then queries that give one token more than half of their attention, 
 results/faithfulness_NAME.json, or layers_NAME.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time
-from typing import Any
 
 import attsvm.torch
 import real_models
@@ -25,12 +22,12 @@ SOFT = 0.5  # of its attention, more than which a query of --layers gives to the
 MATTER = 2  # heads whose directions are taken away
 
 
-def every(k: int, batch: Any) -> Any:
+def every(k, batch):
     """Every k-th input of a batch."""
     return {name: x[::k] for name, x in batch.items()} if isinstance(batch, dict) else tuple(x[::k] for x in batch)
 
 
-def numbers(table: attsvm.torch.Faithfulness) -> list[dict[str, Any]]:
+def numbers(table):
     """Of each place and column: damage, what each draw recovers, and the standard error over inputs."""
     return [
         {"place": row, "column": column, "damage": float(damage.mean()),
@@ -40,7 +37,7 @@ def numbers(table: attsvm.torch.Faithfulness) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def measured(name: str, layers: bool, choices: int, draws: int, thinned: int) -> dict[str, Any]:
+def measured(name, layers, choices, draws, thinned):
     begin, real = time.process_time(), real_models.MODELS[name]()
     found = real.read(threshold=SOFT) if layers else real.chosen()
     held_out = [every(thinned, batch) for batch in real.held_out]
@@ -49,7 +46,7 @@ def measured(name: str, layers: bool, choices: int, draws: int, thinned: int) ->
         real.model, found, held_out, seeds=draws, rows="layers" if layers else "heads", **options
     )
     print(table, flush=True)
-    about: dict[str, Any] = {"model": name, "choices": choices, "every": thinned, "threshold": found[0].threshold}
+    about = {"model": name, "choices": choices, "every": thinned, "threshold": found[0].threshold}
     about["heads"] = [
         {"head": label, "hard": table.hard[label], "rule": rule, "follows": follows if table.hard[label] else None}
         for label, (rule, follows) in table.rules.items()
@@ -64,7 +61,7 @@ def measured(name: str, layers: bool, choices: int, draws: int, thinned: int) ->
     return {**about, "seconds": time.process_time() - begin, "table": numbers(table)}
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=tuple(real_models.MODELS))
     parser.add_argument("--layers", action="store_true")

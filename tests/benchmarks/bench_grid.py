@@ -11,8 +11,6 @@ as many numbers as the keys have) and its flops (at the rate of a large DGEMM). 
 tables, writes results/grid.json and puts the tables into notebooks/performance.md.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -25,7 +23,7 @@ import machine
 import numpy as np
 import speed_pages
 from grid_contenders import CONTENDERS, OTHER_HEADS, RUNS
-from places import ROOT, TESTS
+from places import TESTS
 
 SHAPES = [(6, 8, 10), (128, 5, 5), (1024, 2, 16), (100, 20, 20), (64, 32, 64), (1, 3000, 60), (1024, 64, 128)]
 HEAD_SHAPES = [(800, 8, 8), (64, 32, 64), (2500, 5, 14), (150, 20, 30), (300, 100, 24)]
@@ -169,7 +167,7 @@ def table(rows):
     return "\n".join(lines)
 
 
-def main(seed: int = SEED) -> None:
+def main(seed=SEED):
     core, rows = {max(os.sched_getaffinity(0))}, []
     os.sched_setaffinity(0, core)
     flops, running = rate(), {name: Contender(name, core) for name in CONTENDERS}
@@ -189,8 +187,7 @@ def main(seed: int = SEED) -> None:
     for one in running.values():
         one.end()
     print(f"\n{table(rows)}\n{machine.write('grid', rows)}")
-    page = ROOT / "notebooks" / "performance.md"
-    page.write_text(speed_pages.filled(page.read_text(), "grid", table(rows)))
+    speed_pages.fill("grid", table(rows))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ Processor time, the least of three; the exponent is the slope of its logarithm o
 are planted, so that all have an answer.  Writes results/growth.json and the table of notebooks/performance.md.
 """
 
-from __future__ import annotations
-
-import re
 import tempfile
 import time
 import warnings
@@ -16,12 +13,11 @@ from pathlib import Path
 
 import attsvm
 import numpy as np
+import speed_pages
 from machine import write
-from places import ROOT
 from threadpoolctl import threadpool_limits
 
 BASE = {"n": 64, "T": 16, "d": 8}
-PAGE = ROOT / "notebooks" / "performance.md"
 PROOF = Path(tempfile.gettempdir()) / "growth.json"
 DOUBLINGS, ROUNDS, LONG, MOST = 5, 3, 0.5, 20.0
 
@@ -75,7 +71,7 @@ def seconds(call):
     return best
 
 
-def main() -> None:
+def main():
     threadpool_limits(1)
     warnings.simplefilter("ignore")
     rows = {}
@@ -98,9 +94,7 @@ def main() -> None:
         lines.append(f"| {name} | {' | '.join(shown)} |")
     print("\n".join(lines))
     print("wrote", write("growth", rows))
-    text = PAGE.read_text()
-    table = "<!-- growth: written by tests/benchmarks/bench_growth.py -->\n\n" + "\n".join(lines) + "\n"
-    PAGE.write_text(re.sub(r"<!-- growth: .*?-->\n\n(\|.*\n)+", lambda _: table, text))
+    speed_pages.fill("growth", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ Head-space problems: float32 Gaussian keys, 20 queries to a window.  Each row ru
 memory; a Cholesky factor of order 4,096 is timed in the same process.  Writes results/large.json.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import time

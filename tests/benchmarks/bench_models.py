@@ -8,8 +8,6 @@ what it held once the model was built; seconds are those of the processor, all t
 process of its own.  Writes results/models.json.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 
@@ -23,12 +21,12 @@ ANALYZED = 4  # heads
 SHARPER = 2.0  # times the queries' and keys' weights at birth: a third of the queries are hard
 
 
-def megabytes(name: str) -> float:
+def megabytes(name):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith(name))
 
 
-def build(groups: int):
+def build(groups):
     config = transformers.LlamaConfig(
         hidden_size=4096, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=groups,
         intermediate_size=11008, vocab_size=2000, use_cache=False,
@@ -49,7 +47,7 @@ def timed(step):
     return result, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def measured(row: dict) -> dict:
+def measured(row):
     groups = row["groups"]
     model, texts = build(groups)
     with open("/proc/self/clear_refs", "w") as file:

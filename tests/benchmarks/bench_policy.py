@@ -11,8 +11,6 @@ has a process of its own: its processor time (the best of three where that is sh
 the process before it, its status.  A solve is stopped after half a minute.  Writes results/policy.json.
 """
 
-from __future__ import annotations
-
 import json
 
 from campaign import DRAWS, problem, shape, solved

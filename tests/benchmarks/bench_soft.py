@@ -9,8 +9,6 @@ of the problem.  A peer's time includes the rows that it needs; LinearSVC is giv
 reaches the smallest objective within CLOSE.  Medians of ROUNDS interleaved rounds.  Writes results/soft.json.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from functools import partial

@@ -10,14 +10,10 @@ Frobenius norm) time the whole road from X and Z: the data are constructed in ev
 With --large writes results/svm.json and the tables of README.md and performance.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from functools import partial
 
@@ -26,6 +22,7 @@ import numpy as np
 import speed_pages
 from machine import write
 from peers import PEERS, RaggedRows, Rows
+from processes import python
 from speed_rows import HEADS, head_selections, random_selection
 from threadpoolctl import threadpool_limits
 
@@ -57,10 +54,6 @@ LARGE = {
 }
 KIND = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
 ROW = "{:>9} {:>17} {:>9} {:>10} {:>8} {:>10} {:>10} {:>8} {:>7}"
-
-
-def always(answer):
-    return lambda: answer
 
 
 def compare(norm, label, solve, rows, peers, most_seconds):
@@ -99,7 +92,7 @@ def on_random_tokens(norm, size, peers, most_seconds):
             *(lambda: Rows(X, Z, selected), peers, most_seconds),
         )
     rows = Rows(X, Z, selected)
-    return compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), always(rows), peers, most_seconds)
+    return compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), lambda: rows, peers, most_seconds)
 
 
 def on_a_sentence_transformer(most_seconds):
@@ -110,23 +103,20 @@ def on_a_sentence_transformer(most_seconds):
     for ((layer, head), queries), (data, selected) in problems.items():
         label = f"head {layer}.{head}, {queries}"
         solve, rows = partial(attsvm.solve_svm, data, selected), RaggedRows(data, selected)
-        found.append(compare("frobenius", label, solve, always(rows), ["one class"], most_seconds))
+        found.append(compare("frobenius", label, solve, lambda rows=rows: rows, ["one class"], most_seconds))
     return found
 
 
-def first_call() -> float:
+def first_call():
     """Microseconds of the first solve of a process, 6,8,10: the median of eleven processes."""
     code = (
         "import time, attsvm; X, Z, *_ = attsvm.sample.unit_sphere(6, 8, 10); data = attsvm.cross_attention(X, Z); "
         "begin = time.perf_counter(); attsvm.solve_svm(data, [0] * 6); print(time.perf_counter() - begin)"
     )
-    calls = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(11)
-    ]
-    return statistics.median(float(call.stdout) for call in calls) * 1e6
+    return statistics.median(float(python("-c", code).stdout) for _ in range(11)) * 1e6
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help="also the sizes that take minutes")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each row, at least")

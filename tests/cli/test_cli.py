@@ -1,7 +1,5 @@
 """The command line: what it writes, what it says, and how it fails."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess
@@ -16,6 +14,8 @@ import pytest
 from attsvm.cli import main as cli
 from attsvm.cli import run as cli_run
 from attsvm.reproduce import FIGURES
+from numpy.testing import assert_allclose, assert_array_equal
+from processes import python
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_run_trains_and_certifies(tmp_path, capsys, arrays):
             margins[np.arange(6), selected] = 1
             assert margins.min() > 1 - 1e-8
         adjoint = np.einsum("nt,ntd,ne->de", saved[f"dual_frobenius_{trained}"], delta, Z)
-        np.testing.assert_allclose(adjoint, saved[f"frobenius_{trained}"], atol=1e-9)
+        assert_allclose(adjoint, saved[f"frobenius_{trained}"], atol=1e-9)
         assert np.linalg.norm(saved[f"nuclear_{trained}"], "nuc") < np.linalg.norm(saved[f"frobenius_{trained}"], "nuc")
 
 
@@ -80,13 +80,13 @@ def test_run_trains_as_asked(tmp_path, monkeypatch, no_picture, arrays, options,
     problem = attsvm.Problem(data, arrays["y"], attsvm.LinearHead(arrays["v"]))
     one, both = attsvm.train(problem, W, **how), attsvm.train(problem, K=K, Q=Q, **how)
     for name, expected in {"W": one.W, "K": both.K, "Q": both.Q}.items():
-        np.testing.assert_allclose(saved[name], expected, rtol=1e-6, atol=1e-9)
+        assert_allclose(saved[name], expected, rtol=1e-6, atol=1e-9)
 
 
 def test_run_without_queries_is_self_attention_of_the_first_token(tmp_path, arrays, no_picture):
     of_itself = run(tmp_path, {name: arrays[name] for name in "Xyv"}, "--steps", "50")[1]
     given = run(tmp_path, arrays | {"Z": arrays["X"][:, 0]}, "--steps", "50")[1]
-    np.testing.assert_array_equal(of_itself["W"], given["W"])
+    assert_array_equal(of_itself["W"], given["W"])
 
 
 def test_run_never_looks_at_padding(tmp_path, arrays, no_picture):
@@ -98,7 +98,7 @@ def test_run_never_looks_at_padding(tmp_path, arrays, no_picture):
             tokens[length:] = filler
         saved.append(run(tmp_path, arrays | {"X": X, "lengths": lengths}, "--steps", "50")[1])
     for name, array in saved[0].items():
-        np.testing.assert_array_equal(array, saved[1][name], err_msg=name)
+        assert_array_equal(array, saved[1][name], err_msg=name)
     assert (saved[0]["selected_W"] < lengths).all()
     padding = np.arange(5) >= lengths[:, None]
     assert saved[0]["dual_frobenius_W"].shape == (6, 5) and not saved[0]["dual_frobenius_W"][padding].any()
@@ -118,8 +118,8 @@ def test_run_solves_the_svms_of_given_tokens(tmp_path, capsys, arrays):
     for norm in ("frobenius", "nuclear"):
         solution = attsvm.solve_svm(data, selected, norm)
         assert re.search(rf"^{norm} +optimal +{solution.margin:.9g} ", text, flags=re.MULTILINE)
-        np.testing.assert_array_equal(saved[norm], solution.W)
-        np.testing.assert_array_equal(saved[f"dual_{norm}"], solution.dual)
+        assert_array_equal(saved[norm], solution.W)
+        assert_array_equal(saved[f"dual_{norm}"], solution.dual)
 
 
 def test_run_solves_several_tokens_within_their_lengths(tmp_path, capsys, arrays):
@@ -275,7 +275,7 @@ def test_prove_writes_what_the_checker_takes(tmp_path, arrays, capsys):
     np.savez(data, X=arrays["X"], Z=arrays["Z"], selected=[0, 1, 2, 3, 4, 0])
     assert cli.main(["prove", str(data), str(out), "--norm", "nuclear"]) == 0
     said = re.search(r"^PROVED: .*", capsys.readouterr().out, flags=re.MULTILINE)[0]
-    checked = subprocess.run([sys.executable, "-m", "attsvm.check", str(out)], capture_output=True, text=True)
+    checked = python("-m", "attsvm.check", out)
     assert checked.returncode == 0 and checked.stdout == f"{said}\n" and "nuclear norm" in said
     np.savez(data, X=arrays["X"], Z=arrays["Z"], selected=np.ones((6, 5), dtype=bool))
     assert cli.main(["prove", str(data), str(tmp_path / "none.json")]) == 1

@@ -1,38 +1,15 @@
 """Whatever is handed to the commands: one line that says what is wrong, and exit code 2."""
 
-from __future__ import annotations
-
-import contextlib
-import io
 import itertools
 import struct
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
-from attsvm.cli import main as cli
+from commands import refused, run
+from processes import python
 
 pytest.importorskip("matplotlib")
-
-
-def run(*words):
-    """Exit code, and what is said on stderr besides progress."""
-    messages = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(messages):
-        try:
-            code = cli.main(list(map(str, words)))
-        except SystemExit as stop:
-            code = stop.code
-    return code, messages.getvalue()
-
-
-def refused(*words):
-    code, messages = run(*words)
-    last = messages.splitlines()[-1]
-    assert code == 2 and "Traceback" not in messages and len(last) < 500, messages
-    return last
 
 
 NUMBER = "12345678901234567890"
@@ -95,7 +72,7 @@ def test_every_truncation_and_many_flips_of_an_archive(tmp_path, arrays, no_pict
         content = bytearray(good)
         content[at] ^= 1 << int(rng.integers(8))
         path.write_bytes(content)
-        code, messages = run("run", path, "--steps", 5, "--out", tmp_path / "out")
+        code, _, messages = run("run", path, "--steps", 5, "--out", tmp_path / "out")
         assert code in (0, 2) and "Traceback" not in messages
         counts[code] += 1
     assert counts[2] > 60
@@ -110,7 +87,6 @@ def test_scales_of_arrays_are_named(tmp_path, arrays, scale):
 @pytest.mark.slow
 @pytest.mark.parametrize("flag", ["-O", "-OO"])
 def test_without_assertions_and_docstrings(tmp_path, flag):
-    command = [sys.executable, flag, "-m", "attsvm", "reproduce", "local-convergence", "--runs", "2"]
-    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    done = python(flag, "-m", "attsvm", "reproduce", "local-convergence", "--runs", 2, "--out", tmp_path)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
     assert (tmp_path / "index.html").exists()

@@ -1,7 +1,5 @@
 """``attsvm reproduce``: what it writes, what it says, what it keeps, and its exit code."""
 
-from __future__ import annotations
-
 import re
 import sys
 from contextlib import nullcontext
@@ -15,6 +13,7 @@ from attsvm.reproduce import command, measure
 from attsvm.reproduce.figures import basin, soft_margins
 from attsvm.reproduce.page import read_claims
 from attsvm.reproduce.proofs import ProvedAnswers
+from marks import slow
 
 FIGURE = "soft-margins"  # the quickest
 CORES = pytest.importorskip("joblib").cpu_count()
@@ -191,8 +190,6 @@ def test_a_missing_extra_is_named_before_the_work(tmp_path, capsys, monkeypatch,
     assert capsys.readouterr().err == expected
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param(["--quick"], marks=pytest.mark.slow), pytest.param([], marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("options", [slow(["--quick"]), pytest.param([], marks=pytest.mark.long)])
 def test_no_claim_of_the_whole_report_fails(tmp_path, capsys, options):
     assert cli.main(["reproduce", *options, "--out", str(tmp_path)]) == 0, capsys.readouterr().out

@@ -1,19 +1,16 @@
 """Every file the package writes is whole: one that fails leaves the older file, and nothing beside it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import attsvm
 import numpy as np
 import pytest
 from attsvm.common.storage import replacing
+from processes import python
 
 PACKAGE = Path(attsvm.__file__).parent
 
@@ -68,7 +65,7 @@ assert all(path.stat().st_size > 2000 for path in folder.iterdir())
 
 
 def test_a_full_disk_leaves_the_older_files(tmp_path):
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True)
+    done = python("-c", FULL_DISK, tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,10 +1,9 @@
 """Replication over a grid: an explicit loop, seeds of a cell's own, tables, pictures, and files of growing grids."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 pytest.importorskip("joblib")
 GRID = {"d": [2, 3], "rule": ["plain", "double"], "bias": [True, None, 0.5]}
@@ -31,7 +30,7 @@ def test_a_grid_is_a_loop_over_its_cells(found):
         d, rule, bias = ([values[i]] for values, i in zip(GRID.values(), cell, strict=True))
         one = replicate(4, {"bias": bias, "d": np.array(d), "rule": rule})
         for key, array in found.items():
-            np.testing.assert_array_equal(one[key][0, 0, 0], array[cell])
+            assert_array_equal(one[key][0, 0, 0], array[cell])
     assert found["biased"][:, :, [0, 2]].all() and not found["biased"][:, :, 1].any()
 
 
@@ -65,13 +64,13 @@ def test_pictures_are_means_of_what_is_known():
         return found.plot(figure().subplots(), **how)
 
     ax = plot(x="b", y="a", value="x", cmap="viridis")
-    np.testing.assert_array_equal(ax.images[0].get_array(), [[130.5, 140.5, 150.5], [231, 241, 251]])
+    assert_array_equal(ax.images[0].get_array(), [[130.5, 140.5, 150.5], [231, 241, 251]])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["3", "4", "5"]
     assert ax.figure.axes[1].get_ylabel() == "x, mean of 4"
     assert np.isnan(plot(x="a", y="b", value="y").images[0].get_array().filled(np.nan)).all()
     lines = plot(x="b", hue="a", value="x").containers
     assert [line.get_label() for line in lines] == ["a = 1", "a = 2"]
-    np.testing.assert_array_equal(lines[1][0].get_xydata(), [[3, 231], [4, 241], [5, 251]])
+    assert_array_equal(lines[1][0].get_xydata(), [[3, 231], [4, 241], [5, 251]])
     for x, y, value in (("a", "a", "x"), ("z", "a", "x"), ("a", "b", "z")):
         with pytest.raises(ValueError, match="two parameters|must be one of"):
             plot(x=x, y=y, value=value)
@@ -116,8 +115,8 @@ def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):
     small = resumed(3, GRID | {"bias": [0.5], "d": [2]}, 0)
     assert path.read_text() == text
     for key in found:
-        np.testing.assert_array_equal(grown[key], found[key])
-        np.testing.assert_array_equal(small[key], found[key][:1, :, 2:, :3])
+        assert_array_equal(grown[key], found[key])
+        assert_array_equal(small[key], found[key][:1, :, 2:, :3])
     with pytest.raises(ValueError, match=r"line 1 of '.*grid' is of the parameters \['d', 'rule', 'bias'\], not"):
         resumed(2, {"d": [2], "bias": [1]}, 0)
 

@@ -1,7 +1,5 @@
 """Files that somebody edited: what cannot be is a ValueError that names the file."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import io

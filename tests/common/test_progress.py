@@ -1,7 +1,5 @@
 """Progress: shown by default where somebody looks on, never by workers, as asked everywhere."""
 
-from __future__ import annotations
-
 import sys
 from multiprocessing import process
 

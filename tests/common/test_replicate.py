@@ -1,13 +1,10 @@
 """Replication: the same numbers whoever computes them, and files that take up where they were left."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 
@@ -16,16 +13,17 @@ import numpy as np
 import pytest
 from attsvm.common import threads
 from attsvm.common.threads import on_workers
+from builders import paper
+from numpy.testing import assert_array_equal
+from processes import python
 
 joblib = pytest.importorskip("joblib")
 
 
 def experiment(rng, stop_at=None, calls=None):
     """Training, an SVM and NumPy's linear algebra, so that every BLAS has its part."""
-    X, Z, y, v = attsvm.sample.unit_sphere(5, 6, 40, rng)
-    data = attsvm.cross_attention(X, Z)
-    run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), steps=50, record=25)
-    solution = attsvm.solve_svm(data, run.selected, "nuclear")
+    run = attsvm.train(paper(5, 6, 40, rng).problem, steps=50, record=25)
+    solution = attsvm.solve_svm(run.data, run.selected, "nuclear")
     if calls is not None:
         calls.append(1)
         if len(calls) == stop_at:
@@ -44,7 +42,7 @@ def same(a, b):
     assert list(a) == list(b)
     for key in a:
         assert a[key].dtype == b[key].dtype
-        np.testing.assert_array_equal(a[key], b[key])
+        assert_array_equal(a[key], b[key])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,7 @@ def test_runs_are_the_children_of_the_seed(alone):
     seeds = np.random.SeedSequence(4).spawn(12)
     for i, seed in enumerate(seeds):
         for key, value in experiment(np.random.default_rng(seed)).items():
-            np.testing.assert_array_equal(alone[key][i], value)
+            assert_array_equal(alone[key][i], value)
     assert alone["loss"].shape == (12, 3) and alone["first"].dtype == bool
     assert len(np.unique(alone["margin"])) == 12
     same({key: array[:5] for key, array in alone.items()}, attsvm.replicate(experiment, 5, seed=4, progress=False))
@@ -169,8 +167,7 @@ def test_a_process_that_works_for_others_has_one_thread():
         from attsvm.common.threads import _call
         attsvm.set_num_threads(2)
         print(_call(lambda: attsvm._core.config()["threads"], (), -1))"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
+    assert python("-c", program).stdout == "1\n"
 
 
 def test_processes_hand_over_what_is_done_first(tmp_path):
@@ -224,7 +221,7 @@ try:
 except KeyboardInterrupt as interrupt:
     print(len(interrupt.partial.get("x", ())) < begun < 10**6)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = python("-c", code)
     assert done.stdout.strip() == "True", done.stderr
 
 

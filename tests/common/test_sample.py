@@ -1,9 +1,8 @@
 """Samplers against what their docstrings say."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
+from numpy.testing import assert_allclose
 
 
 def test_the_signal_is_where_the_true_label_says():
@@ -13,7 +12,7 @@ def test_the_signal_is_where_the_true_label_says():
         expected = np.zeros((4, 5))
         expected[0, own], expected[1, own], expected[2, other] = 3.0, 1.5, 1.5
         rest = X[truth == label] - expected
-        np.testing.assert_allclose(rest.mean(axis=0), 0, atol=0.15)  # 4.7 standard deviations of a mean of 1,000
-        np.testing.assert_allclose(rest.std(axis=0), 1, atol=0.12)
+        assert_allclose(rest.mean(axis=0), 0, atol=0.15)  # 4.7 standard deviations of a mean of 1,000
+        assert_allclose(rest.std(axis=0), 1, atol=0.12)
     _, y, truth = attsvm.sample.signal_noise(50, 3, 2, 1.0, wrong=0.0)
     assert (y == truth).all()

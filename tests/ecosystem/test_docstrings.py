@@ -1,15 +1,16 @@
 """Every public docstring is what numpydoc asks for, but for the listed checks, each with its reason; examples run."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect
+import operator
+import re
 from pathlib import Path
 
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
 
 PACKAGE = Path(attsvm.__file__).parent
 MODULES = sorted(
@@ -36,7 +37,7 @@ IGNORED = {
 
 def public():
     names = [f"attsvm.{name}" for name in attsvm.__all__ if not inspect.ismodule(getattr(attsvm, name))]
-    for module in ("heads", "plot", "sample", "sklearn", "theory", "torch"):
+    for module in ("heads", "plot", "rules", "sample", "sklearn", "theory", "torch"):
         try:
             found = importlib.import_module(f"attsvm.{module}")
         except ImportError:  # an optional package is not here
@@ -53,12 +54,21 @@ def test_numpydoc_finds_nothing_else(name):
     assert [(code, text) for code, text in found["errors"] if code not in ignored] == []
 
 
+@pytest.mark.parametrize("name", public())
+def test_a_function_has_an_example_and_says_what_each_argument_is(name):
+    thing = operator.attrgetter(name.removeprefix("attsvm."))(attsvm)
+    text = inspect.getdoc(thing)
+    assert text and text.strip().splitlines()[0].endswith((".", ":", "?"))
+    if inspect.isfunction(thing):
+        assert "Examples\n--------\n>>> " in text
+        assert [
+            argument for argument in inspect.signature(thing).parameters if not re.search(rf"\b{argument}\b", text)
+        ] == []
+
+
 def shared():
     """What every example begins with, as the package's docstring says."""
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    return {"attsvm": attsvm, "np": np, "X": X, "Z": Z, "y": y, "v": v, "data": data, "problem": problem}
+    return {"attsvm": attsvm, "np": np, **vars(paper())}
 
 
 @pytest.mark.parametrize("name", MODULES)

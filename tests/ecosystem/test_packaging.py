@@ -1,18 +1,15 @@
 """What a wheel and the repository around it must hold."""
 
-from __future__ import annotations
-
 import fnmatch
 import importlib.metadata
 import re
-import subprocess
-import sys
 import tomllib
 import zipfile
 
 import attsvm
 import pytest
 from places import ROOT
+from processes import python
 
 pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="not a checkout")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text()) if (ROOT / "pyproject.toml").is_file() else {}
@@ -82,8 +79,7 @@ def test_actions_are_pinned_to_a_commit_and_say_its_version():
 def test_a_wheel_holds_what_it_should(tmp_path):
     for package in ("build.util", "setuptools", "scipy_openblas32"):  # a folder build/ is no package
         pytest.importorskip(package)
-    command = [sys.executable, "-m", "build", "--outdir", tmp_path, ROOT]  # the wheel from the source distribution
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = python("-m", "build", "--outdir", tmp_path, ROOT)  # the wheel from the source distribution
     if done.returncode and "Could not find a version" in done.stdout + done.stderr:
         pytest.skip("an isolated build needs an index")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -1,17 +1,12 @@
 """What every result can do: print, show itself, become tables, pictures and files, be compared, select on new data."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import importlib.util
 import inspect
-import io
 import json
 import pickle
 import re
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import attsvm
@@ -19,7 +14,11 @@ import attsvm.sklearn
 import numpy as np
 import pytest
 from attsvm.common.result import Result
-from results import ALIKE, DATA, RESULTS, heads_start, report, run, setting, solved
+from builders import paper
+from compare import reloaded
+from numpy.testing import assert_allclose, assert_array_equal
+from processes import python
+from results import ALIKE, DATA, RESULTS, heads_start, report, run, solved
 
 # Several runs, several attention heads, no weights: there is no one picture.
 NOT_DRAWN = {
@@ -92,12 +91,10 @@ def same(again, result):
 
 def test_file_gives_back_an_equal_result(case, tmp_path):
     _, result = case
-    path, buffer = tmp_path / "result", io.BytesIO()
+    path = tmp_path / "result"
     result.save(path)
     again = attsvm.load(path)
-    again.save(buffer)
-    buffer.seek(0)
-    assert same(again, result) and attsvm.load(buffer) == result
+    assert same(again, result) and reloaded(again) == result
     with np.load(path, allow_pickle=False) as archive:  # every member is readable without pickle
         assert json.loads(str(archive["attsvm"]))["format"] == 1
         assert all(archive[name].dtype != object for name in archive.files)
@@ -139,8 +136,7 @@ def test_file_is_read_where_heads_were_not_asked_for(tmp_path):
     code = f"""import sys, attsvm
 assert "attsvm.heads" not in sys.modules
 print(attsvm.load({str(tmp_path / "head.npz")!r}))"""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == f"{report()}\n"
+    assert python("-c", code).stdout == f"{report()}\n"
 
 
 def test_every_pickle_protocol_gives_back_an_equal_result(case):
@@ -185,7 +181,7 @@ def test_dictionary_is_plain(case):
     if isinstance(result, attsvm.heads.Reports):
         assert json.dumps(found["reports"]) == json.dumps([each.to_dict() for each in result])
     for name in found.keys() & {"status", "W", "loss", "margin", "gap", "R", "iota"} & {*dir(result)}:
-        np.testing.assert_array_equal(found[name], getattr(result, name))
+        assert_array_equal(found[name], getattr(result, name))
 
 
 def same_components(result, table):
@@ -259,11 +255,6 @@ SHOWN = {
 }
 
 
-@pytest.fixture
-def ax():
-    return pytest.importorskip("matplotlib.figure").Figure().subplots()
-
-
 def test_picture(case, ax):
     name, result = case
     if name in NOT_DRAWN:
@@ -286,7 +277,7 @@ def test_picture_of_soft_labels_is_what_attention_goes_to(ax):
     (image,) = found.plot(ax=ax).images
     run = attsvm.train(found.problem, rule="constant", lr=3.0, steps=3000)
     # Within the supports descent is linear; the rest of the probability is about 1 / (lr steps) = 1e-4.
-    np.testing.assert_allclose(found.data.probabilities(run.W), image.get_array(), atol=1e-3)
+    assert_allclose(found.data.probabilities(run.W), image.get_array(), atol=1e-3)
 
 
 def test_picture_of_graphs_has_their_edges(ax):
@@ -318,17 +309,17 @@ def test_margin_bar_shows_an_interval_that_is_seen():
 
 
 def test_selects_on_new_data():
-    new, _ = setting(seed=1, n=3, T=5)
+    new = paper(3, 5, seed=1).data
     for result in (solved(), run()):
-        np.testing.assert_array_equal(result.select(new), new.select(result.W))
-    np.testing.assert_array_equal(solved().select(DATA), [0] * 6)
+        assert_array_equal(result.select(new), new.select(result.W))
+    assert_array_equal(solved().select(DATA), [0] * 6)
     assert run(heads_start((2, 10, 10)), runs=2).select(new).shape == (2, 3)
 
 
 @pytest.mark.parametrize("result", ["optimal", "run on W"])
 def test_new_data_of_another_length(result):
     with pytest.raises(ValueError, match=r"data must have .* \(dk, dz\) = \(10, 10\) as the weights, got \(4, 4\)"):
-        RESULTS[result]().select(setting(d=4)[0])
+        RESULTS[result]().select(paper(d=4).data)
     with pytest.raises(TypeError, match="data must come from cross_attention"):
         RESULTS[result]().select(np.ones((2, 3, 10)))
 

@@ -1,7 +1,5 @@
 """Scale-out tried for real: MPI ranks, torch.distributed, dask workers, tokens larger than the memory allowed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -12,6 +10,10 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
+from marks import needs_linux
+from numpy.testing import assert_allclose, assert_array_equal
+from processes import python
 
 pytestmark = pytest.mark.slow
 
@@ -45,15 +47,14 @@ def check(meeting):
     """Both processes found the same, and what one process finds on all tokens."""
     found = [json.loads(Path(f"{meeting}.{rank}").read_text()) for rank in range(2)]
     assert [row[0] for row in found] == [0, 1] and found[0][1:] == found[1][1:]
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    problem = paper().problem
     run = attsvm.train(problem, steps=300)
     sol = attsvm.solve_svm(problem.data, problem.optimal)
     _, loss, norm, status, margin, bound = found[0]
     # Sums over shards round differently, and 300 steps of length 0.1 carry that on.
-    np.testing.assert_allclose([loss, norm], [run.loss[-1], run.norm[-1]], rtol=1e-9)
+    assert_allclose([loss, norm], [run.loss[-1], run.norm[-1]], rtol=1e-9)
     assert status == sol.status == "optimal"
-    np.testing.assert_allclose([margin, bound], [sol.margin, sol.margin_bound], rtol=1e-8)  # tol is 1e-9
+    assert_allclose([margin, bound], [sol.margin, sol.margin_bound], rtol=1e-8)  # tol is 1e-9
 
 
 def test_two_mpi_ranks(tmp_path):
@@ -91,8 +92,7 @@ def test_two_processes_of_torch_distributed(tmp_path):
 
 
 def one_margin(rng):
-    X, Z, _, _ = attsvm.sample.unit_sphere(4, 5, 6, rng=rng)
-    return {"margin": attsvm.solve_svm(attsvm.cross_attention(X, Z), [0] * 4).margin}
+    return {"margin": attsvm.solve_svm(paper(4, 5, 6, rng).data, [0] * 4).margin}
 
 
 def test_two_dask_workers():
@@ -105,7 +105,7 @@ def test_two_dask_workers():
         joblib.parallel_config(backend="dask"),
     ):
         found = attsvm.replicate(one_margin, 20, progress=False)["margin"]
-    np.testing.assert_array_equal(found, expected)
+    assert_array_equal(found, expected)
 
 
 LIMITED = """
@@ -124,7 +124,7 @@ print("FOUND", run.loss[-1] < run.loss[0], X.nbytes)
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@needs_linux
 def test_tokens_larger_than_the_memory_allowed(tmp_path):
     """Data memory is limited to 128 MB more than what is loaded; the tokens in the file are 262 MB."""
     path = tmp_path / "tokens.npy"
@@ -132,6 +132,5 @@ def test_tokens_larger_than_the_memory_allowed(tmp_path):
     for i in range(0, 4000, 500):
         tokens[i : i + 500] = np.random.default_rng(i).standard_normal((500, 64, 256), dtype=np.float32)
     tokens.flush()
-    command = [sys.executable, "-c", LIMITED, path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+    done = python("-c", LIMITED, path, env=environment())
     assert done.stdout.split()[:2] == ["FOUND", "True"], done.stderr

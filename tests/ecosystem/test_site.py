@@ -1,18 +1,15 @@
 """The documentation site: its code runs, its reference is complete, it builds without warnings."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import attsvm
 import pytest
 import speed_pages
 from places import ROOT
+from processes import python
 
 PAGES = [*sorted((ROOT / "notebooks").glob("*.md")), ROOT / "README.md"]
 LINKED = [*PAGES, *(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / ".github").glob("*.md"), *ROOT.glob("*/README.md")]
@@ -137,7 +134,7 @@ def test_the_speed_on_the_pages_is_that_of_the_stored_measurement():
 def test_site_builds_without_warnings(tmp_path):
     for package in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "latex2mathml"):
         pytest.importorskip(package)
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "doctrees"]
-    done = subprocess.run([*command, ROOT / "notebooks", tmp_path / "site"], capture_output=True, text=True)
+    words = ["-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "doctrees"]
+    done = python(*words, ROOT / "notebooks", tmp_path / "site")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "gallery.html").exists()

@@ -1,9 +1,5 @@
 """What a type checker says of a user's script, and that the listed words are those the package knows."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +9,7 @@ from attsvm import _core
 from attsvm.common import types
 from attsvm.common.check import NORMS
 from attsvm.rules import BY_WORD, Word
+from processes import python
 from test_site import PAGES, blocks
 
 GOOD = """
@@ -59,8 +56,7 @@ BAD = [
 
 
 def run_mypy(*paths):
-    command = [
-        sys.executable,
+    words = [
         "-m",
         "mypy",
         "--config-file=",  # a user's script knows nothing of the repository's settings
@@ -69,9 +65,9 @@ def run_mypy(*paths):
         "--follow-imports=silent",
         "--disable-error-code=no-untyped-def",  # examples say nothing of the types of their own functions
         "--disable-error-code=no-untyped-call",
-        *map(str, paths),
+        *paths,
     ]
-    return subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    return python(*words).stdout.splitlines()
 
 
 @pytest.mark.slow

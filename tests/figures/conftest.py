@@ -1,7 +1,5 @@
 """What the tests of figures share."""
 
-from __future__ import annotations
-
 import pytest
 from attsvm.reproduce import load, measure
 

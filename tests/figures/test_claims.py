@@ -1,7 +1,5 @@
 """A claim holds, fails or stays undecided by its interval alone, and never loses a run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -10,11 +8,12 @@ import numpy as np
 import pytest
 from attsvm.claims import difference, exactly, mean, median, none, share
 from attsvm.claims.intervals import binomial_interval, difference_interval, mean_interval, median_interval, median_rank
+from numpy.testing import assert_allclose
 
 stats = pytest.importorskip("scipy.stats")
 
 
-def flags(true: int, runs: int) -> np.ndarray:
+def flags(true, runs):
     return np.arange(runs) < true
 
 
@@ -23,10 +22,10 @@ def test_intervals_of_counts_are_scipys(runs):
     """Which finds the ends by other means; a difference is no nearer than its parts, never a point."""
     for true in {0, 1, runs // 3, runs - 1, runs}:
         theirs = stats.binomtest(true, runs).proportion_ci(0.95, "exact")
-        np.testing.assert_allclose(binomial_interval(true, runs), theirs, atol=1e-11)
+        assert_allclose(binomial_interval(true, runs), theirs, atol=1e-11)
         ten, one = (stats.binomtest(k, runs).proportion_ci(0.9875, "exact") for k in (true, (runs - true) // 2))
         exact = ten.low - one.high, ten.high - one.low
-        np.testing.assert_allclose(difference_interval(true, (runs - true) // 2, runs), exact, atol=1e-11)
+        assert_allclose(difference_interval(true, (runs - true) // 2, runs), exact, atol=1e-11)
     assert median_rank(runs) == stats.binom.ppf(0.025, runs, 0.5)
 
 

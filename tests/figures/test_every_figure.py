@@ -5,12 +5,11 @@ and every claim that changes must be what the table says.  After a change that i
 tests/support/dependence.py`` writes the table anew, and its difference is what to read.
 """
 
-from __future__ import annotations
-
 import dependence
 import numpy as np
 import pytest
 from attsvm.reproduce import FIGURES, NAMED, load, measure, papers
+from marks import slow
 from pictures import assert_readable
 
 pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")  # rank stops a solver on purpose
@@ -20,9 +19,7 @@ STORED = dependence.stored()
 
 def some(fast, names):
     """The others are slow."""
-    return pytest.mark.parametrize(
-        "name", [name if name in fast.split() else pytest.param(name, marks=pytest.mark.slow) for name in names]
-    )
+    return pytest.mark.parametrize("name", [name if name in fast.split() else slow(name) for name in names])
 
 
 @pytest.mark.parametrize("name", (*FIGURES, *NAMED))

@@ -1,7 +1,5 @@
 """Figures measure what they say they measure, and claims can fail."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm
@@ -13,6 +11,7 @@ from attsvm.plot.curves import correlations, finish
 from attsvm.reproduce.figures import local_convergence as figure
 from attsvm.reproduce.textbook import certificate, loss_gradient, softmax
 from matplotlib.figure import Figure
+from numpy.testing import assert_allclose, assert_array_equal
 
 SEED = 3
 
@@ -67,7 +66,7 @@ def test_the_textbook_gradient_is_a_central_difference(one):
     along = np.vdot(loss_gradient(one.X, one.Z, one.problem.scores, W), step)
     assert along == pytest.approx((loss(W + 1e-6 * step) - loss(W - 1e-6 * step)) / 2e-6, rel=1e-7)
     several = loss_gradient(*(np.stack([a] * 3) for a in (one.X, one.Z, one.problem.scores, W)))
-    np.testing.assert_allclose(several[2], loss_gradient(one.X, one.Z, one.problem.scores, W), atol=1e-15)
+    assert_allclose(several[2], loss_gradient(one.X, one.Z, one.problem.scores, W), atol=1e-15)
 
 
 def test_csv_reads_back_exactly(tmp_path):
@@ -77,15 +76,10 @@ def test_csv_reads_back_exactly(tmp_path):
     assert (read["x"] == values).all() and (read["step"] == np.arange(5)).all()
 
 
-@pytest.fixture
-def ax():
-    return Figure().subplots()
-
-
 def test_band_is_mean_and_percentiles_of_the_runs_that_happened(ax):
     curves = np.vstack([np.arange(11.0)[:, None] * [1, 2], [np.nan, 0]])
     assert plot.band([0, 1], curves, "x", ax=ax) is ax
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [5, 10])
+    assert_allclose(ax.lines[0].get_ydata(), [5, 10])
     edges = ax.collections[0].get_paths()[0].vertices
     at_end = edges[edges[:, 0] == 1, 1]
     assert at_end.min() == pytest.approx(2) and at_end.max() == pytest.approx(18)
@@ -95,12 +89,12 @@ def test_band_is_mean_and_percentiles_of_the_runs_that_happened(ax):
 def test_run_curves(one, ax):
     plot.correlation(one.run, one.solutions["nuclear"], ax=ax, linewidth=3)
     line = ax.lines[0]
-    np.testing.assert_allclose(line.get_ydata(), one.found["W nuclear"][:201], atol=1e-12)
+    assert_allclose(line.get_ydata(), one.found["W nuclear"][:201], atol=1e-12)
     curve = correlations(np.stack([np.zeros((10, 10)), one.run.W]), one.run.W)
     assert np.isnan(curve[0]) and curve[1] == pytest.approx(1)  # weights of zero have no direction
     assert line.get_linewidth() == 3 and line.get_linestyle() == "--" and "nuclear" in line.get_label()
     plot.saturation(one.run, ax=ax)
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), one.found["W softmax"][:201], atol=1e-12)
+    assert_allclose(ax.lines[1].get_ydata(), one.found["W softmax"][:201], atol=1e-12)
     none = attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), [0])
     with pytest.raises(ValueError, match="solution must have weights, got one that is infeasible"):
         plot.correlation(one.run, none, ax=ax)
@@ -110,7 +104,7 @@ def test_attention_of_ragged_windows(ax):
     plot.attention([np.array([0.25, 0.75]), np.array([1.0]), np.array([0.2, 0.3, 0.5])], [1, 0, 2], ax=ax)
     shown = ax.images[0].get_array()
     assert shown.shape == (3, 3)
-    np.testing.assert_array_equal(np.ma.getmaskarray(shown), [[0, 0, 1], [0, 1, 1], [0, 0, 0]])
+    assert_array_equal(np.ma.getmaskarray(shown), [[0, 0, 1], [0, 1, 1], [0, 0, 0]])
     assert ax.lines[0].get_xdata().tolist() == [1, 0, 2]
 
 

@@ -3,14 +3,13 @@
 What a figure measures is stored as numbers too (``test_every_figure.py``).
 """
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
 from attsvm.reproduce import problems
 from attsvm.reproduce.figures import basin, joint_training, mirror_descent, next_token, quadratic_head, several_tokens
 from attsvm.reproduce.textbook import projection, softmax, support_margins, tokens_of
+from numpy.testing import assert_allclose
 
 
 def test_endings_are_what_they_say(rng):
@@ -58,20 +57,20 @@ def test_local_score_is_a_squared_loss_and_its_gradient(rng):
     E, labels, (o, step) = rng.standard_normal((5, 8)), np.arange(3), rng.standard_normal((2, 3, 8))
     score = next_token.squared_loss(E, labels)
     value, gradient = score(o)
-    np.testing.assert_allclose(value, -((1 - softmax(o @ E.T)[np.arange(3), labels]) ** 2))
+    assert_allclose(value, -((1 - softmax(o @ E.T)[np.arange(3), labels]) ** 2))
     slope = (score(o + 1e-6 * step)[0] - score(o - 1e-6 * step)[0]) / 2e-6
-    np.testing.assert_allclose((gradient * step).sum(axis=1), slope, rtol=1e-6)
+    assert_allclose((gradient * step).sum(axis=1), slope, rtol=1e-6)
 
 
 def test_the_finite_part_s_basis_is_of_all_differences_within_components():
     *_, found = next_token.draw(np.random.default_rng(10))  # its components have two differences
     basis, _, _ = next_token.finite_part(found)
-    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+    assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
     X, Z = found.data.keys.reshape(*found.selected.shape, -1), found.data.queries
     for x, z, kept in zip(X, Z, found.selected, strict=True):
         for t in x[kept]:
             row = np.outer(x[kept][0] - t, z).ravel()
-            np.testing.assert_allclose(basis @ (basis.T @ row), row, atol=1e-12)
+            assert_allclose(basis @ (basis.T @ row), row, atol=1e-12)
 
 
 def test_between_maximises_the_least_score_and_margin():
@@ -109,7 +108,7 @@ def test_projection_and_falling_probabilities():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 6))
     s = projection(x)
-    np.testing.assert_allclose(s.sum(axis=1), 1)
+    assert_allclose(s.sum(axis=1), 1)
     assert (s >= 0).all()
     for other in rng.dirichlet(np.ones(6), 50):
         assert (((x - s) ** 2).sum(axis=1) <= ((x - other) ** 2).sum(axis=1) + 1e-12).all()

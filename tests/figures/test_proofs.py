@@ -1,10 +1,9 @@
 """Every SVM that a figure solves is proved."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
 from places import ROOT
 
 pytest.importorskip("matplotlib")
@@ -51,8 +50,7 @@ def test_all_answers_of_a_notebook_are_proved(path, tmp_path, monkeypatch):
 
 def test_answers_in_a_metric_are_left_out():
     """The checker knows none: they are no failures of a proof."""
-    X, Z, _, _ = attsvm.sample.unit_sphere(3, 4, 5)
-    data = attsvm.cross_attention(X, Z)
+    data = paper(3, 4, 5).data
     with ProvedAnswers() as answers:
         attsvm.solve_svm(data, [0, 1, 2], metric=np.full((5, 5), 2.0))
         attsvm.solve_svm(data, [0, 1, 2])
@@ -63,7 +61,7 @@ def test_answers_in_a_metric_are_left_out():
 @pytest.mark.parametrize("refused", [0, 1, 7])
 def test_an_answer_without_proof_fails_the_claim(everything, refused, monkeypatch):
     """Ten of twelve answers are proved, or all, whatever their order; each refusal counts and is told."""
-    data = [attsvm.cross_attention(*attsvm.sample.unit_sphere(3, 4, 5, rng=k)[:2]) for k in range(12)]
+    data = [paper(3, 4, 5, k).data for k in range(12)]
     asked = []
     for order in (data, data[::-1]):
         with ProvedAnswers(everything) as answers:

@@ -1,11 +1,10 @@
 """Heads of random weights that read random sentences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 from attsvm import heads
+from numpy.testing import assert_allclose, assert_array_equal
 
 WORDS = ("a", "b", "c")
 
@@ -32,8 +31,8 @@ def briefly(head, **options):
 def check_own_choices(head):
     """What is known of its queries is what its weights choose."""
     known, own = np.flatnonzero(np.isfinite(head.choices.top)), replace(head, known=None).choices
-    np.testing.assert_array_equal(head.choices.selected[known], own.selected[known])
-    np.testing.assert_allclose(head.choices.top[known], own.top[known], rtol=1e-5)
+    assert_array_equal(head.choices.selected[known], own.selected[known])
+    assert_allclose(head.choices.top[known], own.top[known], rtol=1e-5)
 
 
 def rebuilt(head, fit):

@@ -1,18 +1,15 @@
 """attsvm heads: what it writes, what it says, and how it fails."""
 
-from __future__ import annotations
-
-import contextlib
 import csv
-import io
+import functools
 import json
 import re
 import shutil
 
+import commands
 import numpy as np
 import pytest
 from attsvm import heads
-from attsvm.cli import main as cli
 from bert import tiny_sentences, write_folder
 
 pytest.importorskip("matplotlib")
@@ -30,22 +27,7 @@ def text(tmp_path_factory):
     return path
 
 
-def run(*words):
-    """Exit code, output and messages."""
-    out, messages = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(messages):
-        try:
-            code = cli.main(["heads", *map(str, words)])
-        except SystemExit as stop:
-            code = stop.code
-    return code, out.getvalue(), messages.getvalue()
-
-
-def refused(*words):
-    """The one line that says why."""
-    code, said, messages = run(*words)
-    assert code == 2 and said == "" and "Traceback" not in messages, messages
-    return messages.splitlines()[-1]
+run, refused = (functools.partial(function, "heads") for function in (commands.run, commands.refused))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Every column, cell, row and line of a report is made of the numbers that its table names."""
 
-from __future__ import annotations
-
 import dependence
 import pytest
 from head_reports import HEADS

@@ -1,7 +1,5 @@
 """Heads as support vector machines: which queries count, what the SVM says, and what it is held against."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,7 +15,9 @@ from attsvm.heads.controls import gaussian_factors, interval, null_head, student
 from attsvm.heads.fit import _multipliers, fit_svm, norm_on_span
 from attsvm.heads.pictures import choose_sequence
 from attsvm.heads.table import certified
+from compare import close
 from made import briefly, check_own_choices, make_head, make_heads, rebuilt
+from numpy.testing import assert_allclose, assert_array_equal
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_fit_measures_what_it_says(head):
     assert fit.accuracy == pytest.approx(np.mean(picked), abs=1e-12)
     scores = [np.corrcoef(logits(head, W, i, q), logits(head, head.W, i, q))[0, 1] for i, q, _ in test]
     assert fit.score_correlation == pytest.approx(np.mean(scores), rel=1e-9)
-    np.testing.assert_allclose(rebuilt(head, fit), W, atol=1e-9 * np.abs(W).max())
+    close(rebuilt(head, fit), W, 1e-9)
     assert (np.diff(fit.multipliers) <= 0).all() and (fit.multipliers > 0).all()
 
 
@@ -125,7 +125,7 @@ def test_one_svm_starts_from_another_of_its_rows(head):
     cases = as_cases(head, train)
     start = np.concatenate(_multipliers(fit, cases))
     dual = attsvm.solve_svm(cases.data, cases.selected).flat_dual
-    np.testing.assert_allclose(start, dual, atol=1e-8 * dual.max())
+    assert_allclose(start, dual, atol=1e-8 * dual.max())
     alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, fit))
     assert near.margin == pytest.approx(alone.margin, rel=1e-8) and near.rank == alone.rank
 
@@ -292,7 +292,7 @@ def test_why_names_the_sequences_that_hold_a_choice(head, monkeypatch):
     every = heads.why(report, *row[:2], rival=reason.rival)
     assert set(every.holders) == set(report.fit.rows[:, 0])
     assert every.pulls.sum() == pytest.approx(margin(head, report.fit.W, *row, reason.rival), rel=1e-6)
-    np.testing.assert_array_equal(every.pulls[:5], plain.pulls)
+    assert_array_equal(every.pulls[:5], plain.pulls)
     with pytest.raises(ValueError, match="leave_out needs an SVM that meets all margins, got a soft margin"):
         heads.why(briefly(head, C=1.0), *row[:2], leave_out=True)
 
@@ -416,26 +416,22 @@ def test_control_characters_of_tokens_are_written_out(rng):
 # ------------------------------------------------------------------------------------- pictures
 
 
-def axes():
-    return pytest.importorskip("matplotlib.figure").Figure().subplots()
-
-
-def test_the_grid_frames_what_beats_every_rule_on_all_splits(rng):
+def test_the_grid_frames_what_beats_every_rule_on_all_splits(rng, ax):
     splits = [np.array(right) for right in ([0.6] * 5, [0.8, 0.8, 0.8, 0.3, 0.6], [1.0], [0.9])]
     reports = [
         replace(briefly(head), accuracies=x, rule_accuracies=0.5 + 0 * x)
         for head, x in zip(make_heads(rng, count=4), splits, strict=True)
     ]
-    ax = heads.Reports([*reports[:3], replace(reports[3], hard=3)]).plot(axes())
+    heads.Reports([*reports[:3], replace(reports[3], hard=3)]).plot(ax)
     assert [(p.get_x() + 0.46, p.get_y() + 0.44) for p in ax.patches] == [(0, 0)]
     assert [note.get_text().split()[0] for note in ax.texts] == ["60", "66", "100", "few"]
     assert [note.get_position() for note in ax.texts] == [(k, 0) for k in range(4)]
 
 
-def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(head):
+def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(head, ax):
     report = briefly(head)
     number = choose_sequence(report)
-    ax = heads.plot_sequence(report, ax=axes())
+    heads.plot_sequence(report, ax=ax)
     arrows = [note for note in ax.texts if getattr(note, "arrow_patch", None) is not None]
     assert len(arrows) == (report.train[:, 0] == number).sum() > 0
     drawn = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 2}

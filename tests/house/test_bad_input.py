@@ -39,6 +39,7 @@ def good():
     rng = np.random.default_rng(0)
     g = SimpleNamespace(X=rng.standard_normal((2, 3, 2)), Z=rng.standard_normal((2, 2)), y=np.array([1.0, -1.0]))
     g.v, g.W, g.K, g.Q = np.array([1.0, 0.5]), np.zeros((2, 2)), np.ones((2, 3)), np.ones((2, 3))
+    g.values, g.key, g.A, g.B = g.X + 1, np.ones((4, 2)), np.eye(2), np.ones((2, 2))
     g.ragged_X = [rng.standard_normal((T, 2)) for T in (3, 1, 2)]
     g.data = attsvm.cross_attention(g.X, g.Z)
     g.several = attsvm.cross_attention(g.X, rng.standard_normal((2, 4, 2)))
@@ -124,24 +125,28 @@ def wrong_arrays(shape):
 # ------------------------------------------------------------------------------------ arrays everywhere
 
 ARRAYS = {
-    "cross_attention": ("X", (2, 3, 2), lambda g, a: attsvm.cross_attention(a, g.Z)),
-    "cross_attention_Z": ("Z", (2, 2), lambda g, a: attsvm.cross_attention(g.X, a)),
-    "cross_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.cross_attention(g.X, g.Z, a)),
-    "self_attention": ("X", (2, 3, 2), lambda g, a: attsvm.self_attention(a)),
-    "self_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.self_attention(g.X, values=a)),
-    "causal_attention": ("X", (2, 3, 2), lambda g, a: attsvm.causal_attention(a)),
-    "causal_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.causal_attention(g.X, a)),
-    "prompt_attention": ("X", (2, 3, 2), lambda g, a: attsvm.prompt_attention(a)),
-    "prompt_attention_key": ("key", (4, 2), lambda g, a: attsvm.prompt_attention(g.X, a)),
     "LinearHead": ("v", (2,), lambda g, a: attsvm.Problem(g.data, g.y, attsvm.LinearHead(a))),
     "LinearHead_per_query": ("v", (2, 2), lambda g, a: attsvm.Problem(g.data, g.y, attsvm.LinearHead(a))),
     "Problem_y": ("y", (2,), lambda g, a: attsvm.Problem(g.data, a, g.head)),
     "train_lr": ("lr", (3,), lambda g, a: attsvm.train(g.problem, lr=a, steps=3)),
-    "correlation_A": ("A", (2, 2), lambda g, a: attsvm.correlation(a, g.W + 1)),
-    "correlation_B": ("B", (2, 2), lambda g, a: attsvm.correlation(g.W + 1, a)),
     "decompose_W": ("W", (2, 2), lambda g, a: attsvm.theory.decompose(g.data, g.data.probabilities(g.W), a)),
     "decompose_probabilities": ("probabilities", (2, 3), lambda g, a: attsvm.theory.decompose(g.data, a, g.W)),
 }
+
+
+def of_arrays(function, names, name):
+    """A function of arrays alone, with one of them to come."""
+    return name, np.shape(vars(good())[name]), lambda g, a: function(**{one: vars(g)[one] for one in names} | {name: a})
+
+
+for function, names in {
+    attsvm.cross_attention: ["X", "Z", "values"],
+    attsvm.self_attention: ["X", "values"],
+    attsvm.causal_attention: ["X", "values"],
+    attsvm.prompt_attention: ["X", "key"],
+    attsvm.correlation: ["A", "B"],
+}.items():
+    ARRAYS |= {f"{function.__name__}_{name}": of_arrays(function, names, name) for name in names}
 for name in ("logits", "probabilities", "attended", "select"):
     ARRAYS[name] = "W", (2, 2), lambda g, a, name=name: getattr(g.data, name)(a)
 for name, function in {
@@ -152,10 +157,11 @@ for name, function in {
     ARRAYS[f"{name}_W"] = "W", (2, 2), lambda g, a, of=function: of(g, W=a)
     for one, other in ("KQ", "QK"):
         ARRAYS[f"{name}_{one}"] = one, (2, 3), lambda g, a, of=function, k=one, q=other: of(g, **{k: a, q: g.K})
-# None is the default of these, or they take this number or shape.
-FINE = """cross_attention_values-none self_attention_values-none causal_attention_values-none self_attention-no_rows
-causal_attention-no_rows prompt_attention-no_rows prompt_attention_key-none Problem_y-none train_W-none train_lr-none
-train_lr-number train_lr-too_few_dimensions LinearHead_per_query-too_few_dimensions""".split()  # no rows: of reduce
+# None is the default of these, or they take this number or shape; no rows go with reduce.
+FINE = """cross_attention_values-none self_attention_values-none causal_attention_values-none
+self_attention_X-no_rows causal_attention_X-no_rows prompt_attention_X-no_rows prompt_attention_key-none
+Problem_y-none train_W-none train_lr-none train_lr-number train_lr-too_few_dimensions
+LinearHead_per_query-too_few_dimensions""".split()
 
 for where, (argument, shape, call) in ARRAYS.items():
     for what in wrong_arrays(shape):

@@ -3,8 +3,6 @@
 The two halves of the theorem, training and svm, know nothing of each other in either language; they meet in theory.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

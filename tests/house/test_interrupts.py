@@ -3,14 +3,13 @@
 Delays are CPU time between the signal and its handler: nothing else that the machine does counts.
 """
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np
 import pytest
 from interrupt import interrupt_after
 from long_solves import LONG
+from marks import slow
 from problems import gaussian
 
 # Interrupted early: in a Cholesky factor of 5,000 rows, in panels that ask; in that of the equality rows, before the
@@ -25,7 +24,7 @@ EARLY = {
 }
 SOON = {**dict.fromkeys(EARLY, 0.05), "a factorisation": 0.2, "block ascent": 0.25, "projected gradient": 0.25}
 pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
-SLOW = [pytest.param(name, after, marks=pytest.mark.slow) for name in LONG for after in (0.3, 1.1)]
+SLOW = [slow(name, after) for name in LONG for after in (0.3, 1.1)]
 
 
 @pytest.mark.parametrize(("name", "after"), [*SOON.items(), *SLOW])

@@ -1,13 +1,9 @@
 """Address space that runs out, as in a container or a batch job: MemoryError or an answer, but the process goes on."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
-
 import pytest
+from marks import needs_linux
+from processes import python
 
-pytest.importorskip("resource")
 SCRIPT = """
 import sys, resource, numpy as np, attsvm
 what, extra = sys.argv[1], int(sys.argv[2])
@@ -40,14 +36,9 @@ WHAT = "logits frobenius interior soft nuclear entrywise train threads".split()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@needs_linux
 @pytest.mark.parametrize("what", WHAT)
 def test_little_address_space_is_a_memory_error(what):
     for extra in (1, 3, 8, 20, 40, 80):
-        run = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", SCRIPT, what, str(extra)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        run = python("-W", "ignore", "-c", SCRIPT, what, extra)
         assert run.returncode == 0 and set(run.stdout.split()) <= {"done", "refused"}, (extra, run.stderr[-500:])

@@ -1,7 +1,5 @@
 """The fast tests once more on an extension built with the address and undefined-behaviour sanitizers."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the compiled objects of csrc export, use and keep."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Losses, heads, update rules and balls are listed once, in C; whatever else must know a member is checked here."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
@@ -16,6 +14,7 @@ from attsvm import _core
 from attsvm.common.check import NORMS
 from attsvm.svm.methods import METHODS
 from attsvm.training import output_head
+from builders import paper
 from places import CSRC
 
 # The dict that the extension exports, the list that it is made from, and where its members are documented.
@@ -93,8 +92,7 @@ def test_every_loss_is_decreasing_and_bounded_as_said(loss, least):
 @pytest.mark.parametrize("norm", NORMS)
 def test_every_norm_is_solved_and_measured(norm):
     assert METHODS["hard"].get(norm), f"csrc/svm/norms.h has no line of {norm}"
-    X, Z, _, _ = attsvm.sample.unit_sphere(3, 3, 4)
-    data = attsvm.cross_attention(X, Z)
+    data = paper(3, 3, 4).data
     found = attsvm.solve_svm(data, [0, 1, 2], norm)
     assert found.status == "optimal" and found.unique in (True, False, None)
     low, high = attsvm.theory.margin_share(data, [0, 1, 2], found.W, norm)

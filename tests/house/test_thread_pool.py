@@ -1,15 +1,14 @@
 """The thread pool by itself: a C program that runs its loops, as it is and where threads are refused."""
 
-from __future__ import annotations
-
 import os
-import shutil
 import subprocess
 
 import pytest
+from marks import needs_gcc
 from places import CSRC
+from processes import program as compiled
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = needs_gcc
 
 # thread_pool_test THREADS COUNT LOOPS: every item is visited once per loop, by the part it belongs to; prints the
 # largest number of parts, and the threads of the process while the pool is there and after.
@@ -91,10 +90,10 @@ def program(tmp_path_factory):
     def run(*arguments, allowed=99, flags=()):
         built = folder / f"threads{len(flags)}"
         if not built.exists():
-            gcc = ["gcc", "-std=gnu11", "-O1", f"-I{CSRC}", "-pthread", *flags]
-            object_file, base = folder / "threads.o", CSRC / "base"
-            subprocess.run([*gcc, "-Dpthread_create=refuse", "-c", base / "threads.c", "-o", object_file], check=True)
-            subprocess.run([*gcc, folder / "main.c", object_file, base / "arena.c", "-o", built], check=True)
+            flags = ["-O1", *flags]
+            refusing = ["-Dpthread_create=refuse", "-c", *flags]
+            threads = compiled(folder / "threads.o", CSRC / "base" / "threads.c", flags=refusing)
+            compiled(built, folder / "main.c", threads, CSRC / "base" / "arena.c", flags=flags)
         command, env = [built, *map(str, arguments)], {**os.environ, "ALLOWED": str(allowed)}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr or f"an item was missed, or came to another part ({done.returncode})"

@@ -1,14 +1,13 @@
 """Kernels with two threads under the thread sanitizer: two calls at once on the same data, without Python."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 
 import pytest
+from marks import needs_gcc
 from places import CSRC, TESTS
 
-pytestmark = [pytest.mark.sanitizer, pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")]
+pytestmark = [pytest.mark.sanitizer, needs_gcc]
 FOLDERS = ("base", "attention", "linalg", "svm", "svm/systems", "svm/frobenius", "training")
 # OpenBLAS is not compiled here, and the sanitizer would not see into it; the others call methods of every norm.
 LEFT_OUT = ("linalg/blas.c", "svm/frobenius/auto.c", "svm/coordinates.c")

@@ -1,7 +1,5 @@
 """Several threads inside one call: the same answers, bit for bit from run to run; none is left behind."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading
@@ -11,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
+from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case, ball, sphere
 
 
@@ -64,7 +65,7 @@ def test_threads_change_nothing_but_rounding(name, norm, method):
         assert several.margin == pytest.approx(one.margin, rel=2e-9)
         # Both within 1e-9 of the least norm: W, where it is unique, to the root of it.
         assert norm == "nuclear" or np.linalg.norm(several.W - one.W) <= 1e-4 * np.linalg.norm(one.W)
-        np.testing.assert_array_equal(several.W, again.W)
+        assert_array_equal(several.W, again.W)
         assert several.iterations == again.iterations
 
 
@@ -107,7 +108,7 @@ def test_threads_change_training_by_rounding_only(name):
     for count in (2, 3):
         for part in ("weights", "loss"):
             one, several = (getattr(found[k], part) for k in (1, count))
-            np.testing.assert_allclose(several, one, rtol=0, atol=0 if "head" in of else 1e-12 * np.abs(one).max())
+            close(several, one, 0 if "head" in of else 1e-12)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
@@ -135,10 +136,9 @@ def test_no_thread_survives_the_call_and_a_fork_can_solve():
 def test_eight_callers_share_objects_and_get_the_answers_they_would_get_alone():
     """One Data and one Problem; every thread makes every call, each from another one on, while the number of threads
     inside a call changes."""
-    X, Z, y, v = attsvm.sample.unit_sphere(80, 32, 48, rng=7)  # loops worth a second thread
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    selected, W = data.select(np.outer(v, v)), np.random.default_rng(7).standard_normal((48, 48))
+    s = paper(80, 32, 48, 7)  # loops worth a second thread
+    data, problem, selected = s.data, s.problem, s.data.select(np.outer(s.v, s.v))
+    W = np.random.default_rng(7).standard_normal((48, 48))
     # With what of its size the answer may differ: the SVMs are within 1e-9 of the least norm, W to the root of it; the
     # others by rounding, which 100 steps of training multiply.
     calls = [
@@ -154,7 +154,7 @@ def test_eight_callers_share_objects_and_get_the_answers_they_would_get_alone():
     def work(first):
         for k in [*range(first, len(calls)), *range(first)]:
             call, part = calls[k]
-            np.testing.assert_allclose(call(), alone[k], rtol=0, atol=part * np.linalg.norm(alone[k]))
+            assert_allclose(call(), alone[k], rtol=0, atol=part * np.linalg.norm(alone[k]))
 
     def change():
         for k in itertools.count():

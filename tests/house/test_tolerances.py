@@ -1,7 +1,5 @@
 """A tolerance decides where it says: a case of half its size is inside, one of twice its size outside."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm
@@ -67,12 +65,11 @@ def rank_of_a_head(size):
 
 def row_that_shards_add(size):
     """Of tol = .01: alone the second worker meets its second row, with the first it misses that by ``size``."""
-    network, answers = Network(2), []
-    rows = ([[1.0, 0]], [[0, 1.0], [-0.1 - size, 1.1]])
-    for k, own in enumerate(rows):
+    each = []
+    for own in ([[1.0, 0]], [[0, 1.0], [-0.1 - size, 1.1]]):
         data = attsvm.cross_attention([[[0.0, 0], [-row[0], -row[1]]] for row in own], np.ones((len(own), 1)))
-        answers.append(lambda d=data, k=k: attsvm.solve_svm(d, [0] * (k + 1), tol=0.01, reduce=network.reduce))
-    return bool(network.run(answers)[1].dual[1].any())
+        each.append({"data": data, "selected": [0] * len(own)})
+    return bool(Network(2).apart(attsvm.solve_svm, each, tol=0.01)[1].dual[1].any())
 
 
 def metric_that_is_symmetric(size):

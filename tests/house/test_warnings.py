@@ -1,7 +1,5 @@
 """Every C file compiles without a warning: nothing shadowed, no lossy conversion, no member of a table left out."""
 
-from __future__ import annotations
-
 import pytest
 from places import CSRC
 

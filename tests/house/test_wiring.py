@@ -4,8 +4,6 @@ Formulas have their tests beside the parts; here a call at the top is held again
 against what only the right argument gives.
 """
 
-from __future__ import annotations
-
 import contextlib
 from types import SimpleNamespace
 
@@ -15,14 +13,15 @@ import pytest
 from attsvm.attention.selection import Selection
 from attsvm.svm import methods, solve, support
 from attsvm.theory import conditions, regularization_path
+from builders import paper
+from numpy.testing import assert_allclose, assert_array_equal
+
+CLASSES = np.array([0, 1, 0, 1, 1, 0])
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 5, 4, rng=1)
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    return SimpleNamespace(X=X, Z=Z, y=y, v=v, data=data, problem=problem, classes=np.array([0, 1, 0, 1, 1, 0]))
+    return paper(6, 5, 4, 1)
 
 
 # ------------------------------------------------------------------------------------------------ theory
@@ -35,12 +34,12 @@ def test_the_svm_of_labels_reads_values(drawn):
     selected = [0, 1, 2, 3, 4, 0]
     one, other = (attsvm.theory.label_svm(attsvm.Problem(d, y, head), selected) for d in (of_values, own))
     assert one.W.shape == (3, 1)
-    np.testing.assert_allclose(one.W, other.W, rtol=1e-9)
+    assert_allclose(one.W, other.W, rtol=1e-9)
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
-    problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
+    problem = drawn.problem
     W, log_size, gap = regularization_path.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
     G = problem.loss_and_grad(W)[1]
     dual = np.linalg.norm(G, 2 if norm == "nuclear" else None)
@@ -62,7 +61,7 @@ def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
 
 def test_counts_below_one_are_next_tokens():
     found = attsvm.theory.soft_labels(np.eye(2), [[3, 0.25, 0], [0, 0, 0.5]])
-    np.testing.assert_array_equal(found.selected, [[True, True, False], [False, False, True]])
+    assert_array_equal(found.selected, [[True, True, False], [False, False, True]])
 
 
 # ------------------------------------------------------------------------------------------------ uniqueness
@@ -77,16 +76,17 @@ def answer(X, Z, W, norm, dual):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "W", "unique"),
+    ("row", "entry", "unique"),
     [
-        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [0.9]], False),  # the second entry is free, its row has room
-        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [0.5]], None),  # ... and has none
-        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [1.0]], None),  # ... but lies at the end of the face
-        ([[[0, 0], [-1, 0], [0, 0]]], [[1.0], [0.9]], False),  # a row of zeros holds nothing
+        (-2, 0.9, False),  # the second entry is free, its row has room
+        (-2, 0.5, None),  # ... and has none
+        (-2, 1.0, None),  # ... but lies at the end of the face
+        (0, 0.9, False),  # a row of zeros holds nothing
     ],
 )
-def test_a_free_direction_needs_room(tokens, W, unique):
-    assert support.is_unique(answer(tokens, [[1.0]], W, "max", [1.0, 0.0])) is unique
+def test_a_free_direction_needs_room(row, entry, unique):
+    sol = answer([[[0, 0], [-1, 0], [0, row]]], [[1.0]], [[1.0], [entry]], "max", [1.0, 0.0])
+    assert support.is_unique(sol) is unique
 
 
 def test_the_nuclear_face_has_its_diagonal():
@@ -111,8 +111,7 @@ def test_the_nuclear_face_has_its_diagonal():
     ],
 )
 def test_options_of_the_classifier_are_those_of_training(drawn, options):
-    sklearn = pytest.importorskip("attsvm.sklearn")
-    y = drawn.classes
+    sklearn, y = pytest.importorskip("attsvm.sklearn"), CLASSES
     model = sklearn.AttentionClassifier(max_iter=30, **options).fit(drawn.X, y, Z=drawn.Z)
     data = drawn.data
     v = np.linalg.lstsq(drawn.X.reshape(30, 4), np.repeat(2.0 * y - 1, 5))[0]
@@ -123,13 +122,12 @@ def test_options_of_the_classifier_are_those_of_training(drawn, options):
     how = {name: options.get(name, usual) for name, usual in (("lr", 0.1), ("ridge", 0.0), ("train_head", True))}
     problem = attsvm.Problem(data, 2 * y - 1, attsvm.LinearHead(v), options.get("loss", "logistic"))
     run = attsvm.train(problem, **start, **how, steps=30, record=1)
-    np.testing.assert_allclose(model.W_, run.W, rtol=1e-12)
-    np.testing.assert_allclose(model.loss_curve_, run.loss, rtol=1e-12)
+    assert_allclose(model.W_, run.W, rtol=1e-12)
+    assert_allclose(model.loss_curve_, run.loss, rtol=1e-12)
 
 
 def test_weights_of_a_score(drawn):
-    sklearn = pytest.importorskip("attsvm.sklearn")
-    y = drawn.classes
+    sklearn, y = pytest.importorskip("attsvm.sklearn"), CLASSES
     model = sklearn.AttentionClassifier(max_iter=3).fit(drawn.X, y, Z=drawn.Z)
     right = model.predict(drawn.X, Z=drawn.Z) == y
     y = np.where(np.arange(6) < 2, 1 - y, y)  # some are wrong, whatever it has learnt
@@ -154,7 +152,7 @@ def test_options_of_the_selector_are_those_of_the_solver(drawn, options):
     sklearn = pytest.importorskip("attsvm.sklearn")
     model = sklearn.TokenSelector(**options).fit(drawn.X, [0] * 6, Z=drawn.Z)
     sol = attsvm.solve_svm(drawn.data, [0] * 6, options.pop("norm", "frobenius"), **options)
-    np.testing.assert_array_equal(model.W_, sol.W)
+    assert_array_equal(model.W_, sol.W)
     assert (model.separation_.gap, model.separation_.method) == (sol.gap, sol.method)
     assert model.score(drawn.X, [0] * 6, Z=drawn.Z) == 1.0
 
@@ -210,7 +208,7 @@ def test_a_spectral_step_keeps_small_singular_values():
     data = attsvm.cross_attention(X, np.array([[1.0, 0], [0, 1e-6]]))
     problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0, 1.0]), loss="exponential")
     run = attsvm.train(problem, rule="spectral", lr=0.5, steps=1, record=0)
-    np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [0.5, 0.5], rtol=1e-9)
+    assert_allclose(np.linalg.svd(run.W, compute_uv=False), [0.5, 0.5], rtol=1e-9)
 
 
 def test_a_solver_gets_what_was_asked(drawn, monkeypatch):
@@ -246,8 +244,7 @@ def test_a_start_fits_windows_of_one_token(drawn):
 
 def test_a_diagnosis_keeps_the_best_tokens_and_those_asked_apart():
     """The cone of global convergence is that of the best tokens in the Frobenius norm, whatever is asked beside it."""
-    X, Z, y, v = attsvm.sample.unit_sphere(3, 3, 12, rng=0)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    problem = paper(3, 3, 12).problem
     other = (problem.optimal + 1) % 3
     plain = attsvm.diagnose(problem)
     assert plain.separating_cone is not None
@@ -275,22 +272,22 @@ def test_a_start_keeps_its_signs_and_leaves_out_what_is_not_finite(drawn):
     data = drawn.data
     signed = np.random.default_rng(0).standard_normal((6, 5))
     dual, W = solve.as_start(data, SimpleNamespace(multipliers=signed), "nuclear")
-    np.testing.assert_array_equal(dual, signed.ravel())
+    assert_array_equal(dual, signed.ravel())
     assert W is None
     sol = attsvm.solve_svm(data, [0] * 6, "nuclear")
     expected = sol.flat_dual.copy()
     for at, extreme in ((1, np.inf), (2, -np.inf), (7, np.nan)):
         sol.flat_dual[at], expected[at] = extreme, 0.0
     dual, W = solve.as_start(data, sol, "nuclear")
-    np.testing.assert_array_equal(dual, expected)
-    np.testing.assert_array_equal(W, sol.W)
+    assert_array_equal(dual, expected)
+    assert_array_equal(W, sol.W)
 
 
 def test_what_a_rule_keeps(drawn):
     """From W = 0 adam's mean is G and its metric |G|; momentum of any size is kept, and moves the second step."""
     problem = drawn.problem
     run = attsvm.train(problem, rule="adam", steps=1, record=0)
-    np.testing.assert_allclose(run.metric / run.metric.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
+    assert_allclose(run.metric / run.metric.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
     assert (run.mean < 0).any() and (run.metric > 0).all()
     plain, small = (attsvm.train(problem, momentum=beta, steps=5, record=0) for beta in (0.0, 0.3))
     assert plain.mean is None and small.mean is not None and np.abs(small.W - plain.W).max() > 1e-4

@@ -1,12 +1,13 @@
 """A BLAS that is wrong somewhere is noticed and named; a fork waits until no thread is inside it."""
 
 import ctypes
-import shutil
 import subprocess
 
 import numpy as np
 import pytest
+from marks import needs_gcc
 from places import CSRC, TESTS
+from processes import library, program
 
 OPERATIONS = {  # as wrong_blas.c numbers them
     "A B": [0], "A B^T": [1], "A^T B": [2], "A^T B^T": [3], "A A^T": [4], "the Cholesky factor": [5],
@@ -15,10 +16,7 @@ OPERATIONS = {  # as wrong_blas.c numbers them
     "singular values": [13],
 }  # fmt: skip
 KINDS = ("one entry", "transposed", "above a block", "below a block")
-pytestmark = [
-    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
-]
+pytestmark = needs_gcc
 POINTER = ctypes.POINTER(ctypes.c_double)
 
 
@@ -43,19 +41,16 @@ def svd(m, n, A, U, s, V):
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory):
-    out = tmp_path_factory.mktemp("blas") / "blas_check.so"
     files = [CSRC / "linalg" / "blas_check.c", CSRC / "base" / "arena.c", TESTS / "support" / "wrong_blas.c"]
-    flags = ["-std=gnu11", "-O2", "-fopenmp-simd", "-fPIC", "-shared", f"-I{CSRC}"]
-    subprocess.run(["gcc", *flags, *files, "-o", out, "-lm"], check=True)
-    library = ctypes.CDLL(out)
-    library.blas_check.restype = ctypes.c_char_p
-    ctypes.c_void_p.in_dll(library, "plain_eigen").value = ctypes.cast(eigen, ctypes.c_void_p).value
-    ctypes.c_void_p.in_dll(library, "plain_svd").value = ctypes.cast(svd, ctypes.c_void_p).value
+    made = library(tmp_path_factory.mktemp("blas") / "blas_check.so", *files, flags=["-O2"])
+    made.blas_check.restype = ctypes.c_char_p
+    for name, function in (("plain_eigen", eigen), ("plain_svd", svd)):
+        ctypes.c_void_p.in_dll(made, name).value = ctypes.cast(function, ctypes.c_void_p).value
 
     def check(operation, kind):
-        ctypes.c_int.in_dll(library, "wrong_operation").value = operation
-        ctypes.c_int.in_dll(library, "wrong_kind").value = kind
-        found = library.blas_check()
+        ctypes.c_int.in_dll(made, "wrong_operation").value = operation
+        ctypes.c_int.in_dll(made, "wrong_kind").value = kind
+        found = made.blas_check()
         return found and found.decode()
 
     return check
@@ -91,7 +86,7 @@ def test_a_fork_waits_until_no_thread_is_inside_the_blas(tmp_path):
         TESTS / "support" / "forks.c",
         *(CSRC / name for name in ("linalg/blas.c", "base/arena.c", "base/threads.c")),
     ]
-    flags = ["-std=gnu11", "-O1", f"-I{CSRC}", f"-I{tmp_path}", "-Wl,--unresolved-symbols=ignore-all", "-no-pie"]
-    subprocess.run(["gcc", *flags, *files, "-o", tmp_path / "forks", "-lm", "-lpthread"], check=True)
-    ran = subprocess.run([tmp_path / "forks", "20"], capture_output=True, text=True)
+    flags = ["-O1", f"-I{tmp_path}", "-Wl,--unresolved-symbols=ignore-all", "-no-pie"]
+    forks = program(tmp_path / "forks", *files, flags=flags)
+    ran = subprocess.run([forks], capture_output=True, text=True)
     assert ran.stdout == "0 of 20\n"

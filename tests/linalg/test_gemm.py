@@ -1,50 +1,35 @@
 """Products with a packed factor, compiled by themselves, beside NumPy: both ways to pack, ragged tiles, strides."""
 
-from __future__ import annotations
-
 import ctypes
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from marks import needs_gcc
+from numpy.testing import assert_allclose, assert_array_equal
+from parts import call
 from places import CSRC
+from processes import library
 
-pytestmark = [
-    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
-]
+pytestmark = needs_gcc
 
 
 @pytest.fixture(scope="module", params=["clones", "plain"])
-def library(request, tmp_path_factory):
-    out = tmp_path_factory.mktemp("product") / "product.so"
-    flags = ["-std=gnu11", "-O1", "-fopenmp-simd", "-fPIC", "-shared", f"-I{CSRC}"]
-    flags += ["-DATTSVM_NO_SIMD_DISPATCH"] if request.param == "plain" else []
-    subprocess.run(["gcc", *flags, CSRC / "linalg" / "gemm.c", "-o", out], check=True)
-    loaded = ctypes.CDLL(out)
+def products(request, tmp_path_factory):
+    flags = ["-O1", *(["-DATTSVM_NO_SIMD_DISPATCH"] if request.param == "plain" else [])]
+    loaded = library(tmp_path_factory.mktemp("product") / "product.so", CSRC / "linalg" / "gemm.c", flags=flags)
     loaded.gemm_packed.restype = ctypes.c_ssize_t
     return loaded
 
 
-def pointer(array):
-    return ctypes.c_void_p(array.ctypes.data)
-
-
 def matrix(M):
-    return pointer(M), ctypes.c_ssize_t(M.strides[0] // 8)
+    return M, M.strides[0] // 8
 
 
-def sizes(*numbers):
-    return [ctypes.c_ssize_t(number) for number in numbers]
-
-
-def pack(library, B, transposed):
+def pack(products, B, transposed):
     """B [k,n] or, transposed, B [n,k]; room that would show what is not written."""
     n, k = B.shape if transposed else B.shape[::-1]
-    packed = np.full(library.gemm_packed(*sizes(n, k)), np.nan)
-    name = library.gemm_pack_transposed if transposed else library.gemm_pack
-    name(pointer(packed), *matrix(B), *sizes(n, k))
+    packed = np.full(call(products.gemm_packed, n, k), np.nan)
+    call(products.gemm_pack_transposed if transposed else products.gemm_pack, packed, *matrix(B), n, k)
     assert np.isfinite(packed).all()
     return packed
 
@@ -61,19 +46,19 @@ SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (39, 
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("left", ["rows", "columns"])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_products(library, m, n, k, left, add):
+def test_products(products, m, n, k, left, add):
     rng = np.random.default_rng([m, n, k])
     deep = k + 2  # two rows more are packed than are used
     A, multiply = (
-        (wide(rng, m, k, 3), library.gemm_rows) if left == "rows" else (wide(rng, k, m, 3), library.gemm_columns)
+        (wide(rng, m, k, 3), products.gemm_rows) if left == "rows" else (wide(rng, k, m, 3), products.gemm_columns)
     )
     for transposed in (False, True):
         B = wide(rng, n, deep, 2) if transposed else wide(rng, deep, n, 2)
         room = rng.normal(size=(m, n + 5))
         before = room.copy()
-        packed = pack(library, B, transposed)
-        multiply(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add))
+        packed = pack(products, B, transposed)
+        call(multiply, *matrix(room[:, :n]), *matrix(A), packed, deep, m, n, k, int(add))
         # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
         expected = (A if left == "rows" else A.T) @ (B.T if transposed else B)[:k] + add * before[:, :n]
-        np.testing.assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
-        np.testing.assert_array_equal(room[:, n:], before[:, n:])
+        assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
+        assert_array_equal(room[:, n:], before[:, n:])

@@ -1,7 +1,5 @@
 """A tiny BERT in a folder that transformers loads, and the packaged encoder of the examples."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 

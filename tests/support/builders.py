@@ -1,7 +1,5 @@
 """One small random problem of every kind of data, by name."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm
@@ -36,6 +34,7 @@ BUILDERS = {
     "prompt_key_ragged": lambda tokens, queries: attsvm.prompt_attention(_ragged(tokens), queries(3, 4)),
     "causal_window_ragged": lambda tokens, queries: attsvm.causal_attention(_ragged(tokens), window=2),
     "causal_part": lambda tokens, queries: attsvm.causal_attention(_ragged(tokens), _ragged(tokens))[[4, 0, 2, 0]],
+    "self_values": lambda tokens, queries: attsvm.self_attention(tokens(3, 5, 4), -1, tokens(3, 5, 2)),
 }
 
 
@@ -48,6 +47,24 @@ def build_case(name, head="shared", positive=False, seed=0):
     v = data._layout.shape_queries(tokens(M, dv)) if head == "per query" else tokens(dv)
     y = None if positive else data._layout.shape_queries(rng.choice([-1.0, 1.0], M))
     return SimpleNamespace(data=data, y=y, v=v, rng=rng)
+
+
+def paper(n=6, T=8, d=10, seed=0, loss="logistic"):
+    """The paper's random setting: X, Z, y, v, their data and the problem."""
+    X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss)
+    return SimpleNamespace(X=X, Z=Z, y=y, v=v, data=data, problem=problem)
+
+
+def tied(scale=1.0):
+    """The head reads one coordinate, in which two tokens of each query are best: the problem, and both tokens."""
+    s, q = paper(4, 6, 12, 6), np.arange(4)
+    best = (s.y[:, None] * s.X[:, :, 0]).argmax(axis=1)
+    twin = (best + 1) % 6
+    s.X[q, twin, 0] = s.X[q, best, 0]
+    head = attsvm.LinearHead(scale * np.eye(12)[0])
+    return attsvm.Problem(attsvm.cross_attention(s.X, s.Z), s.y, head), best, twin
 
 
 def problem_of(case, loss="logistic"):

@@ -1,7 +1,5 @@
 """How the tests compile the C sources by themselves."""
 
-from __future__ import annotations
-
 import subprocess
 import sysconfig
 from pathlib import Path

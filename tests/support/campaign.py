@@ -1,7 +1,5 @@
 """Attention SVMs of every norm and option, at random: shapes log-uniform, up to 100,000 rows and 4,096 entries of W."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

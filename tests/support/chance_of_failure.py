@@ -5,8 +5,6 @@ of runs is made once (kept in ``build/claims``); a report draws its runs from th
 a claim of any figure does.  The page says the two shares printed last.
 """
 
-from __future__ import annotations
-
 import pickle
 import sys
 import warnings
@@ -21,7 +19,7 @@ POOL, SEED = 400, 424_242
 REPORTS = {"QUICK": 400, "RUNS": 400}
 
 
-def pool(name: str) -> dict[str, np.ndarray]:
+def pool(name):
     path = ROOT / "build" / "claims" / f"{name}.pickle"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +27,7 @@ def pool(name: str) -> dict[str, np.ndarray]:
     return pickle.loads(path.read_bytes())
 
 
-def reports(name: str, setting: str, how_many: int) -> tuple[np.ndarray, dict[str, Counter]]:
+def reports(name, setting, how_many):
     """Which of the resampled reports of a figure have a claim that fails, and the verdicts of each claim."""
     figure, results = load(name), pool(name)
     runs, whole = getattr(figure, setting), max(POOL, figure.RUNS)
@@ -47,7 +45,7 @@ def reports(name: str, setting: str, how_many: int) -> tuple[np.ndarray, dict[st
     return failed, verdicts
 
 
-def main(names: list[str]) -> None:
+def main(names):
     warnings.simplefilter("ignore")
     for setting, how_many in REPORTS.items():
         failed = np.zeros(how_many, dtype=bool)

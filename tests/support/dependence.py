@@ -3,12 +3,10 @@
 ``python tests/support/dependence.py`` writes the table that ``tests/figures`` and ``tests/heads`` read.
 """
 
-from __future__ import annotations
-
 import warnings
 import zlib
 from types import SimpleNamespace
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 import numpy as np
 import pytest
@@ -20,25 +18,7 @@ ROWS = 9  # of planted results: an odd number has a middle
 LOOKS = "color alpha linewidth linestyle marker markersize fontsize label zorder loc xlabel ylabel cmap middle".split()
 
 
-class Anything:
-    """Has every attribute and item, and can be called."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __iter__(self):
-        return iter(())
-
-    def __call__(self, *_, **__):
-        return self
-
-    def __getitem__(self, _):
-        return self
-
-
-class Panel(Anything):
+class Panel:
     """Axes that note what they are told to draw."""
 
     def __init__(self, at, drawn):
@@ -52,7 +32,7 @@ class Panel(Anything):
         if name == "images":
             return [SimpleNamespace(norm=lambda value: 0)]
         if name in ("figure", "spines", "xaxis", "yaxis", "transAxes", "get_legend"):
-            return Anything()
+            return MagicMock()
 
         def note(*args, **kwargs):
             given = {key: value for key, value in kwargs.items() if key not in LOOKS}
@@ -60,8 +40,7 @@ class Panel(Anything):
             words = (kwargs.get("label") or (color if isinstance(color, str) else "")).replace("\n", " ")
             if name not in ("set_title", "grid", "margins", "legend", "tick_params", "set_axisbelow", "set_prop_cycle"):
                 add(self.drawn, f"panel {self.at} {name} {words}".strip(), [args, given, [1] * (name == "add_patch")])
-            line = Anything()
-            line.get_color = lambda: words  # by which the band of a line is named
+            line = MagicMock(get_color=lambda: words)  # by which the band of a line is named
             return [line] if name in ("plot", "step", "loglog") else line
 
         return note
@@ -88,18 +67,19 @@ def numbers(value):
         yield from numbers(array.ravel().tolist()) if array.dtype.kind in "UO" else array.astype(float).ravel()
 
 
-class Canvas(Anything):
+def canvas(drawn):
     """A figure whose panels are noted."""
+    figure = MagicMock(axes=[])
 
-    def __init__(self, drawn):
-        self.__dict__.update(drawn=drawn, axes=[])
-
-    def subplots(self, rows=1, columns=1, **_):
-        panels = [Panel(len(self.axes) + k, self.drawn) for k in range(rows * columns)]
-        self.axes.extend(panels)
+    def subplots(rows=1, columns=1, **_):
+        panels = [Panel(len(figure.axes) + k, drawn) for k in range(rows * columns)]
+        figure.axes.extend(panels)
         shaped = np.empty(len(panels), dtype=object)
         shaped[:] = panels
         return shaped.reshape(rows, columns).squeeze() if len(panels) > 1 else panels[0]
+
+    figure.subplots = subplots
+    return figure
 
 
 def outputs(figure, results, claims_alone=False):
@@ -116,11 +96,12 @@ def outputs(figure, results, claims_alone=False):
 
     kinds = ("share", "median", "mean", "exactly", "difference", "none")
     fakes = {kind: claim(kind) for kind in kinds if hasattr(figure, kind)}
-    canvas = patch.object(panels, "Figure", lambda *_, **__: Canvas(found))
-    with patch.multiple(figure, **fakes), canvas, warnings.catch_warnings(), np.errstate(all="ignore"):
+    drawing = canvas(found)
+    drawn = patch.object(panels, "Figure", lambda *_, **__: drawing)
+    with patch.multiple(figure, **fakes), drawn, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if not claims_alone:
-            assert isinstance(figure.plot(results), Canvas)
+            assert figure.plot(results) is drawing
         for heading, claims in figure.claims(results).items():
             for text, sample in claims:
                 add(found, f"claim {heading}: {text}", sample)

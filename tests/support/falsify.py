@@ -1,7 +1,5 @@
 """Proofs made false: files of true proofs with a change that a forger or a fault could make."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,10 +1,6 @@
 """Small models in folders that transformers loads, trained for some seconds on the example sentences."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import tokenizers
 import torch
@@ -13,7 +9,7 @@ from attsvm import heads
 
 END = "<|endoftext|>"
 WIDTH, LAYERS, HEADS, LONGEST = 64, 2, 4, 64
-CONFIGS: dict[str, Any] = {
+CONFIGS = {
     "gpt2": lambda n: transformers.GPT2Config(
         vocab_size=n, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=LONGEST, attn_pdrop=0, resid_pdrop=0
     ),
@@ -24,7 +20,7 @@ CONFIGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def write_tokenizer(folder: Path) -> Any:
+def write_tokenizer(folder):
     """Byte pairs of the example sentences."""
     pairs = tokenizers.Tokenizer(tokenizers.models.BPE())
     pairs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -36,7 +32,7 @@ def write_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def write_language_model(folder: Path, kind: str, steps: int = 150) -> Path:
+def write_language_model(folder, kind):
     """A causal model that predicts the next token of the example sentences.
 
     Plain steps of AdamW at a large rate: in so few, heads that select something appear only then.
@@ -50,8 +46,8 @@ def write_language_model(folder: Path, kind: str, steps: int = 150) -> Path:
     rows = [tokenizer(sentence)["input_ids"][:32] for sentence in heads.example_sentences()]
     rows = [row for row in rows if len(row) == 32]
     order = torch.Generator().manual_seed(0)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = 1e-2 * math.cos(0.5 * math.pi * step / steps)
+    for step in range(150):
+        optimizer.param_groups[0]["lr"] = 1e-2 * math.cos(0.5 * math.pi * step / 150)
         chosen = torch.randint(len(rows), (32,), generator=order)
         ids = torch.tensor([rows[i] for i in chosen])
         model(input_ids=ids, labels=ids).loss.backward()

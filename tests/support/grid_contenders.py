@@ -10,8 +10,6 @@ all are seen to do the same work (null: takes no part).  The answer to any other
 many steps on one thread.  All compute in float64, on the logistic loss, with steps of length LR.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -262,7 +260,7 @@ CONTENDERS = {
 }
 
 
-def main() -> None:
+def main():
     make, run = CONTENDERS[sys.argv[1]], None
     for line in sys.stdin:
         kind, n, T, d, steps = json.loads(line)

@@ -1,7 +1,5 @@
 """A report of a head with planted numbers: what its tables, columns, rows of training and pictures are made of."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import dependence

@@ -1,7 +1,5 @@
 """An interruption by a signal of the test's own, after CPU time: whatever handles SIGINT, whatever else is running."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import signal
@@ -15,7 +13,7 @@ NEVER = 300  # seconds after which a call that cannot be interrupted ends the te
 def interrupt_after(seconds, exception=KeyboardInterrupt):
     """The exception after so many seconds of this process's CPU time; yields a list to which the handler appends
     the CPU seconds for which nobody had listened."""
-    late: list[float] = []
+    late = []
     begin = time.process_time()
 
     def handler(*_):

@@ -5,8 +5,6 @@ where those are exact or nearly; singular values are those of double precision. 
 the answer's attributes.  ``test_judge.py`` shows that each check can fail.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -36,6 +34,11 @@ class Rows(NamedTuple):
     def apply(self, W):
         """A(W)."""
         return (self.delta * (self.z @ W.astype(LONG).T)[self.query]).sum(axis=1)
+
+    def products(self):
+        """(m, dk dz) products delta z^T, flat."""
+        m, (dk, dz) = len(self.delta), (self.delta.shape[1], self.z.shape[1])
+        return np.einsum("mi,mj->mij", self.delta, self.z[self.query]).reshape(m, dk * dz).astype(float)
 
     def adjoint(self, multipliers):
         """A^*(lambda)."""
@@ -236,8 +239,8 @@ def _separable(rows, linprog):
     m, D = len(rows.asked), rows.delta.shape[1] * rows.z.shape[1]
     if linprog is None or m * D > 250_000 or not 1e-6 < rows.length.min(initial=1) <= rows.length.max(initial=1) < 1e6:
         return None
-    A = (rows.delta[:, :, None] * rows.z[rows.query][:, None, :]).reshape(m, D) / rows.length[:, None]
-    A, b, equal = A.astype(float), (rows.asked / rows.length).astype(float), rows.equal
+    A = rows.products() / rows.length[:, None].astype(float)
+    b, equal = (rows.asked / rows.length).astype(float), rows.equal
     signs = np.where(equal, 0.0, 1.0)
     program = linprog(
         np.r_[np.zeros(D), -1.0],

@@ -4,8 +4,6 @@ Sizes are small, so that thousands can be judged (``judge.py``).  What is known 
 the case; the rest is settled by certificates.
 """
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import reference

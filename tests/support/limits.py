@@ -1,12 +1,11 @@
 """Draws for the claims of ``run.limit()``, and the check that a claim survives training that goes on."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm
 import numpy as np
 from problems import sphere as unit
+from reference import per_query
 
 LOSSES = ("logistic", "exponential", "linear", "log")
 RATES = (0.1, 0.3, 1.0, 1.0, 1.0, 3.0)  # of the default learning rate
@@ -75,27 +74,24 @@ def draw(seed):
     return SimpleNamespace(problem=problem, asked=asked | {"lr": rate}, kind=(special, layout, loss, rule))
 
 
-def judged(case, longer=20):
-    """The limit of a draw, and what is wrong with its claims after training ``longer`` times as long."""
+def judged(case):
+    """The limit of a draw, and what is wrong with its claims after training 20 times as long."""
     problem, asked = case.problem, case.asked
     run = attsvm.train(problem, **asked)
     limit, wrong = run.limit(), []
-
-    def flat(shaped):
-        return np.concatenate([np.ravel(part) for part in shaped])
 
     def turned(run):
         off = (1 - attsvm.correlation(W, limit.solution.W) for W in (run.W, first))
         return np.abs(first).max() > 0 and next(off) > max(next(off), BELOW)
 
-    final = flat(limit.final)
+    final = per_query(problem.data, limit.final)
     if limit.status == "open" and not final.any():
         return limit, wrong
     first = run.W if limit.step is None else run.weights[list(run.steps).index(limit.step)]
-    more = attsvm.train(problem, **asked | {"W": first, "steps": longer * max(limit.step or 200, 200), "record": 100})
+    more = attsvm.train(problem, **asked | {"W": first, "steps": 20 * max(limit.step or 200, 200), "record": 100})
     rose = more.loss.max() > more.loss[0] + 1e-12 * abs(more.loss[0]) + 1e-300
-    changed = flat(more.selected) != flat(run.selected)
-    others = flat(more.selected) != flat(limit.solution.selected) if limit.solution else changed
+    after, before, wanted = (per_query(problem.data, one.selected) for one in (more, run, limit.solution or run))
+    changed, others = after != before, after != wanted
     if limit.status == "proved" and rose:
         wrong.append("the loss rose")
     if limit.status == "proved" and asked["rule"] == "normalized":

@@ -1,7 +1,5 @@
 """Solves of several seconds: what makes the problem, and the options; by what takes the time."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 from problems import Case, ball, gaussian, planted_margin

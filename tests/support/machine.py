@@ -1,7 +1,5 @@
 """What a benchmark's numbers were measured on, and where they are written."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing
@@ -10,7 +8,6 @@ import platform
 import subprocess
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from places import ROOT, TESTS
 from threadpoolctl import threadpool_limits
 
 
-def described() -> dict:
+def described():
     """Machine, versions and commit."""
     cpu = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
@@ -35,7 +32,7 @@ def described() -> dict:
     }
 
 
-def write(name: str, rows: list[dict], **more: float) -> Path:
+def write(name, rows, **more):
     """results/NAME.json beside the benchmarks."""
     path = TESTS / "benchmarks" / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
@@ -43,7 +40,7 @@ def write(name: str, rows: list[dict], **more: float) -> Path:
     return path
 
 
-def apart(measured: Callable[[dict], dict], rows: list[dict]) -> list[dict]:
+def apart(measured, rows):
     """Each row is measured in a process of its own, whose memory is then that row's."""
     spawn = multiprocessing.get_context("spawn")
     found = []
@@ -54,7 +51,7 @@ def apart(measured: Callable[[dict], dict], rows: list[dict]) -> list[dict]:
     return found
 
 
-def problems(description: str, usual: int) -> range:
+def problems(description, usual):
     """Numbers of the problems that are asked for; one thread, no warnings."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=usual)
@@ -65,10 +62,10 @@ def problems(description: str, usual: int) -> range:
     return range(args.first, args.first + args.problems)
 
 
-def cholesky_seconds(order: int = 4096) -> float:
-    """A factor of that order on one core: the unit of the large rows, since it follows the machine's speed."""
-    A = np.random.default_rng(0).standard_normal((order, order))
-    A = A @ A.T + order * np.eye(order)
+def cholesky_seconds():
+    """A factor of order 4,096 on one core: the unit of the large rows, since it follows the machine's speed."""
+    A = np.random.default_rng(0).standard_normal((4096, 4096))
+    A = A @ A.T + 4096 * np.eye(4096)
     times = []
     for _ in range(3):
         begin = time.perf_counter()

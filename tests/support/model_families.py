@@ -1,7 +1,5 @@
 """Tiny random models of many families, by their names in transformers, and the batches they take."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch
@@ -36,11 +34,11 @@ class Family(NamedTuple):
     calls: int = 2  # of attention in a forward pass
 
 
-def alike(names: str, *family: Any) -> dict[str, Family]:
+def alike(names, *family):
     return dict.fromkeys(names.split(), Family(*family))
 
 
-def text(**families: dict[str, Any]) -> dict[str, Family]:
+def text(**families):
     return {name.replace("_", "-"): Family(sizes) for name, sizes in families.items()}
 
 
@@ -146,16 +144,16 @@ SCALES |= {"t5": 1.0, "clip-vision": 3.0, "clip-text": 3.0}
 SCALE = 6.0
 
 
-def called(name: str) -> str:
+def called(name):
     name = CALLED.get(name, name)
     return name if name in CONFIG_MAPPING else name.replace("-", "_")
 
 
-def available(families: dict = FAMILIES) -> list[str]:
+def available(families=FAMILIES):
     return [name for name in families if called(name) in CONFIG_MAPPING]
 
 
-def make(name: str, implementation: str, seed: int = 0) -> torch.nn.Module:
+def make(name, implementation, seed=0):
     """The model, its matrices larger than at birth."""
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model(called(name), **ALL[name].sizes)
@@ -167,14 +165,14 @@ def make(name: str, implementation: str, seed: int = 0) -> torch.nn.Module:
     return made.eval()
 
 
-def batches(name: str, padding: str = "") -> list[dict]:
+def batches(name, padding=""):
     """Two batches of two; with ``padding`` ("left", "right") the second entry is shorter."""
     kind, generator, found = ALL[name].takes, torch.Generator().manual_seed(1), []
 
-    def words(length: int) -> torch.Tensor:
+    def words(length):
         return torch.randint(3, V, (2, length), generator=generator)
 
-    def normal(*shape: int) -> torch.Tensor:
+    def normal(*shape):
         return torch.randn(2, *shape, generator=generator)
 
     for length in (T, T - 2):
@@ -198,7 +196,7 @@ def batches(name: str, padding: str = "") -> list[dict]:
     return found
 
 
-def attentions(model: torch.nn.Module, batch: dict) -> list[torch.Tensor]:
+def attentions(model, batch):
     """What the model itself says, in the order of its attention calls; (B, H, S, T) each."""
     with torch.no_grad():
         out = model(**batch, output_attentions=True)

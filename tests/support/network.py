@@ -32,6 +32,10 @@ class Network:
             secrets, "randbelow", lambda n: int(threading.current_thread().name) if n < 2**25 else draw(n)
         )
 
+    def apart(self, call, each, **options):
+        """What the call of each worker, with arguments of its own, returns or raises."""
+        return self.run([lambda own=own: call(reduce=self.reduce, **options | own) for own in each])
+
     def run(self, works):
         """What each of the functions returns or raises, each in a thread of its own."""
         answers = [None] * len(works)

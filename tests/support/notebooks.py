@@ -3,8 +3,6 @@
 python tests/support/notebooks.py [NAME ...]     runs notebooks/NAME.ipynb (all by default) and stores the outputs
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile
@@ -18,7 +16,7 @@ RELATIVE = 2e-2  # of a printed number: ends of long runs differ by rounding fro
 NOTHING = 1e-7  # gaps and distances below are rounding, whatever their digits
 
 
-def executed(path: Path, timeout: int = 300) -> nbformat.NotebookNode:
+def executed(path, timeout=300):
     """The notebook with fresh outputs, run in an empty folder."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +34,7 @@ def executed(path: Path, timeout: int = 300) -> nbformat.NotebookNode:
     return notebook
 
 
-def texts(cell: nbformat.NotebookNode) -> str:
+def texts(cell):
     """What a cell prints and returns as text; progress and warnings on stderr are nobody's answer."""
     parts = []
     for output in cell.get("outputs", []):
@@ -47,12 +45,12 @@ def texts(cell: nbformat.NotebookNode) -> str:
     return "".join(parts)
 
 
-def pictures(notebook: nbformat.NotebookNode) -> int:
+def pictures(notebook):
     data = [o.data for cell in notebook.cells for o in cell.get("outputs", []) if "data" in o]
     return sum("image/png" in one or "data:image/png" in one.get("text/html", "") for one in data)
 
 
-def difference(stored: str, fresh: str) -> str | None:
+def difference(stored, fresh):
     """Where two texts differ by more than rounding; None where they do not."""
     if NUMBER.sub("#", stored).split() != NUMBER.sub("#", fresh).split():
         return f"stored:\n{stored}\nfresh:\n{fresh}"

@@ -1,14 +1,12 @@
 """Parts of the solvers compiled by themselves, without optimisation, for tests that call them from Python."""
 
-from __future__ import annotations
-
 import ctypes
-import subprocess
 from types import SimpleNamespace
 
 import numpy as np
 from places import CSRC, TESTS
 from problems import sphere
+from processes import library
 
 SOURCES = """base/arena base/threads linalg/cholesky linalg/gemm linalg/matrix linalg/vector attention/windows
 svm/certificate svm/rows svm/rows_build svm/active_set svm/solver svm/presolve svm/span svm/copies
@@ -27,9 +25,7 @@ def build(out, sources=SOURCES, support=("solver_parts", "solver_tries"), more=(
     """The library of these sources, of the support's C and of plain loops for the BLAS."""
     own = [TESTS / "support" / f"{name}.c" for name in (*support, "plain_blas")]
     files = [*(CSRC / f"{name}.c" for name in sources), *own]
-    flags = ["-std=gnu11", "-O0", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_SIMD_DISPATCH", f"-I{CSRC}", *more]
-    subprocess.run(["gcc", *flags, *files, "-o", out, "-lm", "-lpthread"], check=True)
-    return ctypes.CDLL(out)
+    return library(out, *files, flags=["-O0", "-DATTSVM_NO_SIMD_DISPATCH", *more])
 
 
 def make(seed, n, T, dk, dz, copies=False):

@@ -9,8 +9,6 @@ far as they go; L-BFGS-B where its projected gradient is below 5e-7, which on un
 or, by another name, below 1e-5, its default.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,14 +1,11 @@
 """What every picture owes its reader."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 __all__ = ["assert_readable"]
 
 
-def assert_readable(picture: Any) -> None:
+def assert_readable(picture):
     """A title and axis labels in every panel (shared axes have one), no axis of shares or probabilities beyond 1, and
     correlations as their distance from 1."""
     assert picture.axes

@@ -1,8 +1,6 @@
 """Selections that a solution is known of: the tokens of largest logit under the identity, as a head's are under its own
 weights.  On real data that is the usual case; random selections are the hard one."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 

@@ -4,8 +4,6 @@
 certificate, which proves "optimal" and "infeasible" by itself.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -105,12 +103,12 @@ def near_copy(distance):
     return Case(attsvm.cross_attention(X, Z), [1, 0, 2], "optimal", hard=True)
 
 
-def nearly_twins(seed, n, T, d, apart=1e-6):
+def nearly_twins(seed, n, T, d):
     """Random weights select; in each window one token nearly repeats another.  A pair that holds the selected token
     makes a row as short, and the rest of W of no matter beside it."""
     rng = np.random.default_rng(seed)
     X, Z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d))
-    X[:, T // 2] = X[:, 0] + apart * rng.standard_normal((n, d))
+    X[:, T // 2] = X[:, 0] + 1e-6 * rng.standard_normal((n, d))
     data = attsvm.cross_attention(X, Z)
     return Case(data, data.select(rng.standard_normal((d, d))))
 

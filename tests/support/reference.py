@@ -4,8 +4,6 @@ Nothing here imports attsvm or looks inside it.  Of a data object only ``keys``,
 and ``values`` are read; selections, multipliers and labels come in the shapes a user gives and gets them.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, localcontext
 
@@ -41,23 +39,6 @@ def selected_tokens(data, selected):
         return per_entry(data, selected)
     chosen = per_query(data, selected).astype(int)
     return [np.arange(b - a) == t for t, a, b in zip(chosen, data.start, data.stop, strict=True)]
-
-
-# ------------------------------------------------------------------------------------ the SVM
-
-
-def svm_rows(data, selected):
-    """``[(q, t, delta, z, is_equality)]`` with delta = x_ref - x_t, for every token t but the reference."""
-    rows = []
-    for q, (X, mask) in enumerate(zip(windows(data), selected_tokens(data, selected), strict=True)):
-        ref = int(np.argmax(mask))
-        rows += [(q, t, X[ref] - X[t], data.queries[q], bool(mask[t])) for t in range(len(X)) if t != ref]
-    return rows
-
-
-def svm_apply(rows, W):
-    """A(W): delta^T W z of every row."""
-    return np.array([delta @ (W @ z) for _, _, delta, z, _ in rows])
 
 
 # ------------------------------------------------------------------------------------ attention
@@ -258,9 +239,9 @@ def decimal_loss(loss, u):
     raise ValueError(f"no twin in decimals of the loss {loss!r}: add it to decimal_loss")
 
 
-def decimal_log_excess(data, y, v, loss, W, digits=500):
+def decimal_log_excess(data, y, v, loss, W):
     """Logarithm of the mean loss above that of each query's best token."""
-    with localcontext(prec=digits):
+    with localcontext(prec=500):
         excess = Decimal(0)
         for u, g, *_ in decimal_queries(data, y, v, W):
             excess += decimal_loss(loss, u)[0] - decimal_loss(loss, max(g))[0]
@@ -293,9 +274,9 @@ def decimal_gradient(data, y, v, loss, W, digits=60):
         return total, gradient
 
 
-def decimal_ratio(G, log_scale, exact, digits=60):
+def decimal_ratio(G, log_scale, exact):
     """max |G exp(log_scale) - exact| / max |exact|, for a gradient far outside the range of double precision."""
-    with localcontext(prec=digits):
+    with localcontext(prec=60):
         scale = Decimal(float(log_scale)).exp()
         largest = max(abs(x) for x in exact.flat)
         errors = [abs(Decimal(float(x)) * scale - e) for x, e in zip(G.flat, exact.flat, strict=True)]

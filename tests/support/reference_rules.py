@@ -3,22 +3,20 @@
 A trained point is a tuple of matrices, (W,) or (K, Q), with v at its end when the head is trained.
 """
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import reference
 
 
 def gradients(case, weights, loss="logistic", ridge=0.0, v=None):
-    """Mean loss and the gradients as pairs (G, scale); with ``v`` that of the head (the logistic loss), too."""
+    """Mean loss and the gradients as pairs (G, scale); with ``v`` that of the head, too."""
     W = weights[0] if len(weights) == 1 else weights[0] @ weights[1].T
     value, G, scale = reference.loss_and_grad(case.data, case.y, case.v if v is None else v, loss, W)
     pairs = [(G, scale)] if len(weights) == 1 else [(G @ weights[1], scale), (G.T @ weights[0], scale)]
     found = [reference.ridged(*pair, w, ridge) for pair, w in zip(pairs, weights, strict=True)]
     if v is not None:
-        labels, attended = reference.per_query(case.data, case.y), reference.attended(case.data, W)
-        found.append(((-labels / (1 + np.exp(labels * (attended @ v)))) @ attended / len(attended), 0.0))
+        (dv,), log_scale = reference.head_gradients(case.data, case.y, ("linear", v, None, 0.0), loss, W[None])
+        found.append((dv, log_scale))
     return value, found
 
 

@@ -1,28 +1,22 @@
 """One result of every class and kind, by name: ``RESULTS[name]()`` makes it."""
 
-from __future__ import annotations
-
 import functools
 
 import attsvm
 import numpy as np
 from attsvm.heads import faithful
-
-
-def setting(seed=0, n=6, T=8, d=10):
-    X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
-    data = attsvm.cross_attention(X, Z)
-    return data, attsvm.Problem(data, y, attsvm.LinearHead(v))
+from builders import paper
 
 
 def heads_start(shape):
     return np.random.default_rng(0).standard_normal(shape)
 
 
-DATA, PROBLEM = setting()
+PROBLEM = paper().problem
+DATA = PROBLEM.data
 ALIKE = attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]])
 RAGGED = attsvm.cross_attention([heads_start((T, 4)) for T in (3, 1, 5)], heads_start((3, 2)))
-SHORT = setting(n=2, T=4, d=6)[0]
+SHORT = paper(2, 4, 6).data
 CONTEXTS = attsvm.theory.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]])
 KEPT = np.array([[True, True, False, False], [False, True, False, True]])
 

@@ -13,23 +13,11 @@
 #include "svm/systems/schur_update.h"
 
 static struct gram gram;
-static struct cholesky_update factor;
 
 static void begin_gram(const struct problem *p)
 {
     begin(p, NULL, NULL);
     gram_init(&gram, &rows, &arena);
-}
-
-static void begin_factor(const struct problem *p, const double *beta)
-{
-    begin_gram(p);
-    cholesky_update_init(&factor, &gram, beta, rows.count + 8, &arena);
-}
-
-static void copy(double *to, const double *from, ptrdiff_t n)
-{
-    memcpy(to, from, (size_t)n * sizeof *to);
 }
 
 /* One exchange for all sets: x [sets, m] of b [sets, m] on member [sum of sizes]; factors counts the new ones. */
@@ -104,70 +92,13 @@ double parts_scaling(const double *margin, double size, double off, const struct
     return scale;
 }
 
-/* square [size, size] upper triangle, products [size] of row j, margins [m] of x on member. */
-int parts_gram(double *square, double *products, double *margins, const struct problem *p, const ptrdiff_t *member,
-               ptrdiff_t size, ptrdiff_t j, const double *x)
-{
-    begin_gram(p);
-    ptrdiff_t stride = size + 32;
-    double *G = arena_zeros(&arena, stride, stride), *margin = arena_doubles(&arena, rows.count + 32, 1);
-    int status = gram_square(G, stride, &gram, member, size);
-    for (ptrdiff_t i = 0; i < size; ++i)
-        copy(square + i * size, G + i * stride, size);
-    gram_products(products, &gram, j, member, size);
-    gram_margins(margin, &gram, x, member, size);
-    copy(margins, margin, rows.count);
-    return end(status);
-}
-
-/* Build with member [size], then moves [n]: row k >= 0 joins (unless it depends on S), or row -1-k of S leaves.  What
- * is left: S = member [*left], x = U^-1 y, times = U x, transposed = U^-T beta_S, each [*left]. */
-int parts_factor(ptrdiff_t *left_member, ptrdiff_t *left, double *x, double *times, double *transposed,
-                 const struct problem *p, const double *beta, const ptrdiff_t *member, ptrdiff_t size,
-                 const ptrdiff_t *moves, ptrdiff_t n, double least)
-{
-    begin_factor(p, beta);
-    ptrdiff_t m = rows.count;
-    double *out = arena_zeros(&arena, m + 64, 1), *b = arena_zeros(&arena, m + 64, 1);
-    int status = cholesky_update_build(&factor, member, size, least);
-    for (ptrdiff_t i = 0; i < n && status == STATUS_DONE; ++i) {
-        if (moves[i] < 0) {
-            ptrdiff_t k = 0;
-            while (factor.member[k] != -1 - moves[i])
-                ++k;
-            cholesky_update_delete(&factor, k);
-            continue;
-        }
-        double rest = cholesky_update_project(&factor, moves[i]);
-        if (rest > least)
-            status = cholesky_update_append(&factor, moves[i], rest);
-    }
-    *left = factor.size;
-    for (ptrdiff_t i = 0; i < m; ++i) {
-        int found = 0;
-        for (ptrdiff_t k = 0; k < *left; ++k)
-            found |= factor.member[k] == i;
-        if (found != factor.inside[i])
-            status = 1001;
-    }
-    memcpy(left_member, factor.member, (size_t)*left * sizeof *left_member);
-    cholesky_update_solve(&factor, out, factor.y);
-    copy(x, out, *left);
-    cholesky_update_times(&factor, b, out);
-    copy(times, b, *left);
-    memset(b, 0, (size_t)(m + 64) * sizeof *b);
-    for (ptrdiff_t i = 0; i < *left; ++i)
-        b[i] = beta[factor.member[i]];
-    cholesky_update_solve_transposed(&factor, out, b);
-    copy(transposed, out, *left);
-    return end(status);
-}
-
 /* x [m] from x; solved or not. */
 int parts_start(double *x, int *solved, ptrdiff_t *iterations, const struct problem *p, const double *beta,
                 ptrdiff_t most)
 {
-    begin_factor(p, beta);
+    struct cholesky_update factor;
+    begin_gram(p);
+    cholesky_update_init(&factor, &gram, beta, rows.count + 8, &arena);
     return end(initial_support(x, solved, &factor, &gram, iterations, most, &arena));
 }
 
@@ -200,7 +131,7 @@ int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, 
             for (ptrdiff_t k = 0; k < blocks.n_near[q]; ++k)
                 near[blocks.near[rows.first[q] + k]] = 1;
     }
-    copy(W, blocks.W, p->dk * p->dz);
+    memcpy(W, blocks.W, (size_t)(p->dk * p->dz) * sizeof *W);
     block_ascent_end(&blocks);
     return end(status);
 }

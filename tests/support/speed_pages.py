@@ -3,14 +3,12 @@
 python tests/support/speed_pages.py     writes both (bench_svm.py does so itself); a test compares them
 """
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 from places import ROOT, TESTS
 
+PERFORMANCE = ROOT / "notebooks" / "performance.md"
 NAMES = {
     **{"daqp": "DAQP", "one class": "OneClassSVM", "l-bfgs-b": "L-BFGS-B, dual"},
     **{"l-bfgs-b, 1e-5": "L-BFGS-B, dual, gtol 1e-5", "scs": "SCS, dual", "clarabel": "Clarabel, dual"},
@@ -23,7 +21,7 @@ SHOWN = [
 ]
 
 
-def time(milliseconds: float) -> str:
+def time(milliseconds):
     for unit, size in (("us", 1e-3), ("ms", 1.0), ("s", 1e3)):
         number = milliseconds / size
         if number < 995 or unit == "s":
@@ -31,11 +29,11 @@ def time(milliseconds: float) -> str:
     raise AssertionError
 
 
-def off(peer: dict) -> str:
+def off(peer):
     return f"{peer['off']:.0e}" if peer["off"] else "0"
 
 
-def performance(found: dict) -> str:
+def performance(found):
     """Every row, every peer."""
     lines = ["| norm | n,T,d | method (auto) | attsvm | certified gap | peer | its time | off by | ratio |"]
     lines.append("| --- " * 9 + "|")
@@ -57,7 +55,7 @@ def performance(found: dict) -> str:
     return "\n".join([*lines, "", said(found)])
 
 
-def readme(found: dict) -> str:
+def readme(found):
     """Five rows, each beside its fastest peer."""
     lines = ["| certified solve, n,T,d | attsvm | certified gap | fastest peer | its time | off by |"]
     lines.append("| --- " * 6 + "|")
@@ -71,7 +69,7 @@ def readme(found: dict) -> str:
     return "\n".join([*lines, "", said(found)])
 
 
-def said(found: dict) -> str:
+def said(found):
     kernels = re.search(r"(\w+) MAX_THREADS", found["blas"])
     kernels = f"OpenBLAS's {kernels[1]} kernels" if kernels else found["blas"]
     return (
@@ -80,14 +78,14 @@ def said(found: dict) -> str:
     )
 
 
-def pages() -> dict[Path, str]:
+def pages():
     """Both pages as they should be."""
     found = json.loads((TESTS / "benchmarks" / "results" / "svm.json").read_text())
-    wanted = {ROOT / "README.md": readme(found), ROOT / "notebooks" / "performance.md": performance(found)}
+    wanted = {ROOT / "README.md": readme(found), PERFORMANCE: performance(found)}
     return {path: filled(path.read_text(), "solves", text) for path, text in wanted.items()}
 
 
-def filled(page: str, name: str, text: str) -> str:
+def filled(page, name, text):
     """The page with that text between its two marks."""
     marks = rf"(<!-- {name}: written by [\w/.]+ -->\n).*(\n<!-- end of the {name} -->)"
     new, times = re.subn(marks, lambda found: f"{found[1]}\n{text}\n{found[2]}", page, flags=re.DOTALL)
@@ -95,7 +93,12 @@ def filled(page: str, name: str, text: str) -> str:
     return new
 
 
-def write() -> None:
+def fill(name, text):
+    """Of the page on performance."""
+    PERFORMANCE.write_text(filled(PERFORMANCE.read_text(), name, text))
+
+
+def write():
     for path, text in pages().items():
         path.write_text(text)
 

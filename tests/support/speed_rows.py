@@ -1,13 +1,12 @@
 """The problems of the speed tables: sizes n, T, d, and the data each of them stands for."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import attsvm
 import numpy as np
 from attsvm.heads.cases import as_cases
 from bert import packaged_model, read_encoder
+from builders import paper
 
 HEADS = [((1, 8), 100), ((2, 4), 100), ((1, 8), 400)]  # (layer, head), queries
 
@@ -16,12 +15,10 @@ def random_selection(n, T, d):
     """Random tokens and the selection of the highest scores: the first that can be separated, since where it is tight
     not all can.  X, Z, data, selected."""
     for seed in range(100):
-        X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
-        data = attsvm.cross_attention(X, Z)
-        selected = attsvm.Problem(data, y, attsvm.LinearHead(v)).optimal
-        if attsvm.feasible(data, selected).status == "feasible":
+        s = paper(n, T, d, seed)
+        if attsvm.feasible(s.data, s.problem.optimal).status == "feasible":
             break
-    return X, Z, data, selected
+    return s.X, s.Z, s.data, s.problem.optimal
 
 
 def head_selections(wanted):

@@ -1,7 +1,5 @@
 """An attention of one's own, in the many ways that PyTorch lets one write it."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -58,6 +56,11 @@ class Own(torch.nn.Module):
             return (prob / prob.sum(-1, keepdim=True)) @ v
         self.seen = torch.softmax(logits, dim=-1).view(B, self.heads, T, T)
         return F.dropout(self.seen, 0.1, self.training) @ v
+
+
+def made(spelling="@"):
+    torch.manual_seed(0)
+    return Own(spelling).eval()
 
 
 SPELLINGS = ["gqa", "sdpa", "sdpa float mask", "@", "scaled query", "einsum", "bmm", "baddbmm", "in place"]

@@ -5,13 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/arena.h"
-#include "base/monitor.h"
-#include "base/status.h"
 #include "base/threads.h"
 #include "linalg/blas.h"
+#include "solver_problem.h"
 #include "svm/methods.h"
-#include "svm/rows_build.h"
 #include "training/objective.h"
 
 enum { N = 64, LENGTH = 24, D = 12, RANK = 3, CALLS = 2, METHODS = 3, FORMS = 3 };
@@ -44,18 +41,7 @@ static void make(struct data *data)
     }
     for (ptrdiff_t i = 0; i < N * D; ++i)
         data->keys[i / D * LENGTH * D + i % D] += 2 * data->queries[i];
-    for (ptrdiff_t q = 0; q <= N; ++q)
-        data->indptr[q] = q * LENGTH;
-    data->w = (struct windows){.tokens = N * LENGTH,
-                               .n_queries = N,
-                               .dk = D,
-                               .dz = D,
-                               .keys = data->keys,
-                               .queries = data->queries,
-                               .start = data->indptr,
-                               .stop = data->indptr + 1,
-                               .indptr = data->indptr,
-                               .longest = LENGTH};
+    data->w = windows_of(&(struct problem){N, LENGTH, D, D, data->keys, data->queries, NULL}, data->indptr);
 }
 
 static void solve(struct call *call, struct threads *threads, struct arena *arena)

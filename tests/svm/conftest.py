@@ -1,7 +1,5 @@
 """The parts of the solvers, compiled once."""
 
-from __future__ import annotations
-
 import pytest
 from parts import build
 

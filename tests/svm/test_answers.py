@@ -3,8 +3,6 @@
 Counts by way and status are printed (``pytest -s``); ATTSVM_CAMPAIGN asks for another number of problems of each kind.
 """
 
-from __future__ import annotations
-
 import collections
 import os
 import warnings

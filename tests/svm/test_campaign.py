@@ -1,15 +1,12 @@
 """Nothing falls off: an answer in little memory, whatever the norm, the option, the shape and the data."""
 
-from __future__ import annotations
-
-import sys
-
 import pytest
 from campaign import problem, shape, solved
+from marks import needs_linux, slow
 from problems import gaussian
 
 pytestmark = [
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and reads the peak of the memory"),
+    needs_linux,
     pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning", "ignore::DeprecationWarning"),
 ]
 
@@ -25,7 +22,7 @@ def most(lengths, dk, dz, option=None):
     )
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 60))])
+@pytest.mark.parametrize("seed", [*range(8), *(slow(seed) for seed in range(8, 60))])
 def test_every_problem_has_an_answer(seed):
     norm, option, _, lengths, dk, dz, _ = shape(seed)
     seconds, grown, status = solved(*problem(seed, 0))
@@ -33,7 +30,7 @@ def test_every_problem_has_an_answer(seed):
     assert status in wanted and grown <= most(lengths, dk, dz, option), (norm, option, seconds, grown, status)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+@pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in range(1, 12))])
 def test_a_polish_takes_no_more_rows_than_weights_have_freedom(seed):
     """1,600 queries of eight dimensions: 12,986 rows in one Schur complement were 1.35 GB for 64 entries of W."""
     case = gaussian(seed, 1600, 8, 8)

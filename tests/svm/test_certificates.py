@@ -1,7 +1,5 @@
 """What the gate lets through as a proof."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 from attsvm import _core

@@ -1,7 +1,5 @@
 """Tokens that equal queries prefer in a cycle: found before any solver runs, with a proof; and nothing else is."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

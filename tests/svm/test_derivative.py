@@ -1,13 +1,13 @@
 """Derivatives of an answer against differences of answers, and refused where the support changes."""
 
-from __future__ import annotations
-
 import pickle
 
 import attsvm
 import numpy as np
 import pytest
 from attsvm.svm.derivative import Tangent
+from compare import close
+from marks import slow
 
 WAYS = {
     "frobenius": {},
@@ -74,15 +74,10 @@ def check(way, seed):
     return 1
 
 
+@pytest.mark.parametrize(("seeds", "least"), [(range(8), 4), slow(range(1000, 1250), 150)])
 @pytest.mark.parametrize("way", WAYS)
-def test_differences(way):
-    assert sum(check(way, seed) for seed in range(8)) >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_many_differences(way):
-    assert sum(check(way, 1000 + seed) for seed in range(250)) >= 150
+def test_differences(way, seeds, least):
+    assert sum(check(way, seed) for seed in seeds) >= least
 
 
 def test_margin_has_its_own_formula():
@@ -91,7 +86,7 @@ def test_margin_has_its_own_formula():
     sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)
     dW, dmargin = sol.derivative(dX=X, dZ=None)
     assert dmargin == pytest.approx(-(sol.margin**3) * np.vdot(sol.W, dW), rel=1e-6)
-    np.testing.assert_allclose(dW, -sol.W, atol=1e-6 * np.abs(sol.W).max())  # tokens twice as long: half of W
+    close(dW, -sol.W, 1e-6)  # tokens twice as long: half of W
 
 
 PLAIN = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.5]]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from places import GOLDEN
 
 # The reference differentiates softmax naively: it loses a digit for every digit by which attention saturates, and
@@ -55,6 +56,6 @@ def test_iterates_of_K_and_Q(golden):
 def test_selected_tokens(golden):
     """The reference stalls in norm, not in the tokens it has chosen by then."""
     run = attsvm.train(golden.problem, golden.W0, lr=0.1, steps=2000, record=0)
-    np.testing.assert_array_equal(run.selected, golden.W_chosen)
+    assert_array_equal(run.selected, golden.W_chosen)
     run = attsvm.train(golden.problem, K=golden.K0, Q=golden.Q0, lr=0.1, steps=2000, record=0, ridge=RIDGE)
-    np.testing.assert_array_equal(run.selected, golden.KQ_chosen)
+    assert_array_equal(run.selected, golden.KQ_chosen)

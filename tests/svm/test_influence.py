@@ -1,14 +1,10 @@
 """Influence of a sequence, and proofs without it, against the problem of the other sequences solved by itself."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
-
 import attsvm
 import attsvm.check
 import numpy as np
 import pytest
+from processes import python
 
 WAYS = [{}, {"C": 1.0}, {"norm": "nuclear"}, {"norm": "max"}, {"norm": 3.0}, {"metric": np.full((3, 3), 2.0)}]
 
@@ -82,14 +78,14 @@ def test_proofs_without_a_sequence(way, tmp_path):
     same = sol.prove(path, without=none)
     assert same.endswith(f"; so it is without queries [{none}]")
     assert same.startswith(sol.prove(tmp_path / "whole.json").split(" (gap")[0])
-    command = [sys.executable, "-S", "-I", attsvm.check.__file__, path]
-    assert subprocess.run(command, capture_output=True, text=True).stdout == f"PROVED: {same}\n"
+    command = "-S", "-I", attsvm.check.__file__, path
+    assert python(*command).stdout == f"PROVED: {same}\n"
     text = path.read_text()
     assert text.count(f'"without":[{none}]') == 1
     path.write_text(
         text.replace(f'"without":[{none}]', f'"without":[{part}]').replace(f"queries [{none}]", f"queries [{part}]")
     )
-    assert "a query without part has one" in subprocess.run(command, capture_output=True, text=True).stdout
+    assert "a query without part has one" in python(*command).stdout
     rest = np.delete(np.arange(12), part)
     other = attsvm.solve_svm(data[rest], selected[rest], **way).prove(tmp_path / "rest.json")
     assert sol.prove(path, without=part).split(" (gap")[0][:-2] == other.split(" (gap")[0][:-2]
@@ -103,8 +99,7 @@ def test_without_is_refused_of_other_claims(tmp_path):
     path = tmp_path / "proof.json"
     attsvm.solve_svm(data, [0, 0]).prove(path)
     path.write_text(path.read_text().replace("{", '{"without":[1],', 1))
-    run = subprocess.run([sys.executable, "-S", "-I", attsvm.check.__file__, path], capture_output=True, text=True)
-    assert run.stdout.strip() == "NOT PROVED: a query without part has one"
+    assert python("-S", "-I", attsvm.check.__file__, path).stdout.strip() == "NOT PROVED: a query without part has one"
 
 
 @pytest.mark.slow

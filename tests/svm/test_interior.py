@@ -1,7 +1,5 @@
 """The Frobenius interior point: tight problems, every answer proved from the raw tokens."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

@@ -1,7 +1,5 @@
 """The judge of SVM answers notices each way in which an answer can be wrong."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import attsvm
@@ -32,6 +30,10 @@ def answer(kind, status, number=0, **options):
             assert judge.wrong(case, sol) is None
             return case, Answer(**{name: getattr(sol, name) for name in FIELDS})
         number += 1
+
+
+def wrong(case, sol, **change):
+    return judge.wrong(case, Answer(**{**vars(sol), **change}))
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.75, 3.0])
@@ -65,12 +67,12 @@ def test_false_optimal_answers(kind, norm):
         {"gap": np.nan},
         {"support": sol.support | True},
     ):
-        assert judge.wrong(case, Answer(**{**vars(sol), **change})) is not None, change
+        assert wrong(case, sol, **change) is not None, change
     if norm in ("max", 3.0):
-        assert judge.wrong(case, Answer(**{**vars(sol), "dual": 1.001 * sol.dual})) is not None
+        assert wrong(case, sol, dual=1.001 * sol.dual) is not None
     negative = sol.dual.copy()
     negative[np.unravel_index(negative.argmax(), negative.shape)] *= -1
-    assert judge.wrong(case, Answer(**{**vars(sol), "dual": negative})) is not None
+    assert wrong(case, sol, dual=negative) is not None
 
 
 def test_equality_rows_off_their_value():
@@ -91,7 +93,7 @@ def test_false_infeasible_answers():
         {"W": np.eye(case.data.dk, case.data.dz)},
         {"margin": 0.1},
     ):
-        assert judge.wrong(case, Answer(**{**vars(sol), **change})) is not None, change
+        assert wrong(case, sol, **change) is not None, change
     feasible, good = answer("random", "optimal")
     false = Answer(**{**vars(good), "status": "infeasible", "W": None, "dual": None, "margin": 0.0})
     rows = judge.rows_of(feasible)
@@ -115,17 +117,16 @@ def test_false_soft_answers(C):
         {"objective": sol.objective * (1 - 1e-6)},
         {"objective_bound": sol.objective_bound * (1 + 1e-6)},
     ):
-        assert judge.wrong(case, Answer(**{**vars(sol), **change})) is not None, change
+        assert wrong(case, sol, **change) is not None, change
 
 
 def test_constraints_that_are_there():
     case, sol = answer("random", "optimal")
-    zero = {"status": "no constraint", "W": 0 * sol.W, "gap": 0.0}
-    assert judge.wrong(case, Answer(**{**vars(sol), **zero})) == "there are constraints"
+    assert wrong(case, sol, status="no constraint", W=0 * sol.W, gap=0.0) == "there are constraints"
 
 
 def test_open_answers_with_false_bounds():
     case, sol = answer("random", "optimal")
     for change in ({"margin": 1.1 * sol.margin}, {"margin_bound": 0.9 * sol.margin_bound}):
-        assert judge.wrong(case, Answer(**{**vars(sol), "status": "iteration limit", **change})) is not None
-    assert judge.wrong(case, Answer(**{**vars(sol), "status": "undecided"})) is not None
+        assert wrong(case, sol, status="iteration limit", **change) is not None
+    assert wrong(case, sol, status="undecided") is not None

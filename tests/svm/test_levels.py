@@ -1,16 +1,14 @@
 """The SVM of a large vocabulary, by Newton's method in the levels of its contexts."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
-
 import attsvm
 import judge
 import numpy as np
 import pytest
 from attsvm.svm import methods, vocabulary
+from compare import close
+from marks import needs_linux
 from problems import Case
+from processes import python
 
 
 def contexts(seed, m=40, V=150, d=24, labels=4, power=1.2, shift=0.0):
@@ -54,7 +52,7 @@ def test_answer_is_that_of_all_rows(case, several, always, monkeypatch):
         monkeypatch.setattr(methods, "LEVELS_ROWS", np.inf)
         theirs = attsvm.solve_svm(found.data, selected)
         assert theirs.method != "newton"
-        np.testing.assert_allclose(mine.W, theirs.W, atol=1e-4 * np.abs(theirs.W).max())  # the root of both gaps
+        close(mine.W, theirs.W, 1e-4)  # the root of both gaps
 
 
 @pytest.fixture
@@ -131,6 +129,6 @@ assert int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+@needs_linux
 def test_fifty_thousand_tokens_and_a_thousand_contexts():
-    subprocess.run([sys.executable, "-c", TARGET], check=True)
+    assert python("-c", TARGET).returncode == 0

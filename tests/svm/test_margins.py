@@ -1,11 +1,10 @@
 """Margins of each row's own, beyond what test_answers.py draws: rounding, entries without a row, ties of a run."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np
 import pytest
+from builders import tied
 from problems import Case, sphere
 
 
@@ -38,17 +37,12 @@ def test_nothing_asked_is_no_constraint():
 @pytest.mark.parametrize("scale", [1.0, 1e-13])  # of the scores: what counts as equal has it too
 def test_ties_of_a_run_have_no_row(scale):
     """The best token's value twice: training goes to the SVM without the rows between the two."""
-    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
-    v, q = scale * np.eye(12)[0], np.arange(4)
-    best = (y[:, None] * X[:, :, 0]).argmax(1)
-    twin = (best + 1) % 6
-    X[q, twin, 0] = X[q, best, 0]
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    problem, best, twin = tied(scale)
     run = attsvm.train(problem, steps=4000, record=0)
     with pytest.warns(UserWarning, match="in 4 of 4 queries of the run another token scores as much"):
         sol = attsvm.solve_svm(problem.data, run)
     margins = np.ones((4, 6))
-    margins[q, np.where(run.selected == best, twin, best)] = -np.inf
+    margins[np.arange(4), np.where(run.selected == best, twin, best)] = -np.inf
     assert (sol.W == attsvm.solve_svm(problem.data, run.selected, margins=margins).W).all()
     assert attsvm.correlation(run.W, sol.W) > 0.999
     assert attsvm.correlation(run.W, attsvm.solve_svm(problem.data, run.selected).W) < 0.99

@@ -1,7 +1,5 @@
 """The SVM in a metric: every answer judged from the tokens, whitened nowhere; and where training leads."""
 
-from __future__ import annotations
-
 import io
 import warnings
 

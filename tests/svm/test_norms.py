@@ -7,7 +7,10 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from attsvm.svm.support import log_pulls
+from builders import paper
 from kinds import draw
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case, ball, gaussian, nearly_twins, several_kept, sphere
 
 NORMS = ["max", "spectral", "nuclear", "frobenius", 3.0]
@@ -86,8 +89,20 @@ def test_a_multiplier_at_rounding_level_is_no_support(scale):
     multipliers = as_left.answer.dual.reshape(6, 8)  # the reference's is not read
     multipliers[multipliers == 0] = 1e-14 * multipliers.max()
     assert 0 < sol.support.sum() < 42 and (as_left.dual > 0).all()
-    np.testing.assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])
+    assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])
     assert f"{sol.support.sum()} tokens" in repr(sol)
+
+
+@pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
+def test_the_sizes_of_rows_are_of_their_own_queries(rng):
+    """Multipliers of 1, tokens and queries far apart in size."""
+    far = np.arange(3)
+    X, Z = rng.standard_normal((3, 4, 6)) * 1e9 ** far[:, None, None], rng.standard_normal((3, 6)) / 1e3 ** far[:, None]
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2], method="interior", max_iter=1)
+    sol.answer.dual[:] = 1
+    sizes = np.abs(X[far, far][:, None] - X).max(axis=2) / 2 * np.abs(Z).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        assert_allclose(log_pulls(sol, np.arange(12)), np.log(sizes.ravel()), rtol=1e-12)
 
 
 def rows(deltas, Z):
@@ -119,7 +134,7 @@ def test_unique_has_no_units(norm, scale):
     X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
     plain, scaled = (attsvm.solve_svm(attsvm.cross_attention(x, Z), [0] * 6, norm) for x in (X, scale * X))
     assert plain.unique is not None and scaled.unique is plain.unique
-    np.testing.assert_array_equal(scaled.support, plain.support)
+    assert_array_equal(scaled.support, plain.support)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -152,8 +167,8 @@ def test_share_is_one_at_the_solution_and_less_elsewhere(norm):
     low, high = attsvm.theory.margin_share(case.data, case.selected, stack, norm)
     least = [judge.rows_of(case).apply(W).min() / judge.norms_of(W, norm)[0] for W in stack.reshape(8, 10, 10)]
     share = np.array(least, dtype=float).reshape(4, 2) / sol.margin
-    np.testing.assert_allclose(low, share, rtol=1e-8)
-    np.testing.assert_allclose(high, share, rtol=1e-8)
+    assert_allclose(low, share, rtol=1e-8)
+    assert_allclose(high, share, rtol=1e-8)
     assert (low <= high).all() and (high <= 1).all() and (high.ravel()[1:] < 1).all() and low[0, 0] >= 1 - 2e-9
     zero = np.zeros((10, 10))
     assert attsvm.theory.margin_share(case.data, case.selected, zero, norm) == (0.0, 0.0)
@@ -180,13 +195,11 @@ def test_no_share_without_a_largest_margin(data, W, why):
         attsvm.theory.margin_share(data, [0], W, "max")
 
 
-def test_shares_are_drawn_along_a_run():
-    figure = pytest.importorskip("matplotlib.figure")
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    run = attsvm.train(attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)), rule="spectral", steps=30)
-    line = attsvm.plot.margin_share(run, "spectral", ax=figure.Figure().subplots(), color="k").lines[0]
+def test_shares_are_drawn_along_a_run(ax):
+    run = attsvm.train(paper().problem, rule="spectral", steps=30)
+    line = attsvm.plot.margin_share(run, "spectral", ax=ax, color="k").lines[0]
     low, _ = attsvm.theory.margin_share(run.data, run.selected, run.weights, "spectral")
-    np.testing.assert_array_equal(line.get_xydata().T, [run.steps, low])
+    assert_array_equal(line.get_xydata().T, [run.steps, low])
     assert line.get_label() == "W, spectral norm" and line.get_color() == "k"
 
 

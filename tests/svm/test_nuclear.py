@@ -1,7 +1,5 @@
 """The nuclear-norm methods: larger problems, agreement, working sets, the rank cap; each answer judged (judge.py)."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings
@@ -10,10 +8,11 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from marks import slow
 from problems import CASES, Case, ball, sphere
 
 
-def by_weights(seed, n, T, d, change=None, **kind):
+def by_weights(seed, n, T, d, change=None):
     """Selected by random weights; `change`: a spectrum i^-change and a mean, or the tokens of a causal window."""
     rng = np.random.default_rng(seed)
     X, Z = sphere(rng, n, T, d), sphere(rng, n, d)
@@ -58,7 +57,7 @@ def solved(name, method):
         return case, attsvm.solve_svm(case.data, case.selected, "nuclear", method=method)
 
 
-@pytest.mark.parametrize("name", [*PROBLEMS, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+@pytest.mark.parametrize("name", [*PROBLEMS, *(slow(name) for name in LARGE)])
 def test_both_methods_certify_and_agree(name):
     answers = []
     for method in METHODS:

@@ -1,25 +1,21 @@
 """The parts of the active sets and of block ascent, compiled by themselves, beside NumPy on the whole Gram matrix."""
 
-from __future__ import annotations
-
 import ctypes
-import shutil
 
 import numpy as np
 import pytest
+from compare import close
+from marks import needs_gcc
+from numpy.testing import assert_allclose, assert_array_equal
 from parts import call, make
-from places import CSRC
 
-pytestmark = [
-    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
-]
+pytestmark = needs_gcc
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
 
 
 def independent(p, size):
     """`size` rows whose Gram matrix is well conditioned, ascending."""
-    chosen: list[int] = []
+    chosen = []
     for k in p.rng.permutation(p.m):
         if np.linalg.eigvalsh(p.G[np.ix_([*chosen, k], [*chosen, k])])[0] > 1e-2:
             chosen.append(int(k))
@@ -43,7 +39,7 @@ def test_rows_of_the_wrong_sign_change_sides(library, outside):
     expected = inside.copy()
     expected[[1, 5, 0, 4] + ([] if free else [2])] ^= 1
     changed = call(library.parts_change_sides, inside, x, margin, b, size, p.struct, None, rhs)
-    np.testing.assert_array_equal(inside, expected)
+    assert_array_equal(inside, expected)
     assert changed == 4 + (not free)
     kept = np.zeros((12, 9), dtype=bool)
     kept[np.arange(12), p.kept[2]] = True
@@ -94,63 +90,6 @@ def test_scale_of_weights(library, off, short, asked, scale):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gram(library, shape):
-    p = make(1, *shape)
-    for size in (1, 2, 7, p.m):
-        member = np.sort(p.rng.permutation(p.m)[:size]).astype(np.intp)
-        j, x = int(p.rng.integers(p.m)), np.zeros(p.m)
-        x[member] = p.rng.standard_normal(len(member))
-        square, products, margins = np.zeros((len(member), len(member))), np.zeros(len(member)), np.zeros(p.m)
-        assert call(library.parts_gram, square, products, margins, p.struct, member, len(member), j, x) == 0
-        # sums of dk products of order one
-        np.testing.assert_allclose(np.triu(square), np.triu(p.G[np.ix_(member, member)]), atol=1e-14)
-        np.testing.assert_allclose(products, p.G[member, j], atol=1e-14)
-        np.testing.assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
-
-
-def factored(library, p, member, moves, least):
-    """What is left of the members after the moves, with x = U^-1 y, U x and U^-T beta."""
-    left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
-    vectors, moves = np.zeros((3, p.m)), np.array(moves, dtype=np.intp)
-    arguments = (p.struct, p.beta, np.array(member, dtype=np.intp), len(member), moves, len(moves), least)
-    assert call(library.parts_factor, left, count, *vectors, *arguments) == 0
-    return left[: count[0]], vectors[:, : count[0]]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_factor_that_grows_and_shrinks(library, shape):
-    p = make(2, *shape)
-    rows = p.rng.permutation(independent(p, min(p.m - 1, 45))).tolist()
-    for first in (0, 1, len(rows) // 2, len(rows)):
-        moves, inside = [], set(rows[:first])
-        for k in p.rng.permutation(rows).tolist() * 2:  # every row joins or leaves twice, in any order
-            moves.append(-1 - k if k in inside else k)
-            inside ^= {k}
-        for stop in (0, len(moves) // 2, len(moves) - 3, len(moves)):
-            S, found = factored(library, p, rows[:first], moves[:stop], 1e-6)
-            expected = set(rows[:first])
-            for k in moves[:stop]:
-                expected ^= {max(k, -1 - k)}
-            assert sorted(S.tolist()) == sorted(expected)
-            U = np.linalg.cholesky(p.G[np.ix_(S, S)]).T if len(S) else np.zeros((0, 0))
-            y = np.linalg.solve(U.T, p.beta[S])
-            # conditions of at most a hundred, so a few hundred roundings
-            np.testing.assert_allclose(found, [np.linalg.solve(U, y), y, y], atol=1e-11 * np.abs(p.beta).max())
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_factor_leaves_out_what_depends(library, shape):
-    p = make(3, *shape)
-    member, kept = p.rng.permutation(p.m).tolist(), []
-    S, (x, *_) = factored(library, p, member, [], 1e-2)
-    for k in member:  # the rule, row by row
-        if 1 - p.G[kept, k] @ np.linalg.solve(p.G[np.ix_(kept, kept)], p.G[kept, k]) > 1e-2:
-            kept.append(k)
-    assert S.tolist() == kept and 0 < len(S) <= min(shape[2] * shape[3], p.m)
-    np.testing.assert_allclose(x, np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
 def test_exchange_from_set_to_set(library, shape):
     """Sets that differ by a few rows, of which some come and go again, and one that is quite another."""
     p = make(4, *shape)
@@ -172,7 +111,7 @@ def test_exchange_from_set_to_set(library, shape):
     for found, s, right in zip(x, sets, b, strict=True):
         expected = np.zeros(p.m)
         expected[s] = np.linalg.solve(p.G[np.ix_(s, s)] + np.diag(ridge[s]), right[s])
-        np.testing.assert_allclose(found, expected, atol=1e-10)  # conditions of a few hundred
+        assert_allclose(found, expected, atol=1e-10)  # conditions of a few hundred
     assert len(pool) < 40 or factors[0] < len(sets) / 2  # most sets were reached from another
 
 
@@ -196,8 +135,8 @@ def test_systems_from_a_compact_copy(library, shape):
     for i, S in enumerate(sets):
         A, outside = p.G[np.ix_(S, S)] + np.diag(ridge[S]), np.setdiff1d(np.arange(p.m), S)
         # the target, and what conjugate gradients do not see of their own rounding
-        np.testing.assert_allclose(A @ x[i, S], b[i, S], rtol=0, atol=3e-12 * np.abs(b[i, S]).max())
-        np.testing.assert_allclose(factored[i, S], x[i, S], rtol=0, atol=1e-8 * np.abs(x[i, S]).max())
+        close(A @ x[i, S], b[i, S], 3e-12)
+        close(factored[i, S], x[i, S], 1e-8)
         assert not x[i, outside].any() and not factored[i, outside].any()
     assert iterations[-1] <= 2 < iterations[2]
 
@@ -227,7 +166,7 @@ def test_start_of_the_active_set(library, shape, copies):
             again, before = x.copy(), iterations[0]  # from the solution: one look
             assert call(library.parts_start, again, solved, iterations, p.struct, p.beta, 10**6) == 0
             assert solved[0] == 1 and iterations[0] == before + 1
-            np.testing.assert_allclose(again, x, atol=1e-10 * x.max())
+            assert_allclose(again, x, atol=1e-10 * x.max())
     assert settled >= (0.25 if p.m > shape[2] * shape[3] else 0.9) * tries
     x[:], iterations[0] = 0, 0
     assert call(library.parts_start, x, solved, iterations, p.struct, p.beta, 1) == 0
@@ -250,7 +189,7 @@ def test_ascent(library, shape):
                 changed += (after > 0) != (x[k] > 0)
                 x[k] = after
             assert count == changed
-        np.testing.assert_allclose(found, x, atol=1e-11)
+        assert_allclose(found, x, atol=1e-11)
 
 
 def block_epoch(p, lam, soft, kept, order, near):
@@ -298,7 +237,7 @@ def test_block_ascent(library, shape, soft):
     assert call(library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), soft, epochs) == 0
     left_out = near[0] == 0
     assert not kept[left_out].any() and not lam[left_out].any() and (looked[left_out] > p.beta[left_out]).all()
-    np.testing.assert_array_equal(near[0], near[3])
+    assert_array_equal(near[0], near[3])
     for epoch in range(epochs):
         assert sorted(order[epoch].tolist()) == list(range(shape[0]))
         if epoch % 4 == 0:
@@ -309,5 +248,5 @@ def test_block_ascent(library, shape, soft):
         assert sorted(visited.tolist()) == sorted(moved)
         count, moved = block_epoch(p, lam, soft, kept, visited, near[epoch] == 1)
         assert flips[epoch] == count
-    np.testing.assert_allclose(found, lam, atol=1e-10)
-    np.testing.assert_allclose(W.ravel(), lam @ unit, atol=1e-10)
+    assert_allclose(found, lam, atol=1e-10)
+    assert_allclose(W.ravel(), lam @ unit, atol=1e-10)

@@ -3,22 +3,15 @@
 Nuclear norms are left out: their methods need eigenvalues, which the library of plain loops has not.
 """
 
-from __future__ import annotations
-
 import re
-import shutil
-import sys
 
 import numpy as np
 import pytest
+from marks import needs_gcc, needs_linux
 from parts import Problem, build, call
 from places import CSRC, TESTS
 
-pytestmark = [
-    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the linker must know --wrap"),
-]
+pytestmark = [needs_gcc, needs_linux]
 FOLDERS = ("base", "linalg", "svm", "svm/frobenius", "svm/interior", "svm/nuclear", "svm/polish", "svm/systems")
 MOST = 2.5  # times the work of the best method; 1.6 is the largest
 ACTIVE, BLOCK, INTERIOR = "frobenius_active", "frobenius_block", "frobenius_interior"

@@ -1,7 +1,5 @@
 """Presolve: problems that are smaller than they look cost what they are, and are certified as they were given."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np

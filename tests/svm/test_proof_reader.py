@@ -1,7 +1,5 @@
 """Two independent readers of proofs, check.py and one in C with integers of its own, take and refuse the same files."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -1,11 +1,11 @@
 """Row generation: what the working set finds holds for all rows, judged from raw data and beside the other methods."""
 
-from __future__ import annotations
-
 import attsvm
 import judge
 import numpy as np
 import pytest
+from compare import close
+from marks import slow
 from planted import planted
 from problems import Case, gaussian
 
@@ -20,12 +20,11 @@ def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
     assert sol.status == "optimal" and sol.method == "block" and sol.gap <= 1e-9
     assert judge.wrong(Case(data, selected), sol) is None
     other = attsvm.solve_svm(data, selected, method="interior")
-    np.testing.assert_allclose(sol.W, other.W, rtol=0, atol=1e-4 * np.abs(other.W).max())  # gap 1e-9: W to 5e-5
+    close(sol.W, other.W, 1e-4)  # gap 1e-9: W to 5e-5
 
 
 @pytest.mark.parametrize(
-    ("n", "T", "method"),
-    [(12_000, 2, "interior"), (800, 2, "active"), pytest.param(33_400, 10, "interior", marks=pytest.mark.slow)],
+    ("n", "T", "method"), [(12_000, 2, "interior"), (800, 2, "active"), slow(33_400, 10, "interior")]
 )
 def test_many_short_windows_with_few_unknowns(n, T, method):
     """Tight: rows far outnumber the 36 entries of W, and block ascent on them, whole or generated, takes far longer."""

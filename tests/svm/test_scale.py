@@ -1,11 +1,10 @@
 """Scales of double precision, and tokens that change after the data were made: an answer that holds, or a ValueError
 that names the scale or the argument."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
 WAYS = [
@@ -45,7 +44,7 @@ def test_every_scale_is_solved_or_named(way, rng):
                 continue
             solved += 1
             assert sol.status == "optimal" and "optimal" in repr(sol)
-            np.testing.assert_allclose(np.ldexp(sol.W, tokens + queries), one.W, rtol=1e-6, atol=1e-9)
+            assert_allclose(np.ldexp(sol.W, tokens + queries), one.W, rtol=1e-6, atol=1e-9)
             assert np.isfinite(sol.dual).all() and sol.dual.max() > 0
             assert sol.gap <= 1e-6
     assert solved >= (5 if "C" in way else 13)  # W of up to 2^1000; a soft margin's multipliers go with its square
@@ -72,7 +71,7 @@ def test_tokens_rescaled_before_a_solve(before, after, solved, rng):
     expected = attsvm.solve_svm(attsvm.cross_attention(after * X, Z), [0] * 6)
     sol = attsvm.solve_svm(data, [0] * 6)
     assert sol.status == expected.status == "optimal" and sol.margin == expected.margin
-    np.testing.assert_array_equal(sol.W, expected.W)
+    assert_array_equal(sol.W, expected.W)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -6,7 +6,10 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from builders import paper
+from compare import close
 from network import Network
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0]
@@ -17,14 +20,9 @@ def draw(seed, n, T, d):
     return rng, rng.standard_normal((n, T, d)), rng.standard_normal((n, d))
 
 
-def solve_apart(parts, selected, *options, **more):
-    network = Network(len(parts))
-    return network.run(
-        [
-            lambda p=p, s=s: attsvm.solve_svm(p, s, *options, reduce=network.reduce, **more)
-            for p, s in zip(parts, selected, strict=True)
-        ]
-    )
+def solve_apart(parts, selected, **options):
+    each = [{"data": data, "selected": chosen} for data, chosen in zip(parts, selected, strict=True)]
+    return Network(len(parts)).apart(attsvm.solve_svm, each, **options)
 
 
 def random():
@@ -71,12 +69,12 @@ def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
     build, X, Z, selected = make()
     pieces = [slice(*pair) for pair in zip((0, *cuts), (*cuts, len(Z)), strict=True)]
     parts = [build(X[piece], Z[piece]) for piece in pieces]
-    answers = solve_apart(parts, [selected[piece] for piece in pieces], norm)
+    answers = solve_apart(parts, [selected[piece] for piece in pieces], norm=norm)
     whole, first = build(X, Z), answers[0]
     alone = attsvm.solve_svm(whole, selected, norm)
     for sol in answers:
         assert sol.status == alone.status == "optimal" and sol.gap <= 1e-9
-        np.testing.assert_array_equal(sol.W, first.W)
+        assert_array_equal(sol.W, first.W)
         assert (sol.margin, sol.margin_bound) == (first.margin, first.margin_bound)
     together = copy.copy(first)
     together.data, together.selection = whole, alone.selection
@@ -86,9 +84,9 @@ def test_shards_have_the_answer_of_the_whole(make, cuts, norm):
     assert {sol.unique for sol in answers} == {True if norm in ("frobenius", 1.5, 3.0) else None}
     # A gap of 1e-9 leaves W to its square root, or the p-th root.
     if alone.unique:
-        np.testing.assert_allclose(first.W, alone.W, rtol=0, atol=2e-3 * np.abs(alone.W).max())
+        close(first.W, alone.W, 2e-3)
     if norm == "frobenius":
-        np.testing.assert_array_equal(np.concatenate([sol._holding for sol in answers]), alone._holding)
+        assert_array_equal(np.concatenate([sol._holding for sol in answers]), alone._holding)
 
 
 def test_a_worker_without_rows_learns_the_answer():
@@ -99,7 +97,7 @@ def test_a_worker_without_rows_learns_the_answer():
     for parts, choices in (([data, lonely], [selected, [0, 0]]), ([lonely, data], [[0, 0], selected])):
         for sol in solve_apart(parts, choices):
             assert sol.status == "optimal" and sol.margin == pytest.approx(alone.margin, rel=3e-9)
-            np.testing.assert_allclose(sol.W, alone.W, atol=1e-12)
+            assert_allclose(sol.W, alone.W, atol=1e-12)
     for sol in solve_apart([lonely, lonely], [[0, 0], [0, 0]]):
         assert sol.status == "no constraint" and not sol.W.any()
 
@@ -109,7 +107,7 @@ def test_shards_that_contradict_each_other(norm):
     """The same window, each token selected once: both are separable, together they are not."""
     _, X, Z = draw(6, 1, 2, 3)
     data = attsvm.cross_attention(X, Z)
-    one, other = solve_apart([data, data], [[0], [1]], norm)
+    one, other = solve_apart([data, data], [[0], [1]], norm=norm)
     assert one.status == other.status == "infeasible"
     whole = attsvm.cross_attention(np.concatenate([X, X]), np.concatenate([Z, Z]))
     assert judge.farkas(Case(whole, [0, 1]), np.concatenate([one.certificate, other.certificate])) <= 1e-9
@@ -144,9 +142,8 @@ def test_rough_answers_hold_for_all_rows(tol, method):
 
 def test_workers_that_ask_for_different_norms_are_told():
     _, X, Z = draw(10, 4, 5, 6)
-    data, network = attsvm.cross_attention(X, Z), Network(2)
-    norms = ["frobenius", "nuclear"]
-    for error in network.run([lambda n=n: attsvm.solve_svm(data, [0] * 4, n, reduce=network.reduce) for n in norms]):
+    each, data = [{"norm": norm} for norm in NORMS[:2]], attsvm.cross_attention(X, Z)
+    for error in Network(2).apart(attsvm.solve_svm, each, data=data, selected=[0] * 4):
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
@@ -159,9 +156,9 @@ def test_what_one_worker_refuses_stops_all(wrong):
     X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
 
     parts = [attsvm.cross_attention(X[part], Z[part]) for part in (slice(3), slice(3, 6))]
-    options, network = [dict(data=data, selected=[0, 1, 2]) for data in parts], Network(2)
-    options[1] |= wrong
-    fine, own = network.run([lambda o=o: attsvm.solve_svm(**o, reduce=network.reduce) for o in options])
+    each = [dict(data=data, selected=[0, 1, 2]) for data in parts]
+    each[1] |= wrong
+    fine, own = Network(2).apart(attsvm.solve_svm, each)
     assert isinstance(own, (ValueError, TypeError)) and next(iter(wrong)) in str(own)
     assert isinstance(fine, RuntimeError) and str(own) in str(fine)
     assert "of 2 workers" in str(fine) and "failed, so all stop" in str(fine)
@@ -169,9 +166,9 @@ def test_what_one_worker_refuses_stops_all(wrong):
 
 @pytest.mark.parametrize("other", ["loss", "head"])
 def test_workers_of_another_loss_or_head_are_noticed(other):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    data, network = attsvm.cross_attention(X, Z), Network(2)
-    same = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    differs = attsvm.Problem(data, y, *((same.head, "linear") if other == "loss" else (attsvm.LinearHead(-v),)))
-    errors = network.run([lambda p=p: attsvm.train(p, steps=5, reduce=network.reduce) for p in (same, differs)])
+    s = paper()
+    differs = attsvm.Problem(
+        s.data, s.y, *((s.problem.head, "linear") if other == "loss" else (attsvm.LinearHead(-s.v),))
+    )
+    errors = Network(2).apart(attsvm.train, [{"problem": p} for p in (s.problem, differs)], steps=5)
     assert all("the same start and the same settings" in str(error) for error in errors)

@@ -4,6 +4,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import gaussian
 
 
@@ -42,7 +43,7 @@ def test_tokens_so_small_that_no_row_can_be_met_have_every_multiplier(size):
     X = np.random.default_rng(3).standard_normal((2, 3, 1)) * size
     sol = attsvm.solve_svm(attsvm.cross_attention(X, [[1.0, 0.5], [0.3, -1.0]]), [2, 2], C=10.0)
     assert sol.status == "optimal"
-    np.testing.assert_allclose(sol.dual, [[20, 20, 0], [20, 20, 0]], rtol=1e-9)
+    assert_allclose(sol.dual, [[20, 20, 0], [20, 20, 0]], rtol=1e-9)
     assert sol.objective == pytest.approx(40, rel=1e-9)
 
 
@@ -53,4 +54,4 @@ def test_soft_rows_are_no_part_of_a_proof():
     margins = np.array([[0.0, 2.0, -1.0, 1.0]])
     sol = attsvm.solve_svm(attsvm.cross_attention(X, [[1.0, 1.0]]), kept, C=10.0, margins=margins)
     assert sol.status == "infeasible" and "logits differ" in sol.message and "C=" not in sol.message
-    np.testing.assert_array_equal(sol.certificate, [[0.0, 0.0, -1.0, 0.0]])
+    assert_array_equal(sol.certificate, [[0.0, 0.0, -1.0, 0.0]])

@@ -1,7 +1,5 @@
 """Answers of solve_svm, judged from the raw tokens: status, certificate, optimality conditions, symmetries."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import warnings
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from attsvm import _core
 from kinds import draw
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from problems import CASES, Case, ball, correlated, pick, planted_margin
 
 EPS = np.finfo(float).eps
@@ -79,7 +78,7 @@ def test_prompts_by_hand(windows, margins, prompt, norm):
     data = attsvm.prompt_attention([[*window, [0, 0]] for window in windows])
     sol = attsvm.solve_svm(data, [0] * len(windows), norm, margins=margins)
     assert np.sum(sol.W**2) == pytest.approx(np.sum(np.square(prompt)), rel=1e-8)
-    np.testing.assert_allclose(sol.W[:, 0], prompt, atol=1e-4)  # sqrt of twice the gap
+    assert_allclose(sol.W[:, 0], prompt, atol=1e-4)  # sqrt of twice the gap
 
 
 @pytest.mark.parametrize("power", [1.5, 2.0, 3.0])
@@ -120,7 +119,7 @@ def test_what_is_given_stays_as_it_was_and_the_answer_when_it_changes(selected):
         array.flags.writeable = False
     for norm, method in METHODS:
         attsvm.solve_svm(attsvm.cross_attention(*given[:2]), given[2], norm, method=method)
-    np.testing.assert_equal(given, (np.eye(3)[None], np.ones((1, 1)), selected))
+    assert_equal(given, (np.eye(3)[None], np.ones((1, 1)), selected))
     sol = attsvm.solve_svm(attsvm.cross_attention(*given[:2]), selected)
     before = sol.message, np.array(sol.support)
     selected[:] = 1 - selected
@@ -220,8 +219,8 @@ def test_windows_of_one_token_change_nothing(norm, method):
         return attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, norm, **options)
 
     one, more = solve(case, norm, method), solved(X, method=method)
-    np.testing.assert_array_equal(more.W, one.W)
-    np.testing.assert_array_equal(more.dual[::2], one.dual)
+    assert_array_equal(more.W, one.W)
+    assert_array_equal(more.dual[::2], one.dual)
     assert not any(part.any() for part in more.dual[1::2])
     assert solved(X, warm_start=more).status == "optimal"
     with pytest.raises(ValueError, match="0 .. 0 for query 3, got 1"):

@@ -1,21 +1,15 @@
 """Methods in turn, starts, the presolve and row generation around a method that is told what to answer: what it gets
 to see, and which answer is kept."""
 
-from __future__ import annotations
-
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from attsvm import _core
+from marks import needs_gcc
 from parts import call, make
-from places import CSRC
 
-pytestmark = [
-    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
-]
+pytestmark = needs_gcc
 CODE = {word: code for code, word in _core.STATUS.items()} | {"done": 0}
 SEEN = ("rows", "equal", "start", "start_W", "limit")
 

@@ -1,7 +1,5 @@
 """Warm starts: any start leaves the answer as it is, a good one saves work.  And progress, and what Ctrl-C keeps."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 from kinds import draw
 from long_solves import LONG
+from numpy.testing import assert_array_equal
 from problems import CASES, Case, ball, planted_margin, several_kept, sphere
 
 METHODS = [("frobenius", method) for method in ("active", "block", "gradient", "interior")]
@@ -108,7 +107,7 @@ def test_start_with_the_same_multipliers_as_an_array_or_a_list():
         cold = attsvm.solve_svm(case.data, case.selected)
         one = attsvm.solve_svm(case.data, case.selected, warm_start=cold)
         other = attsvm.solve_svm(case.data, case.selected, warm_start=cold.dual)
-        np.testing.assert_array_equal(one.W, other.W)
+        assert_array_equal(one.W, other.W)
 
 
 def test_rank_cap_takes_a_start():
@@ -176,7 +175,7 @@ def test_a_bar_where_tqdm_is(monkeypatch, capsys):
     options = {"method": "gradient", "max_iter": 6000}
     plain = attsvm.solve_svm(case.data, case.selected, **options)
     shown = attsvm.solve_svm(case.data, case.selected, **options, progress=True)
-    np.testing.assert_array_equal(plain.W, shown.W)
+    assert_array_equal(plain.W, shown.W)
     assert attsvm.solve_svm(ball(0, 6, 8, 10).data, [0] * 6, progress=True).status == "optimal"
     out, err = capsys.readouterr()
     assert out == "" and all(word in err for word in ("solve_svm", "digits", "iteration", "100%"))

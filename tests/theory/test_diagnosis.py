@@ -1,7 +1,5 @@
 """Every number of a diagnosis against an independent computation, and its verdicts against what training does."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -11,8 +9,9 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from builders import build_case, problem_of
+from builders import build_case, problem_of, tied
 from limits import by_scores
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case
 
 
@@ -39,16 +38,16 @@ def test_every_number_is_that_of_its_definition(case_name, norm, loss, optimal):
     found = attsvm.diagnose(problem, data._layout.shape_queries(chosen), norm)
     assert json.loads(json.dumps(found.to_dict()))["solution"]["status"] == found.status
     for mine, row in zip(reference.per_entry(data, found.scores), scores, strict=True):
-        np.testing.assert_allclose(mine, row, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(reference.per_query(data, found.optimal), best)
+        assert_allclose(mine, row, rtol=1e-12, atol=1e-12)
+    assert_array_equal(reference.per_query(data, found.optimal), best)
     assert found.globally_optimal == (chosen == best).all()
     ordered = [np.sort(row) for row in scores if len(row) > 1]
     assert found.score_gap == pytest.approx(min(row[-1] - row[-2] for row in ordered))
     assert found.score_spread == pytest.approx(max(row[-2] - row[0] for row in ordered))
     _, G, scale = reference.loss_and_grad(data, case.y, case.v, loss, np.zeros((data.dk, data.dz)))
     G = G * np.exp(scale)
-    best_rows = reference.svm_rows(data, found.optimal)
-    assert found.iota == pytest.approx(reference.svm_apply(best_rows, -G).min())
+    best_rows = judge.rows_of(Case(data, found.optimal))
+    assert found.iota == pytest.approx(float(best_rows.apply(-G).min()))
     X, V = reference.windows(data), reference.windows(data, values=True)
     g = [
         np.linalg.norm(v, 2) * np.linalg.norm(head)
@@ -64,19 +63,17 @@ def test_every_number_is_that_of_its_definition(case_name, norm, loss, optimal):
     assert (found.separating_cone is None) == (found.iota <= 0 or ideal is None)
     if found.separating_cone:
         mu, size = found.iota * np.linalg.norm(ideal) / np.linalg.norm(G), np.linalg.norm(ideal)
-        margins = reference.svm_apply(best_rows, ideal)
-        worst = max((len(X[q]) - 1) * (m - 1) for (q, *_), m in zip(best_rows, margins, strict=True))
+        worst = float(((data.lengths[best_rows.query] - 1) * (best_rows.apply(ideal) - 1)).max())
         assert found.separating_cone == pytest.approx((mu, size * max(0, np.log(max(worst, 1e-300))) / mu), rel=1e-7)
     if found.solution.W is None:
         assert found.tight is None and found.locally_optimal is None and found.all_support is None
         return
-    rows = reference.svm_rows(data, found.selected)
-    tight = {
-        (q, t) for (q, t, *_), m in zip(rows, reference.svm_apply(rows, found.solution.W), strict=True) if m <= 1 + 1e-4
-    }
+    rows = judge.rows_of(Case(data, found.selected))
+    at = rows.apply(found.solution.W) <= 1 + 1e-4
+    tight = {*zip(rows.query[at], (rows.entry - data.indptr[rows.query])[at], strict=True)}
     mine = reference.per_entry(data, found.tight)
     assert {(q, t) for q, row in enumerate(mine) for t in np.flatnonzero(row)} == tight
-    assert found.all_support == (len(tight) == len(rows))
+    assert found.all_support == at.all()
     rivals = [
         [(row[t], t) for t in range(len(row)) if (q, t) in tight and row[t] >= row[chosen[q]]]
         for q, row in enumerate(scores)
@@ -100,13 +97,10 @@ def test_words_of_a_selection_that_is_not_optimal(sphere):
 def test_tokens_that_are_not_locally_optimal_may_be_selected_all_the_same():
     """The best value twice: training keeps one of the two.  Scalars, of which one query wants W > 0 more than the other
     wants W < 0: the rows depend on each other."""
-    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
-    best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
-    X[q, (best + 1) % 6, 0] = X[q, best, 0]
-    twice = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
+    (twice, best, _), q = tied(), np.arange(4)
     for problem in (twice, by_scores([[[1.0], [0.0]]] * 2, [[0.0, 0.1], [1.0, 0.0]])):
         run = attsvm.train(problem, steps=4000, record=[2000])
-        np.testing.assert_array_equal(run.selected, run.data.select(run.weights[1]))
+        assert_array_equal(run.selected, run.data.select(run.weights[1]))
         found = attsvm.diagnose(problem, run)
         assert not found.locally_optimal and "training may leave or stay" in str(found)
     found = attsvm.diagnose(twice, np.where(q == 3, best + 2, np.where(q == 2, best + 1, best)) % 6)
@@ -148,7 +142,7 @@ def test_training_may_leave_the_local_cone(sphere):
 
 def rows_of(data):
     first = data._layout.shape_queries(np.zeros(len(data), int))
-    return np.array([np.outer(delta, z).ravel() for _, _, delta, z, _ in reference.svm_rows(data, first)])
+    return judge.rows_of(Case(data, first)).products()
 
 
 def test_the_shape_is_enough_where_it_makes_rows_independent(rng):
@@ -264,7 +258,7 @@ def test_the_first_step_stays_in_the_separating_cone(rng, sphere):
         separated += 1
         mu, R = found.separating_cone
         W, step = found.solution.W, -G / np.linalg.norm(G)
-        np.testing.assert_array_equal(problem.data.select(step), problem.optimal)
+        assert_array_equal(problem.data.select(step), problem.optimal)
         assert 0 < mu <= 1
         _, gradient = problem.loss_and_grad((R + 1e-9) * step, scaled=True)
         assert np.vdot(gradient.W, W) < 0
@@ -293,12 +287,6 @@ def test_products_out_of_range_are_refused_by_name(scale, sphere):
     found, plain = attsvm.diagnose(attsvm.Problem(rescaled, s.y, s.problem.head)), attsvm.diagnose(s.problem)
     assert found.iota == pytest.approx(plain.iota, rel=1e-9)
     assert found.step_size == pytest.approx(plain.step_size, rel=1e-9)
-
-
-def test_optimal_tokens_that_nothing_separates_are_told():
-    found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
-    text = " ".join(repr(attsvm.diagnose(found.problem)).split())
-    assert "not excluded: enough would be one best token in each query, weights that rank these first" in text
 
 
 @pytest.mark.parametrize("lead, locally_optimal", [(0.0, False), (1e-3, True), (-1e-3, False), (-0.5, False)])

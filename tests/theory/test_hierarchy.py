@@ -1,22 +1,17 @@
 """Stacks of layers: gradients against differences, saturated ones against exact arithmetic, and the SVMs they go to."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm
 import numpy as np
 import pytest
 from attsvm.theory.hierarchy import _backward, _forward, _loss
-
-
-def unit(rng, *shape):
-    array = rng.standard_normal(shape)
-    return array / np.linalg.norm(array, axis=-1, keepdims=True)
+from numpy.testing import assert_allclose
+from problems import sphere
 
 
 def draw(rng, runs, n, T, d, layers=2):
-    X, z, v = unit(rng, runs, n, T, d), unit(rng, runs, n, d), unit(rng, runs, d)
+    X, z, v = sphere(rng, runs, n, T, d), sphere(rng, runs, n, d), sphere(rng, runs, d)
     y = rng.choice([-1.0, 1.0], (runs, n))
     return X, z, y, v, [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(layers - 1)]
 
@@ -33,7 +28,7 @@ def test_gradients_are_differences(layers):
             moved = ([w + h * D * (j == k) for j, w in enumerate(W)] for h in (1e-6, -1e-6))
             ends = [_loss(_forward(X, z, y, v, V, weights)[2]) for weights in moved]
             slope = (G * np.exp(scale) * D).sum(axis=(-2, -1))
-            np.testing.assert_allclose((ends[0] - ends[1]) / 2e-6, slope, atol=1e-7)
+            assert_allclose((ends[0] - ends[1]) / 2e-6, slope, atol=1e-7)
 
 
 def test_one_layer_is_attention():
@@ -42,7 +37,7 @@ def test_one_layer_is_attention():
     problem = attsvm.Problem(attsvm.cross_attention(X[0], z[0]), y[0], attsvm.LinearHead(v[0]))
     stack = attsvm.theory.train_stack(X[0], z[0], y[0], v[0], [], [np.zeros((6, 6))], steps=300)
     run = attsvm.train(problem, steps=300, lr=0.1)
-    np.testing.assert_allclose(stack.W[0], run.W, atol=1e-9)
+    assert_allclose(stack.W[0], run.W, atol=1e-9)
     assert stack.loss == pytest.approx(run.loss[-1])
 
 
@@ -65,7 +60,7 @@ def test_saturated_gradients_keep_their_digits():
             terms.append((p[i, s], -y[0, i] / (1 + math.exp(u)) * (apart @ v[0]) * np.outer(apart, z[0, i])))
     most = max(log for log, _ in terms)
     wanted = sum(math.exp(log - most) * term for log, term in terms)
-    np.testing.assert_allclose(G2[0] / np.linalg.norm(G2), wanted / np.linalg.norm(wanted), atol=1e-9)
+    assert_allclose(G2[0] / np.linalg.norm(G2), wanted / np.linalg.norm(wanted), atol=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +109,7 @@ def test_three_layers_and_factors_decide():
     start = [(0.1 * np.eye(14), 0.1 * np.eye(14))] * 3
     again = attsvm.theory.train_stack(X, z, y, v, V, start, steps=5)
     for W, (K, Q) in zip(again.W, again.factors, strict=True):
-        np.testing.assert_allclose(W, K @ np.swapaxes(Q, -1, -2))
+        assert_allclose(W, K @ np.swapaxes(Q, -1, -2))
 
 
 def test_shapes_are_checked():

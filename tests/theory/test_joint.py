@@ -1,31 +1,26 @@
 """Head and attention trained together: label SVM by its conditions of optimality, relaxed SVM of attention."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
 from attsvm.theory import label_svm, relaxed_margins
-
-TOKENS = {
-    "tight": [[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1]]],
-    "not tight": [[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]],
-}
+from numpy.testing import assert_allclose
 
 
 def example(kind):
-    return attsvm.Problem(attsvm.prompt_attention(TOKENS[kind]), [1, -1, 1], attsvm.LinearHead([-1.0, 0.0]))
+    tokens = [[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1 if kind == "tight" else 1.5]]]
+    return attsvm.Problem(attsvm.prompt_attention(tokens), [1, -1, 1], attsvm.LinearHead([-1.0, 0.0]))
 
 
 def test_exact_numbers_of_the_precursor():
     for kind, full in (("tight", [4 / 3, 1 / 3]), ("not tight", [1.25, 0.25])):
         problem = example(kind)
         v = label_svm(problem, [1, 1, 1])
-        np.testing.assert_allclose(v.W.ravel(), [0, 1], atol=1e-12)
-        np.testing.assert_allclose(attsvm.solve_svm(problem.data, [1, 1, 1]).W.ravel(), full, rtol=1e-9)
+        assert_allclose(v.W.ravel(), [0, 1], atol=1e-12)
+        assert_allclose(attsvm.solve_svm(problem.data, [1, 1, 1]).W.ravel(), full, rtol=1e-9)
         margins = relaxed_margins(problem, [1, 1, 1])
         relaxed = attsvm.solve_svm(problem.data, [1, 1, 1], margins=margins)
-        np.testing.assert_allclose(relaxed.W.ravel(), [1, 0], atol=1e-9)
+        assert_allclose(relaxed.W.ravel(), [1, 0], atol=1e-9)
 
 
 def test_joint_training_goes_to_the_relaxed_svm_where_it_is_not_tight():
@@ -47,7 +42,7 @@ def test_label_svm_meets_the_conditions_of_optimality(sphere, norm, by_default):
     found = label_svm(s.problem, None if by_default else selected, norm)
     v, rows, dual = found.W.ravel(), s.y[:, None] * s.X[np.arange(6), selected], found.dual[:, 1]
     assert (rows @ v).min() == pytest.approx(1, abs=1e-9) and (dual >= 0).all()
-    np.testing.assert_allclose(dual * (rows @ v - 1), 0, atol=1e-6 * dual.max())
+    assert_allclose(dual * (rows @ v - 1), 0, atol=1e-6 * dual.max())
     assert attsvm.correlation(dual @ rows, np.sign(v) * np.abs(v) ** (norm - 1)) > 1 - 1e-9
 
 

@@ -1,16 +1,14 @@
 """``run.limit()`` and ``train(until="limit")``: what they say, of which runs, and that it stays true."""
 
-from __future__ import annotations
-
-import io
-
 import attsvm
 import numpy as np
 import pytest
 from attsvm import _core
 from attsvm.theory.limit import Judge, Limit
 from builders import problem_of
+from compare import reloaded
 from limits import by_scores, draw, judged
+from marks import slow
 
 
 @pytest.fixture
@@ -216,10 +214,7 @@ def test_they_print_and_a_run_from_a_file_has_its_limit(problem):
     run = attsvm.train(problem, np.zeros((2, 10, 10)), runs=2, steps=600)
     assert repr(run[0].limit()) == f"Limit: {run[0].limit().message}"
     assert repr(run.limit()).splitlines()[0] == "Limits of 2 runs: 2 proved" and isinstance(run.limit(), Limit)
-    file = io.BytesIO()
-    run.save(file)
-    file.seek(0)
-    assert attsvm.load(file).limit().status == ["proved"] * 2
+    assert reloaded(run).limit().status == ["proved"] * 2
 
 
 def test_diagnose_says_what_would_have_to_be_true(problem):
@@ -230,9 +225,7 @@ def test_diagnose_says_what_would_have_to_be_true(problem):
     assert attsvm.diagnose(middle).barrier is None
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(40), *(pytest.param(range(k, k + 200), marks=pytest.mark.slow) for k in range(40, 2040, 200))]
-)
+@pytest.mark.parametrize("seeds", [range(40), *(slow(range(k, k + 200)) for k in range(40, 2040, 200))])
 def test_claims_survive_training_that_goes_on(seeds):
     count = 0
     for seed in seeds:

@@ -1,11 +1,10 @@
 """Theorem A of notebooks/limit.md: each inequality against a readable twin, and where it must fail."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, getcontext
 
 import attsvm
+import judge
 import numpy as np
 import pytest
 import reference
@@ -14,6 +13,8 @@ from attsvm.theory import limit_proofs
 from attsvm.theory.limit_proofs import LOSSES, BestTokens, Rows, descends
 from builders import BUILDERS, build_case, problem_of
 from limits import by_scores
+from numpy.testing import assert_allclose
+from problems import Case
 
 getcontext().prec = 150
 
@@ -87,7 +88,7 @@ def test_excess_of_every_layout(name, loss):
     problem = problem_of(case, loss)
     best, W = BestTokens(problem), 0.3 * case.rng.standard_normal((case.data.dk, case.data.dz))
     found, naive = best.at(W), naive_excess(problem, W)
-    np.testing.assert_allclose(np.exp(found.each), naive, rtol=1e-8, atol=1e-12)
+    assert_allclose(np.exp(found.each), naive, rtol=1e-8, atol=1e-12)
     assert math.exp(found.total) == pytest.approx(naive.sum(), rel=1e-8)
     assert math.exp(found.total) >= naive.sum() * (1 - 1e-14)
     assert math.exp(found.total) / len(naive) == pytest.approx(problem.loss(W) - problem.infimum(), rel=1e-8)
@@ -171,27 +172,19 @@ def test_a_loss_that_tends_to_the_barrier_is_not_below_it(sphere):
     assert run.limit().status != "proved" or (run.limit().solution.selected == run.selected).all()
 
 
-def rows_of(data, chosen):
-    q, token = data._query_of(), data._token_of()
-    rows = (data.keys[(data.start + chosen)[q]].astype(float) - data.keys[token])[:, :, None] * data.queries[q][:, None]
-    others = token != (data.start + chosen)[q]
-    return rows.reshape(len(q), -1), others
-
-
 def test_rows_and_their_distances(case, monkeypatch):
     data, best = case.data, BestTokens(problem_of(case)).best
-    rows, others = rows_of(data, best)
-    twin = np.maximum.reduceat(np.linalg.norm(rows, axis=1), data.indptr[:-1])
-    rows = rows[others]
+    rows = judge.rows_of(Case(data, data._layout.shape_queries(best)))
+    twin, rows = [rows.length[rows.query == q].max(initial=0) for q in range(len(data))], rows.products()
     apart = max(np.linalg.norm(rows - row, axis=1).max() for row in rows)
-    np.testing.assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
+    assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
     assert apart == pytest.approx(Rows(data, best).apart, rel=1e-7)
     monkeypatch.setattr(limit_proofs, "EXACT_ROWS", 0)
     monkeypatch.setattr(limit_proofs, "CHUNK", 200)
-    np.testing.assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
-    assert apart <= Rows(data, best).apart <= 2.01 * twin.max()
+    assert_allclose(Rows(data, best).lengths, twin, rtol=1e-12)
+    assert apart <= Rows(data, best).apart <= 2.01 * max(twin)
     monkeypatch.setattr(limit_proofs, "EXACT_QUERIES", 0)
-    assert Rows(data, best).apart == pytest.approx(2 * twin.max())
+    assert Rows(data, best).apart == pytest.approx(2 * max(twin))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -239,17 +232,18 @@ def test_the_multipliers_drift_no_faster_than_the_region_says(loss):
         solution = attsvm.solve_svm(data, problem.optimal)
         if solution.W is None:
             continue
-        rows, others = rows_of(data, best.best)
+        rows = judge.rows_of(Case(data, best.best))
+        others, rows = rows.entry, rows.products()
         longest, scale = Rows(data, best.best).lengths, 1.0
         while not best.at(W := scale * solution.W).in_cone:
             scale *= 1.1
         drift, _ = best.region(best.at(W).total, longest)
-        for direction in [*rows[others], *case.rng.standard_normal((20, rows.shape[1]))]:
+        for direction in [*rows, *case.rng.standard_normal((20, rows.shape[1]))]:
             D = direction / np.linalg.norm(direction)
             step = 1e-5 * D.reshape(W.shape)
             rate = multipliers(problem, W + step, best)[others] - multipliers(problem, W - step, best)[others]
             rate /= 2e-5
-            off = np.abs(rate + rows[others] @ D).max()
+            off = np.abs(rate + rows @ D).max()
             assert off <= drift * (1 + 1e-6) + 1e-6
             share = max(share, off / drift)
     assert share > 0.02

@@ -1,7 +1,5 @@
 """Theorem B of notebooks/limit.md: its inequality against a twin, what each part of it excludes, and its numbers."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm
@@ -10,6 +8,7 @@ import pytest
 from attsvm.theory.limit_proofs import LOSSES, BestTokens, LocalTokens, State, stays
 from builders import build_case, problem_of
 from limits import by_scores
+from numpy.testing import assert_array_equal
 
 
 def state(drift=1e-4, threats=1e-5, pull=0.3003, size=1.0):
@@ -107,10 +106,10 @@ def test_other_tokens_than_the_best(sphere, seed):
     assert (run.selected != run.problem.optimal).any()
     limit = run.limit()
     assert limit.status == "proved" and limit.final.all()
-    np.testing.assert_array_equal(limit.solution.selected, run.selected)
+    assert_array_equal(limit.solution.selected, run.selected)
     first = run.weights[list(run.steps).index(limit.step)]
     more = attsvm.train(run.problem, first, steps=20 * limit.step, record=0)
-    np.testing.assert_array_equal(more.selected, run.selected)
+    assert_array_equal(more.selected, run.selected)
     assert attsvm.correlation(more.W, limit.solution.W) > attsvm.correlation(first, limit.solution.W)
 
 

@@ -1,7 +1,5 @@
 """Token-priority graphs against networkx, their SVM against a conic solver, training against both."""
 
-from __future__ import annotations
-
 import sys
 
 import attsvm
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 from attsvm.theory.next_tokens import strong_components
 from limits import by_scores
+from numpy.testing import assert_allclose, assert_array_equal
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +28,10 @@ def test_graphs_are_the_edges_from_labels_to_the_other_tokens(instances):
         assert all(edges.shape == (len(by_hand[k]), 2) for k, edges in found.graphs.items())
         assert found.acyclic == all((c == np.arange(len(c))).all() for c in found.components.values())
         for k, component in found.components.items():
-            np.testing.assert_array_equal(component, strong_components(found.graphs[k], 6))
+            assert_array_equal(component, strong_components(found.graphs[k], 6))
         for kept, tokens, y in zip(found.selected, sequences, labels, strict=True):
             component = found.components[int(tokens[-1])]
-            np.testing.assert_array_equal(kept, component[tokens] == component[y])
+            assert_array_equal(kept, component[tokens] == component[y])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -46,7 +45,7 @@ def test_components_of_random_graphs(seed):
     wanted = np.empty(nodes, int)
     for members in networkx.strongly_connected_components(graph):
         wanted[list(members)] = min(members)
-    np.testing.assert_array_equal(strong_components(edges, nodes), wanted)
+    assert_array_equal(strong_components(edges, nodes), wanted)
 
 
 def test_a_long_cycle_needs_no_recursion():
@@ -64,7 +63,7 @@ def test_problem_is_the_log_loss_of_the_summed_probability_of_copies():
     by_hand = -(np.log((p[0] + p[2]) / p.sum()) + np.log(q[1] / q.sum())) / 2
     assert found.problem.loss(W) == pytest.approx(by_hand, rel=1e-14)
     label = np.concatenate([np.ravel(x) for x in found.data.attended(W)])
-    np.testing.assert_allclose(-np.log(label).mean(), by_hand, rtol=1e-14)
+    assert_allclose(-np.log(label).mean(), by_hand, rtol=1e-14)
     assert [part.tolist() for part in found.selected] == [[True, False, True, False], [False, True]]
 
 
@@ -84,6 +83,8 @@ def test_a_sequence_that_is_its_label_alone():
 def test_description_names_the_components():
     found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
     assert "after 3: 0, 1" in repr(found) and "1 last tokens" in repr(found)
+    text = " ".join(repr(attsvm.diagnose(found.problem)).split())  # its best tokens are not separable
+    assert "not excluded: enough would be one best token in each query, weights that rank these first" in text
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_sample():
     assert all(len(set(tokens)) == 4 for tokens in sequences.tolist())
     assert all(y in tokens for y, tokens in zip(labels.tolist(), sequences.tolist(), strict=True))
     assert set(sequences.ravel().tolist()) == set(range(6))
-    np.testing.assert_allclose(np.linalg.norm(E, axis=1), 1)
+    assert_allclose(np.linalg.norm(E, axis=1), 1)
     again = attsvm.sample.next_token(n=50, T=4, K=6, d=8, rng=np.random.default_rng(3))
     assert all(np.array_equal(a, b) for a, b in zip((sequences, labels, E), again, strict=True))
     with pytest.raises(ValueError, match="T must be at most K = 3"):

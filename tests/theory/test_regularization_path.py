@@ -1,7 +1,5 @@
 """The regularisation path: stationary points, no worse than an independent minimiser's, that turn to the SVM."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm
@@ -10,8 +8,9 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from builders import build_case, problem_of
+from builders import build_case, problem_of, tied
 from limits import by_scores
+from numpy.testing import assert_allclose, assert_array_equal
 
 RADII = np.array([1.0, 5.0, 10.0, 20.0, 30.0])  # in units of 1 / margin: loss gaps of about exp(-1) .. exp(-30)
 
@@ -91,7 +90,7 @@ def test_no_worse_than_an_independent_minimiser(norm, rng, sphere):
 def test_a_ridge_is_a_radius(norm, sphere):
     problem, ridges = sphere().problem, [1e-2, 1e-4, 1e-8]
     path = attsvm.regularization_path(problem, norm=norm, ridges=ridges)
-    np.testing.assert_allclose(path.log_ridge, np.log(ridges), atol=1e-3)
+    assert_allclose(path.log_ridge, np.log(ridges), atol=1e-3)
     assert (np.diff(path.radii) > 0).all()
     for W, ridge in zip(path.weights, ridges, strict=True):
         _, G = problem.loss_and_grad(W)
@@ -106,11 +105,8 @@ def test_a_ridge_is_a_radius(norm, sphere):
 
 
 def test_of_ties_a_path_turns_to_another_direction():
-    """The head reads one coordinate, in which two tokens are best: nothing is asked between them."""
-    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
-    best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
-    X[q, (best + 1) % 6, 0] = X[q, best, 0]
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
+    """Nothing is asked between two best tokens."""
+    problem, *_ = tied()
     svm = attsvm.solve_svm(problem.data, problem.optimal)
     path = attsvm.regularization_path(problem, np.array([100.0, 1000.0]) / svm.margin)
     one, other = path.weights
@@ -203,7 +199,7 @@ def test_frobenius_path_turns_to_the_svm_of_its_own_tokens(local, seed):
     away = [1 - attsvm.correlation(W, svm.W) for W in path.weights]
     assert away[-1] < 1e-4 and away[-1] < away[0] / 10  # errors fall like one over the square of the radius
     for W, radius, gap, log_ridge in zip(path.weights, radii, path.gap, path.log_ridge, strict=True):
-        np.testing.assert_array_equal(problem.data.select(W), selected)
+        assert_array_equal(problem.data.select(W), selected)
         assert np.linalg.norm(W) == pytest.approx(radius, rel=1e-9) and gap <= 1e-5  # 1e-6, or where rounding ends it
         _, G, scale = reference.loss_and_grad(problem.data, problem.y, problem.head.v, "logistic", W)
         dual = np.linalg.norm(G)
@@ -219,7 +215,7 @@ def test_nuclear_path_turns_to_the_nuclear_svm(local):
     path = attsvm.regularization_path(problem, [100 / svm.margin], "nuclear", selected=selected)
     assert attsvm.correlation(path.weights[0], svm.W) > 0.999 and path.gap[0] < 1e-2
     assert attsvm.correlation(path.weights[0], attsvm.solve_svm(problem.data, selected).W) < 0.99
-    np.testing.assert_array_equal(problem.data.select(path.weights[0]), selected)
+    assert_array_equal(problem.data.select(path.weights[0]), selected)
 
 
 def test_the_local_path_of_the_best_tokens_is_the_global_one(sphere):
@@ -227,9 +223,9 @@ def test_the_local_path_of_the_best_tokens_is_the_global_one(sphere):
     radii = np.array([10.0, 30.0]) / attsvm.solve_svm(problem.data, problem.optimal).margin
     one = attsvm.regularization_path(problem, radii, tol=1e-9)
     other = attsvm.regularization_path(problem, radii, selected=problem.optimal, tol=1e-9)
-    np.testing.assert_allclose(other.weights, one.weights, rtol=0, atol=1e-3 * radii[-1])
-    np.testing.assert_allclose(other.loss, one.loss, rtol=1e-9)
-    np.testing.assert_allclose(other.log_ridge, one.log_ridge, rtol=1e-4)
+    assert_allclose(other.weights, one.weights, rtol=0, atol=1e-3 * radii[-1])
+    assert_allclose(other.loss, one.loss, rtol=1e-9)
+    assert_allclose(other.log_ridge, one.log_ridge, rtol=1e-4)
 
 
 def test_a_head_with_one_best_token_turns_to_its_svm(sphere):

@@ -1,10 +1,6 @@
 """Linear decoders with several next tokens a context, and Markov chains within prompts."""
 
-from __future__ import annotations
-
 import pickle
-import subprocess
-import sys
 
 import attsvm
 import judge
@@ -13,7 +9,10 @@ import pytest
 from attsvm import _core
 from attsvm.attention.data import Data
 from attsvm.theory import soft_labels
+from marks import needs_linux, slow
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import Case
+from processes import python
 
 
 def decoder(seed, m=8, K=6, d=12):
@@ -38,11 +37,11 @@ def test_problem_is_the_cross_entropy_of_the_counts():
     W = np.random.default_rng(1).standard_normal((6, 12))
     assert found.problem.loss(W) == pytest.approx(cross_entropy(W, H, counts), rel=1e-13)
     softmax = np.exp(H @ W.T)
-    np.testing.assert_allclose(found.data.probabilities(W), softmax / softmax.sum(axis=1, keepdims=True), rtol=1e-13)
+    assert_allclose(found.data.probabilities(W), softmax / softmax.sum(axis=1, keepdims=True), rtol=1e-13)
     _, G = found.problem.loss_and_grad(W)
     share = counts.sum(axis=1, keepdims=True) / counts.sum()
     by_hand = (found.data.probabilities(W) * share - counts / counts.sum()).T @ H
-    np.testing.assert_allclose(G, by_hand, atol=1e-15)
+    assert_allclose(G, by_hand, atol=1e-15)
     assert found.selected.dtype == bool and (found.selected == (counts > 0)).all()
     assert "6 tokens from 8 contexts of dimension 12" in repr(found)
 
@@ -53,7 +52,7 @@ def test_counts_have_no_units_and_are_those_given(scale):
     W, scaled = np.random.default_rng(1).standard_normal((6, 12)), scale * counts
     found = soft_labels(H, scaled)
     scaled += 1
-    np.testing.assert_array_equal(found.counts, scale * counts)
+    assert_array_equal(found.counts, scale * counts)
     loss = pickle.loads(pickle.dumps(found.problem)).loss(W)  # in another process
     assert loss == found.problem.loss(W) == pytest.approx(cross_entropy(W, H, counts), rel=1e-13)
 
@@ -87,15 +86,15 @@ def test_identity_is_as_the_array_of_it(size):
         assert loss == pytest.approx(other, rel=1e-12) and G.log_scale == pytest.approx(D.log_scale, rel=1e-12)
         for mine, theirs in zip(G[:3], D[:3], strict=True):
             if mine is not None:
-                np.testing.assert_allclose(mine, theirs, atol=1e-12)
+                assert_allclose(mine, theirs, atol=1e-12)
     data, first = found.data, counts.argmax(axis=1)
-    np.testing.assert_allclose(data.keys, np.eye(9), atol=0)
+    assert_allclose(data.keys, np.eye(9), atol=0)
     for ask in (
         lambda d: d.logits(W), lambda d: d.probabilities(W), lambda d: d.margins(W, first), lambda d: d.attended(W),
         lambda d: d.attended(W, hard=True), lambda d: d.select(W), lambda d: d[[5, 2]].probabilities(W),
     ):  # fmt: skip
-        np.testing.assert_allclose(ask(data), ask(beside.data), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(found.problem.multipliers(W)[0], beside.multipliers(W)[0], atol=1e-12)
+        assert_allclose(ask(data), ask(beside.data), rtol=1e-12, atol=1e-12)
+    assert_allclose(found.problem.multipliers(W)[0], beside.multipliers(W)[0], atol=1e-12)
     part = found.problem[[5, 2]]
     assert part.loss(W) == pytest.approx(beside[[5, 2]].loss(W), rel=1e-12)
 
@@ -145,12 +144,12 @@ assert 10_000 < int(Path("/proc/self/status").read_text().split("VmHWM:")[1].spl
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+@needs_linux
 def test_memory_is_contexts_times_vocabulary():
-    subprocess.run([sys.executable, "-c", LARGE], check=True)
+    assert python("-c", LARGE).returncode == 0
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in (1, 2, 3))])
 def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     H, counts = decoder(seed)
     found = soft_labels(H, counts)
@@ -158,12 +157,12 @@ def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     svm = attsvm.solve_svm(found.data, found.selected)
     assert attsvm.correlation(run.W, svm.W) >= 0.98  # .985 to .995 at this step
     p = counts / counts.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(run.probabilities, p, atol=1e-2)  # the step is 1e-2
+    assert_allclose(run.probabilities, p, atol=1e-2)  # the step is 1e-2
     parts = attsvm.theory.decompose(found.data, run.probabilities, run.W, selected=found.selected)
     logits = found.data.logits(parts.W_fin)
     for row, target, kept in zip(logits, p, found.selected, strict=True):
         odds, wanted = (x - x.mean() for x in (row[kept], np.log(target[kept])))
-        np.testing.assert_allclose(odds, wanted, atol=2e-2)
+        assert_allclose(odds, wanted, atol=2e-2)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +182,8 @@ def test_bad_input(contexts, counts, message):
 # ------------------------------------------------------------------------------------ Markov chains
 
 
-def chain(K, seed=0):
-    return np.random.default_rng(seed).dirichlet(np.ones(K), K)
+def chain(K):
+    return np.random.default_rng(0).dirichlet(np.ones(K), K)
 
 
 def test_prompts_follow_the_chain_within_the_prompt():
@@ -196,7 +195,7 @@ def test_prompts_follow_the_chain_within_the_prompt():
         m = np.bincount(prompt, minlength=3)
         expected = m * P[prompt[-1]] / (m * P[prompt[-1]]).sum()
         found = np.bincount(labels[here], minlength=3) / here.sum()
-        np.testing.assert_allclose(found, expected, atol=4 * 0.5 / np.sqrt(here.sum()))  # four standard errors
+        assert_allclose(found, expected, atol=4 * 0.5 / np.sqrt(here.sum()))  # four standard errors
 
 
 def test_identifiable_when_every_token_follows_every_other():
@@ -205,7 +204,7 @@ def test_identifiable_when_every_token_follows_every_other():
     assert found and found.identifiable is True and (found.components == 0).all()
     answer, components = attsvm.theory.identifiable([[0, 1, 2], [0, 2, 1], [2, 0]], 3)
     assert answer is False  # no prompt that ends in 0 holds 1
-    np.testing.assert_array_equal(components, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    assert_array_equal(components, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
     assert not attsvm.theory.identifiable([[0, 1], [1, 0]], 3)
 
 

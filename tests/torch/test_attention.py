@@ -1,12 +1,11 @@
 """attsvm.torch.attention: the same attention as attsvm's, and a gradient that is right where softmax saturates."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
 import torch
 from attsvm.torch import attention
+from numpy.testing import assert_allclose
 
 n, T, dk, dz, dv, m, S = 3, 5, 4, 3, 2, 2, 4
 
@@ -47,7 +46,7 @@ def test_agrees_with_numpy_and_passes_gradcheck(arguments, several, weights, own
     given = {name: a[name].detach().numpy() for name in a}
     data = attsvm.cross_attention(given["X"], given["Z"], given["values"] if own_values else None)
     W = given["W"] if weights == "W" else given["K"] @ given["Q"].T
-    np.testing.assert_allclose(attended.detach().numpy(), data.attended(W), rtol=1e-13, atol=1e-14)  # rounding
+    assert_allclose(attended.detach().numpy(), data.attended(W), rtol=1e-13, atol=1e-14)  # rounding
     assert torch.autograd.gradcheck(function, tensors)
 
 
@@ -84,7 +83,7 @@ def test_what_all_tokens_share_leaves_the_gradient_alone():
         c = torch.tensor([0.25, -0.5, common], dtype=torch.float64)  # its sums with the tokens are exact
         (attention(X, torch.ones(1, 1, dtype=torch.float64), W) @ c).sum().backward()
         found.append(W.grad[:2].flatten().numpy())
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-13)
+    assert_allclose(found[1], found[0], rtol=1e-13)
     assert np.abs(found[0]).min() > 0.01
 
 
@@ -107,7 +106,7 @@ def test_single_precision_is_computed_in_double(arguments):
         found.append(weights.grad)
         assert attended.dtype == weights.grad.dtype == tensors[0].dtype
     # One rounding to single precision, 6e-8, of each number.
-    np.testing.assert_allclose(*found, rtol=1e-7)
+    assert_allclose(*found, rtol=1e-7)
     assert attention(X, Z.double(), W).dtype == torch.float64
 
 

@@ -1,7 +1,5 @@
 """What heads do in a model whose heads are made by hand, so that every column of the table has a known truth."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,6 +15,7 @@ from attsvm.torch.candidates import _whitened_cut, as_source
 from attsvm.torch.candidates import made as make
 from attsvm.torch.damage import HeldOut
 from attsvm.torch.faithfulness import without_directions
+from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn import functional as F
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
@@ -118,7 +117,7 @@ def test_damage_is_the_change_of_the_output_without_the_head(made):
         assert report.damage == pytest.approx(nothing.mean(), rel=1e-5, abs=1e-9)
         assert f"the output changes by {report.damage:.2g} (1 - cosine)" in report.summary
         equal = without(model, held_out, h, lambda values: values.mean(1, keepdim=True))
-        np.testing.assert_allclose(table.damages[report.head.label, "uniform", 0][0], equal, rtol=1e-4, atol=1e-7)
+        assert_allclose(table.damages[report.head.label, "uniform", 0][0], equal, rtol=1e-4, atol=1e-7)
     for wrong, message in ((held_out[0], "batches must be an iterable"), ([], "batches must hold at least one batch")):
         with pytest.raises((TypeError, ValueError), match=message):
             attsvm.torch.damage(model, reports, wrong)
@@ -135,7 +134,7 @@ def test_a_positional_rule_is_found_and_is_all_there_is(made):
     assert table.rules["L0H1"] == ("offset -1", 1.0)
     assert table.recovered("L0H1", "rule") == pytest.approx(1, abs=1e-3)
     assert table.recovered("L0H1", "SVM") > 0.95 and table.recovered("L0H1", "logistic") > 0.5
-    np.testing.assert_array_equal(table.damages["L0H1", "SVM", 150], table.damages["L0H1", "SVM of the rule", 150])
+    assert_array_equal(table.damages["L0H1", "SVM", 150], table.damages["L0H1", "SVM of the rule", 150])
     assert table.recovered("L0H1", "shuffled") < 0.3  # its singular values are all the same
     assert table.recovered("L0H1", "cut") < 0.6
 
@@ -187,7 +186,7 @@ def test_padding_is_not_counted(made):
     padded = {"x": x, "attention_mask": (torch.arange(T) < 5).expand(6, T).float()}
     one, other = (attsvm.torch.faithfulness(model, found[1:2], [b], [5], 1, progress=False) for b in (short, padded))
     for key in one.damages:
-        np.testing.assert_allclose(one.damages[key], other.damages[key], atol=1e-5)
+        assert_allclose(one.damages[key], other.damages[key], atol=1e-5)
 
 
 def test_logits_are_compared_as_distributions(made):
@@ -203,7 +202,7 @@ def test_logits_are_compared_as_distributions(made):
             other = torch.log_softmax(model(**held_out[0]).double(), -1)
     expected = F.kl_div(other, own, log_target=True, reduction="none").sum(-1).mean(1)
     assert table.metric == "KL"
-    np.testing.assert_allclose(table.damages["L0H1", "uniform", 0][0], expected, rtol=1e-4)
+    assert_allclose(table.damages["L0H1", "uniform", 0][0], expected, rtol=1e-4)
 
 
 def test_what_a_direction_does(made):
@@ -232,7 +231,7 @@ def test_random_directions_lie_in_the_spans_of_W(made):
 
     assert len(list(without_directions(as_source(head), damage, 0, None))) == 2 and len(seen) == 8
     for W in seen:
-        np.testing.assert_allclose(left @ (left.T @ W @ right) @ right.T, W, atol=1e-9 * np.abs(head.W).max())
+        assert_allclose(left @ (left.T @ W @ right) @ right.T, W, atol=1e-9 * np.abs(head.W).max())
 
 
 def test_a_whitened_cut_is_the_best_of_its_rank():
@@ -265,15 +264,14 @@ def test_directions_of_the_svm_are_named_beside(made):
     assert [d.name for d in table.directions] == [str(d) for d in name_directions(head, hard, most=4)]
 
 
-def test_table_picture_and_frame(made):
+def test_table_picture_and_frame(made, ax):
     pytest.importorskip("pandas")
-    figure = pytest.importorskip("matplotlib.figure").Figure()
     table = made[-1]
     html = table._repr_html_()
     assert html.count("<tr><td>") == 5 and "offset -1 (100 %)" in html and "4 heads were looked at" in html
     frame = table.to_dataframe().set_index(["row", "column", "queries"])
     assert frame.recovered["all of these", "SVM", 150] == table.recovered("all of these", "SVM")
-    lines = table.plot(figure.subplots()).lines
+    lines = table.plot(ax).lines
     assert any(np.allclose(line.get_ydata(), table.recovered("all of these", "shuffled")) for line in lines)
 
 
@@ -301,10 +299,10 @@ def same(a, b, renamed=None):
     expected = {(rows[row], *rest): damage for (row, *rest), damage in b.damages.items() if row in rows}
     assert expected.keys() <= a.damages.keys()
     for key, damage in expected.items():
-        np.testing.assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
+        assert_allclose(a.damages[key], damage, rtol=1e-4, atol=1e-7)
 
 
-def test_layers_first_to_last(deep):
+def test_layers_first_to_last(deep, ax):
     model, found, held_out = deep
     found = [found[k] for k in (OFFSET, LOW, 4 + OFFSET)]
     options = dict(seeds=1, progress=False)
@@ -320,7 +318,7 @@ def test_layers_first_to_last(deep):
     html = table._repr_html_()
     assert html.count("<tr><td>") == 2 and "layers to 0" in html and "3 heads were looked at" in html
     assert html.count("<th>") == 11 and "best rule" not in html  # nor hard queries: those are of one head
-    line = table.plot(pytest.importorskip("matplotlib.figure").Figure().subplots()).lines[0]
+    line = table.plot(ax).lines[0]
     assert line.get_ydata().tolist() == [table.recovered(row, "SVM") for row in table.rows]
 
 

@@ -1,18 +1,18 @@
 """Heads of many families of models, as Hugging Face builds them, against the attention they report themselves."""
 
-from __future__ import annotations
-
 import json
 import re
 
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 
 pytest.importorskip("transformers")
 
 import attsvm.torch
 import model_families as families
+from marks import slow
 from model_families import MORE, REFUSED, RESIDUAL, ROTARY
 from places import ROOT
 
@@ -30,7 +30,7 @@ HEAD_SPACE = [*OF_HEADS, *ROTARY]
 
 
 def each(names):
-    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available(names)]
+    return [name if name in QUICK else slow(name) for name in families.available(names)]
 
 
 every = pytest.mark.parametrize("name", each(families.FAMILIES))
@@ -66,7 +66,7 @@ def test_attention_is_the_model_s_own(name, implementation):
                 if mask is not None and len(got) == mask.shape[1]:
                     assert live.tolist() == (mask[number % 2].numpy() > 0).tolist()
                 assert got.shape == expected.shape and live.sum() >= len(got) - 3  # padding is 3 tokens
-                np.testing.assert_allclose(got[live], expected[live], atol=CLOSE)
+                assert_allclose(got[live], expected[live], atol=CLOSE)
 
 
 @pytest.mark.parametrize("name", each(REFUSED))
@@ -106,13 +106,13 @@ def test_large_logits_in_double_precision(name, implementation, monkeypatch):
         assert head.keys.dtype == np.float64
         for number in range(4):
             expected = own[number // 2][head.layer][number % 2, head.number].numpy()
-            np.testing.assert_allclose(head.attention(number), expected, atol=1e-10)
+            assert_allclose(head.attention(number), expected, atol=1e-10)
             logits = head.logits(number)
             largest = max(largest, np.abs(logits[np.isfinite(logits)]).max())
     assert largest > 50
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("qwen3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["llama", slow("qwen3")])
 def test_rotary_models_have_no_residual_space(name):
     with pytest.raises(ValueError, match=r"space='residual': layer 0 .* has none, since its queries are no columns"):
         attsvm.torch.read(families.make(name, "sdpa"), families.batches(name), space="residual")
@@ -187,7 +187,7 @@ def test_tokens_are_named():
     assert attsvm.torch.read(model, batches)[0].text.words[0][0] == str(batches[0]["input_ids"][0, 0].item())
 
 
-@pytest.mark.parametrize("name", ["vit", pytest.param("clip-vision", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["vit", slow("clip-vision")])
 def test_patches_are_named_by_row_and_column(name):
     (head, *_) = attsvm.torch.read(built(name, "sdpa"), families.batches(name))
     patches = [f"r{row}c{column}" for row in range(4) for column in range(4)]

@@ -1,7 +1,5 @@
 """The monitor: what it measures, and that the run does not notice it."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from attsvm.heads.steps import COLUMNS, LEAST
+from compare import close
 
 
 class Model(torch.nn.Module):
@@ -115,7 +114,7 @@ def test_gradients_in_the_attention_are_those_of_the_keys_weights(probe, eager):
         expected = np.r_[
             attention.in_proj_weight.grad[of_keys].numpy().T, [attention.in_proj_bias.grad[of_keys].numpy()]
         ]
-        np.testing.assert_allclose(dW @ head.Q, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+        close(dW @ head.Q, expected, 1e-6)
 
 
 def test_the_gradient_encloses_the_margin(probe):

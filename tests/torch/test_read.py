@@ -1,7 +1,5 @@
 """Heads read from running modules: what was computed, and nothing changed."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random
@@ -13,21 +11,11 @@ import pytest
 import torch
 from attsvm.torch import watch
 from attsvm.torch.batch import Batch
-from spellings import SPELLINGS, Own
+from numpy.testing import assert_allclose, assert_array_equal
+from spellings import SPELLINGS, Own, made
 from torch.nn import functional as F
 
 CLOSE = 1e-6  # of probabilities in single precision: logits here are below 10
-
-
-@pytest.fixture
-def batches():
-    torch.manual_seed(1)
-    return [(3 * torch.randn(2, 5, 12),), (3 * torch.randn(3, 4, 12),)]
-
-
-def made(spelling="@"):
-    torch.manual_seed(0)
-    return Own(spelling).eval()
 
 
 def expected(batches):
@@ -46,16 +34,16 @@ def test_every_spelling_is_read(spelling, batches):
     assert [(h.layer, h.number, h.kind, h.space) for h in found] == [(0, n, "self", "residual") for n in range(4)]
     for b, prob in enumerate(expected(batches)):
         for head in found:
-            np.testing.assert_allclose(head.attention(b), prob[head.number], atol=CLOSE)
+            assert_allclose(head.attention(b), prob[head.number], atol=CLOSE)
             assert (head.attention(b)[np.triu_indices(len(prob[0]), 1)] == 0).all()
             x = head.keys[head.text.begin[b] :][: len(prob[0])]
             own = np.nan_to_num(head.logits(b), neginf=0)
-            np.testing.assert_allclose(np.tril((x @ head.W @ x.T).T), own, atol=1e-5)  # W is the head's own
+            assert_allclose(np.tril((x @ head.W @ x.T).T), own, atol=1e-5)  # W is the head's own
     assert found[0].keys is found[3].keys and found[0].causal
     grouped = attsvm.torch.read(module, batches, space="head")
     assert grouped[0].keys is grouped[1].keys and grouped[1].keys is not grouped[2].keys
     assert grouped[0].keys.dtype == np.float32 and grouped[0].W == pytest.approx(np.eye(3) * grouped[0].W[0, 0])
-    np.testing.assert_allclose(grouped[2].attention(3), found[2].attention(3), atol=1e-12)
+    assert_allclose(grouped[2].attention(3), found[2].attention(3), atol=1e-12)
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -71,7 +59,7 @@ def test_multihead_attention(weights, first):
     assert len(found) == 3 and {(h.space, h.kind) for h in found} == {("residual", "self")}
     for head in found:
         got = [head.attention(b) for b in range(4)]
-        np.testing.assert_allclose(got, prob[:, head.number], atol=CLOSE)
+        assert_allclose(got, prob[:, head.number], atol=CLOSE)
 
 
 def test_transformer_with_its_fast_path_and_cross_attention():
@@ -153,7 +141,7 @@ def test_compiled_and_wrapped_models_are_unwrapped(batches):
     plain = attsvm.torch.read(module, batches)
     for wrapped in (torch.compile(module, backend="eager"), torch.nn.DataParallel(module)):
         for one, other in zip(plain, attsvm.torch.read(wrapped, batches), strict=True):
-            np.testing.assert_array_equal(one.attention(2), other.attention(2))
+            assert_array_equal(one.attention(2), other.attention(2))
 
 
 def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
@@ -179,7 +167,7 @@ def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
         drawn[0].attention(25)
     before = np.array(stored[0].keys)
     read(tokens=30, seed=1, store=tmp_path)
-    np.testing.assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
+    assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
     assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}
 
 
@@ -276,8 +264,8 @@ def test_from_cache_is_what_read_finds(batches):
         found = attsvm.torch.from_cache(*arrays, layer=3)
         assert [h.label for h in found] == ["L3H0", "L3H1", "L3H2", "L3H3"] and found[0].keys is found[1].keys
         for one, other, biased in zip(whole, found, attsvm.torch.from_cache(*arrays, 0.5, bias), strict=True):
-            np.testing.assert_allclose(one.attention(1), other.attention(1), atol=CLOSE)
-            np.testing.assert_allclose(biased.attention(0), prob[0, one.number], atol=CLOSE)
+            assert_allclose(one.attention(1), other.attention(1), atol=CLOSE)
+            assert_allclose(biased.attention(0), prob[0, one.number], atol=CLOSE)
 
 
 def test_the_words_of_a_cache_say_what_is_padding():
@@ -311,7 +299,7 @@ def test_a_forward_of_one_argument_gets_a_tuple_whole():
     model, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 5, 8)
     forwards = (lambda batch: model(*batch), model.forward)
     whole, parts = (attsvm.torch.read(model, [(x, x, x)], forward=forward) for forward in forwards)
-    np.testing.assert_array_equal(whole[0].keys, parts[0].keys)
+    assert_array_equal(whole[0].keys, parts[0].keys)
     for batch, forward, held in (
         ((x, x, x), lambda q, k: model(q, k, k), r"positions 1 to 3, got \(q, k\)"),
         ({"query": x}, lambda batch: model(**batch), r"names query, got \(batch\)"),

@@ -1,7 +1,5 @@
 """What a layer keeps of a forward pass reaches its heads: of their group, with cap and sink, without padding."""
 
-from __future__ import annotations
-
 import math
 
 import attsvm.torch
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from attsvm.torch import residual
+from numpy.testing import assert_allclose
 from spellings import Own
 
 HEADS, GROUPS, WIDTH = 6, 3, 12
@@ -61,10 +60,10 @@ def test_a_head_attends_as_the_model_did(options, space):
     found = attsvm.torch.read(module, [(drawn(2, 5, WIDTH),), (drawn(3, 4, WIDTH),)], space=space)
     for head in found:
         for b, prob in enumerate(one for batch in module.seen for one in batch.numpy()):
-            np.testing.assert_allclose(head.attention(b), prob[head.number], atol=CLOSE)
+            assert_allclose(head.attention(b), prob[head.number], atol=CLOSE)
     for number, head in enumerate(found):  # what was chosen is its own, too
         top = np.concatenate([one[number].max(-1) for batch in module.seen for one in batch.numpy()])
-        np.testing.assert_allclose(head.choices.top, top, atol=CLOSE)
+        assert_allclose(head.choices.top, top, atol=CLOSE)
 
 
 @pytest.mark.parametrize("spelling", ["gqa", "@"])
@@ -72,7 +71,7 @@ def test_lengths_of_values_are_those_of_the_group(spelling):
     module, x = Own(spelling), drawn(2, 5, WIDTH).float()
     values = module.value(x).view(10, module.groups, -1).norm(dim=-1).detach()
     for head in attsvm.torch.read(module, [(x,)]):
-        np.testing.assert_allclose(head.value_norms, values[:, head.number * module.groups // module.heads], rtol=1e-6)
+        assert_allclose(head.value_norms, values[:, head.number * module.groups // module.heads], rtol=1e-6)
 
 
 @pytest.mark.parametrize("moved", ["query", "key"])

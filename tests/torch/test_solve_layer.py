@@ -1,7 +1,5 @@
 """The attention SVM as a PyTorch layer."""
 
-from __future__ import annotations
-
 import attsvm.torch
 import numpy as np
 import pytest

@@ -1,28 +1,17 @@
 """Heads replaced while the model runs: by their own W, which changes nothing, and by what a twin computes by hand."""
 
-from __future__ import annotations
-
 import attsvm.torch
 import numpy as np
 import pytest
 import torch
 from attsvm.torch import substitute
 from attsvm.torch.replacement import _recorded, as_form
-from spellings import SPELLINGS, Own
+from compare import close
+from marks import slow
+from numpy.testing import assert_allclose, assert_array_equal
+from spellings import SPELLINGS, made
 
 CLOSE = 5e-6  # of the largest value, in single precision: logits here are below 10
-slow = pytest.mark.slow
-
-
-@pytest.fixture
-def batches():
-    torch.manual_seed(1)
-    return [(3 * torch.randn(2, 5, 12),), (3 * torch.randn(3, 4, 12),)]
-
-
-def made(spelling="@"):
-    torch.manual_seed(0)
-    return Own(spelling).eval()
 
 
 def run(model, batches):
@@ -41,11 +30,11 @@ def test_own_weights_change_nothing_and_others_do(spelling, space, batches):
     with substitute(model, {found[2]: -found[2].W}):
         other = run(model, batches)
     for x, y, z in zip(own, same, other, strict=True):
-        np.testing.assert_allclose(y, x, atol=CLOSE * np.abs(x).max())
-        np.testing.assert_array_equal(z[:, [0, 1, 3]], x[:, [0, 1, 3]])
+        close(y, x, CLOSE)
+        assert_array_equal(z[:, [0, 1, 3]], x[:, [0, 1, 3]])
         assert np.abs(z[:, 2] - x[:, 2]).max() > 0.1
     for x, y in zip(own, run(model, batches), strict=True):
-        np.testing.assert_array_equal(x, y)
+        assert_array_equal(x, y)
 
 
 def by_hand(head, value, b):
@@ -90,7 +79,7 @@ def test_what_stands_in_the_place_of_a_head(spelling, value, batches):
         got = [x for batch in run(model, batches) for x in batch[:, 3]]
     values = [v for (x,) in batches for v in model.value(x).detach().unflatten(-1, (2, -1))[:, :, 1].numpy()]
     for b, (attended, v) in enumerate(zip(got, values, strict=True)):
-        np.testing.assert_allclose(attended, by_hand(head, value, b) @ v, atol=1e-5)
+        assert_allclose(attended, by_hand(head, value, b) @ v, atol=1e-5)
 
 
 def test_padding_counts_neither_as_a_place_nor_as_a_token():
@@ -221,7 +210,7 @@ def test_everything_is_undone(error, batches, monkeypatch):
     assert vars(model).keys() == before.keys() and "forward" not in vars(model)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     for x, y in zip(own, run(model, batches), strict=True):
-        np.testing.assert_array_equal(x, y)
+        assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize(
@@ -273,9 +262,7 @@ NEAR = 2e-4
 ALL = [(name, way) for name in [*families.available(), *families.available(families.MORE)] for way in ("eager", "sdpa")]
 
 
-@pytest.mark.parametrize(
-    "name, implementation", [pair if pair in QUICK else pytest.param(*pair, marks=slow) for pair in ALL]
-)
+@pytest.mark.parametrize("name, implementation", [pair if pair in QUICK else slow(*pair) for pair in ALL])
 def test_own_weights_change_no_family(name, implementation):
     try:
         model = families.make(name, implementation)
@@ -291,7 +278,7 @@ def test_own_weights_change_no_family(name, implementation):
         with substitute(model, {head: "uniform" for head in found}):
             other = outputs(model, batches)
         for x, y in zip(own, same, strict=True):
-            np.testing.assert_allclose(y, x, atol=NEAR * np.nanmax(np.abs(x[np.isfinite(x)])))
+            assert_allclose(y, x, atol=NEAR * np.nanmax(np.abs(x[np.isfinite(x)])))
         assert max(np.nanmax(np.abs(x - y)) / np.nanmax(np.abs(x)) for x, y in zip(own, other, strict=True)) > 1e-3
 
 

@@ -1,7 +1,5 @@
 """Attention that is not read is named, whether or not other heads are."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

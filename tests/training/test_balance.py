@@ -1,10 +1,9 @@
 """How balanced trained factors are, recomputed from factors that a callback has seen."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 
 def by_hand(K, Q):
@@ -18,7 +17,7 @@ def test_balance_is_that_of_the_factors_at_each_record(heads, sphere):
     s, seen = sphere(seed=1), []
     problem = attsvm.Problem(s.data, s.y, s.problem.head, heads=heads)
     run = attsvm.train(problem, K=K, Q=Q, steps=50, record=10, callback=lambda run: seen.append(by_hand(run.K, run.Q)))
-    np.testing.assert_allclose(run.balance, seen, rtol=1e-12)
+    assert_allclose(run.balance, seen, rtol=1e-12)
     assert run.balance.shape == (6, *K.shape[:-2]) and (run.balance >= 1).all() and (run.balance[0] > 1.01).all()
 
 
@@ -26,6 +25,6 @@ def test_balanced_factors_have_balance_one(sphere):
     problem = sphere(seed=1).problem
     U, s, V = np.linalg.svd(np.random.default_rng(0).standard_normal((10, 10)))
     run = attsvm.train(problem, K=U * np.sqrt(s), Q=V.T * np.sqrt(s), steps=0)
-    np.testing.assert_allclose(run.balance, 1, rtol=1e-13)
+    assert_allclose(run.balance, 1, rtol=1e-13)
     assert np.isinf(attsvm.train(problem, K=U, Q=0 * U, steps=0).balance).all()
     assert attsvm.train(problem, steps=0).balance is None

@@ -1,7 +1,5 @@
 """Runs side by side are each alone, and a run cut at its records is the whole one, in every field and part."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -9,6 +7,8 @@ import attsvm
 import numpy as np
 import pytest
 from builders import build_case
+from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 
 SHARED = {"besides", "problem", "rule", "p", "status", "start", "stacked", "steps"}
 FIELDS = [field.name for field in dataclasses.fields(attsvm.Run) if field.name not in SHARED]
@@ -79,7 +79,7 @@ def everything(run, r=None):
 def assert_same(found, expected, rounding=0.0):
     for name, value in found.items():
         most = rounding * np.abs(expected[name]).max(initial=0, where=np.isfinite(expected[name]))
-        np.testing.assert_allclose(value, expected[name], rtol=0, atol=most, err_msg=name)
+        assert_allclose(value, expected[name], rtol=0, atol=most, err_msg=name)
 
 
 @each_part
@@ -94,7 +94,7 @@ def test_runs_side_by_side_are_each_alone(part, kind, trained):
         expected = everything(alone)
         assert_same(everything(several[r]), expected, 1e-6)
         assert_same(everything(several, r), expected, 1e-6)
-        np.testing.assert_array_equal(several.columns()["loss"].reshape(R, -1)[r], several.loss[r])
+        assert_array_equal(several.columns()["loss"].reshape(R, -1)[r], several.loss[r])
         # Of heads and records, too: each margin is that of its weights, and of the output head as it was then.
         metric = alone.metric if problem.heads is None and alone.K is None else None
         norm = {"metric": metric} if metric is not None else {"norm": alone.own_norm}
@@ -102,11 +102,11 @@ def test_runs_side_by_side_are_each_alone(part, kind, trained):
             trained = alone.start is not None
             at = problem._with_head(alone.start.from_row(alone.head_records[k])) if trained else problem
             ends = at.margin_interval(W, alone.selected, **norm)
-            np.testing.assert_allclose([end[k] for end in alone.margins()], ends, rtol=1e-9)
+            assert_allclose([end[k] for end in alone.margins()], ends, rtol=1e-9)
         printed = re.search(r"margin +(\S+) \.\. (\S+) \(proved\)", repr(alone))
         assert (printed is None) == (problem.heads is not None)
         if printed is not None:
-            np.testing.assert_allclose([float(printed[1]), float(printed[2])], ends, rtol=0.01)
+            assert_allclose([float(printed[1]), float(printed[2])], ends, rtol=0.01)
 
 
 @each_part
@@ -127,5 +127,5 @@ def test_a_run_cut_at_its_records_is_the_whole_run(part, kind, trained, capsys):
         if not PARTS[part].keys() & {"momentum", "rule"} or part in OF_W:
             at = {name: getattr(run, name) for name in trained} if trained == "KQ" else {"W": run.W}
             rest = attsvm.train(run.trained, **at, steps=STEPS - k, **options | {"record": 0})
-            np.testing.assert_allclose(rest.W, whole.W, rtol=0, atol=1e-12 * np.abs(whole.W).max())
-            np.testing.assert_allclose(numbers(rest.parameters), numbers(whole.parameters), rtol=1e-9)
+            close(rest.W, whole.W)
+            assert_allclose(numbers(rest.parameters), numbers(whole.parameters), rtol=1e-9)

@@ -1,10 +1,9 @@
 """Workers that no sequence is left for: they change no answer, and learn it."""
 
-import io
-
 import attsvm
 import numpy as np
 import pytest
+from compare import reloaded, same_run
 from network import Network
 
 RNG = np.random.default_rng(8)
@@ -53,13 +52,10 @@ def test_training_is_that_of_the_others(kind, place, monkeypatch):
     parts.insert(place, make(NONE))
     network = Network(3)
     network.in_order(monkeypatch)
-    runs = network.run([lambda p=p: attsvm.train(p, reduce=network.reduce, **options) for p in parts])
+    runs = network.apart(attsvm.train, [{"problem": part} for part in parts], **options)
     expected = attsvm.train(make(slice(0, 6)), **options)
     for run in runs:
-        for name in ("weights", "loss", "norm", "log_grad_norm", "head_records"):
-            mine, theirs = getattr(run, name), getattr(expected, name)
-            if theirs is not None:
-                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max(), err_msg=name)
+        same_run(run, expected)
     assert np.size(runs[place].selected) == 0 and "completed" in repr(runs[place])
 
 
@@ -77,7 +73,7 @@ def test_the_svm_is_that_of_the_others(norm, place, monkeypatch):
     for rows in (parts, [*parts[:place], NONE, *parts[place:]]):
         network = Network(len(rows))
         network.in_order(monkeypatch)
-        found.append(network.run([lambda r=r, n=network: solve(r, n.reduce) for r in rows]))
+        found.append(network.apart(solve, [{"rows": some} for some in rows]))
     (expected, _), answers = found
     for sol in answers:
         np.testing.assert_array_equal(sol.W, expected.W)
@@ -101,11 +97,8 @@ def test_results_are_empty_in_the_shape_of_the_data(float_type):
         assert data.probabilities(W).shape == data.margins(W, data.select(W)).shape == shape
         assert data.select(W).shape == shape[:-1]
         assert data.attended(W, hard=True).shape == data.attended(W).shape == (*shape[:-1], dv)
-        file, sol = io.BytesIO(), attsvm.solve_svm(data, data.select(W), reduce=lambda a: None)
-        assert sol.status == "no constraint"
-        sol.save(file)
-        file.seek(0)
-        assert attsvm.load(file) == sol
+        sol = attsvm.solve_svm(data, data.select(W), reduce=lambda a: None)
+        assert sol.status == "no constraint" and reloaded(sol) == sol
     assert (data.dk, data.dz) == (4, 1)
 
 

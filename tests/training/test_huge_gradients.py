@@ -1,7 +1,5 @@
 """Gradients at the end of double precision: a run says so, and keeps weights that are numbers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,13 +1,13 @@
 """A loss of one's own: the same numbers as the built-in one, checked at every call, alive where it underflows."""
 
-from __future__ import annotations
-
 import io
 import math
 
 import attsvm
 import numpy as np
 import pytest
+from builders import paper
+from numpy.testing import assert_allclose, assert_array_equal
 
 
 def soft(u):
@@ -23,12 +23,12 @@ ROOTED = (
 )
 
 
-X, Z, Y, V = attsvm.sample.unit_sphere(6, 8, 10)
+S = paper()
 
 
 def problem(loss, head=None, **kwargs):
-    y = None if isinstance(head, attsvm.CallableHead) else Y
-    return attsvm.Problem(attsvm.cross_attention(X, Z), y, head or attsvm.LinearHead(V), loss, **kwargs)
+    y = None if isinstance(head, attsvm.CallableHead) else S.y
+    return attsvm.Problem(S.data, y, head or S.problem.head, loss, **kwargs)
 
 
 @pytest.mark.parametrize("loss", [LOGISTIC, LOGISTIC[:2]])
@@ -37,14 +37,14 @@ def test_the_logistic_loss_by_hand_is_the_logistic_loss(loss, kwargs):
     own, plain = problem(loss, **kwargs), problem("logistic", **kwargs)
     W = np.random.default_rng(0).standard_normal((10, 10) if own.heads is None else (2, 10, 10))
     assert own.loss(W) == pytest.approx(plain.loss(W), rel=1e-13)
-    np.testing.assert_allclose(own.loss_and_grad(W)[1], plain.loss_and_grad(W)[1], atol=1e-14)
-    np.testing.assert_allclose(own.multipliers(W)[0], plain.multipliers(W)[0], atol=1e-12)
+    assert_allclose(own.loss_and_grad(W)[1], plain.loss_and_grad(W)[1], atol=1e-14)
+    assert_allclose(own.multipliers(W)[0], plain.multipliers(W)[0], atol=1e-12)
     for options in (dict(steps=200), dict(steps=30, train_head=True))[: 1 + (own.heads is None)]:
         one, other = (attsvm.train(p, W, **options) for p in (own, plain))
-        np.testing.assert_allclose(one.W, other.W, atol=1e-9)
-        np.testing.assert_allclose(*(run.trained.head.row() for run in (one, other)), atol=1e-9)
+        assert_allclose(one.W, other.W, atol=1e-9)
+        assert_allclose(*(run.trained.head.row() for run in (one, other)), atol=1e-9)
     if own.heads is None:
-        np.testing.assert_array_equal(own.optimal, plain.optimal)
+        assert_array_equal(own.optimal, plain.optimal)
 
 
 def test_the_infimum_and_paths_of_an_own_loss():
@@ -102,7 +102,7 @@ RIGHT = [
 
 @pytest.mark.parametrize("loss", RIGHT)
 def test_a_right_derivative_passes(loss):
-    for head in (attsvm.MLPHead(np.eye(10)), *(attsvm.LinearHead(s * V) for s in (1e-12, 1e-6, 1e-3, 1.0, 30.0))):
+    for head in (attsvm.MLPHead(np.eye(10)), *(attsvm.LinearHead(s * S.v) for s in (1e-12, 1e-6, 1e-3, 1.0, 30.0))):
         assert problem(loss, head)._own_loss.functions == loss
 
 

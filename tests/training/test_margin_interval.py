@@ -1,7 +1,5 @@
 """The gradient in the logits as multipliers of the attention SVM, and the interval of the largest margin it proves."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -9,7 +7,8 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-from builders import BUILDERS, build_case, problem_of
+from builders import BUILDERS, build_case, paper, problem_of
+from numpy.testing import assert_allclose
 from problems import Case
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.1, 1.5, 3.0]
@@ -21,11 +20,6 @@ HEADS = {
     "mlp": lambda rng, case: attsvm.MLPHead(rng.standard_normal((case.data.values.shape[1], 5))),
     "callable": lambda rng, case: attsvm.CallableHead(lambda o: (np.sin(o).sum(axis=1), np.cos(o))),
 }
-
-
-def small():
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    return attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
 
 
 def test_multipliers_are_zero_at_any_reference():
@@ -40,7 +34,7 @@ def test_multipliers_are_zero_at_any_reference():
     for selected in (kept, kept.argmax(axis=1)):
         found, scale = problem_of(case).multipliers(W, selected)
         assert scale == log_scale and (found < 0).any()
-        np.testing.assert_allclose(found, np.where(first, 0.0, full), rtol=0, atol=1e-14)
+        assert_allclose(found, np.where(first, 0.0, full), rtol=0, atol=1e-14)
 
 
 # ------------------------------------------------------------------------------------ the interval
@@ -76,7 +70,7 @@ def test_no_interval_is_false():
         (low, high), (problem, W, selected, norm, _) = assert_true(*drawn), drawn
         twin = judge.interval(Case(problem.data, selected), W, problem.multipliers(W, selected)[0], norm)
         assert low <= twin[0] and twin[1] <= high  # outwards, and by rounding alone
-        np.testing.assert_allclose((low, high), twin, rtol=1e-9, atol=1e-13)
+        assert_allclose((low, high), twin, rtol=1e-9, atol=1e-13)
 
 
 @pytest.mark.slow
@@ -95,7 +89,7 @@ def test_an_interval_of_sets_needs_equal_logits():
     low, high = problem.margin_interval(sol.W, kept)
     assert 0.999 * sol.margin < low <= sol.margin_bound and high >= sol.margin
     twin = judge.interval(Case(case.data, kept), sol.W, problem.multipliers(sol.W, kept)[0], "frobenius")
-    np.testing.assert_allclose((low, high), twin, rtol=1e-9)
+    assert_allclose((low, high), twin, rtol=1e-9)
     bent = sol.W + 1e-6 * np.linalg.norm(sol.W) * case.rng.standard_normal(sol.W.shape)
     assert problem.margin_interval(bent, kept)[0] == problem.margin_interval(0 * bent, kept)[0] == 0
 
@@ -120,11 +114,11 @@ def test_intervals_of_degenerate_questions():
 
 @pytest.mark.parametrize("power", [-230, 230])
 def test_an_interval_has_the_scale_of_the_data(power):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    W = attsvm.train(small(), steps=300, record=0).W
-    scaled = attsvm.Problem(attsvm.cross_attention(np.ldexp(X, power), Z, values=X), y, attsvm.LinearHead(v))
+    s = paper()
+    W = attsvm.train(s.problem, steps=300, record=0).W
+    scaled = attsvm.Problem(attsvm.cross_attention(np.ldexp(s.X, power), s.Z, values=s.X), s.y, s.problem.head)
     found = scaled.margin_interval(np.ldexp(W, -power), norm="nuclear")
-    np.testing.assert_allclose(np.ldexp(found, -power), small().margin_interval(W, norm="nuclear"), rtol=1e-10)
+    assert_allclose(np.ldexp(found, -power), s.problem.margin_interval(W, norm="nuclear"), rtol=1e-10)
 
 
 def root(P, power=0.5):
@@ -144,10 +138,10 @@ def test_a_metric_is_the_plain_norm_of_other_tokens():
     W = attsvm.train(problem, steps=500, record=0).W
     whitened = of(X @ root(P, -0.5), Z @ root(R, -0.5), X)
     expected = whitened.margin_interval(root(P) @ W @ root(R))
-    np.testing.assert_allclose(problem.margin_interval(W, metric=(P, R)), expected, rtol=1e-9)
+    assert_allclose(problem.margin_interval(W, metric=(P, R)), expected, rtol=1e-9)
     d, e = rng.uniform(0.1, 3, (2, 5))
     by_sides = problem.margin_interval(W, metric=(np.diag(d), np.diag(e)))
-    np.testing.assert_allclose(problem.margin_interval(W, metric=np.outer(d, e)), by_sides)
+    assert_allclose(problem.margin_interval(W, metric=np.outer(d, e)), by_sides)
     for wrong, message in (
         (-np.ones((5, 5)), "metric must be positive everywhere"),
         ((P, P - 9 * np.eye(5)), r"metric\[1\] must be positive definite"),
@@ -172,7 +166,7 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_run_encloses_the_margin_of_its_rule(rule):
-    problem, (kwargs, norm) = small(), RULES[rule]
+    problem, (kwargs, norm) = paper().problem, RULES[rule]
     run = attsvm.train(problem, **{"rule": rule} | kwargs, steps=1500)
     low, high = run.margins()
     sol = attsvm.solve_svm(problem.data, run.selected, norm)
@@ -191,7 +185,7 @@ def test_a_run_encloses_the_margin_of_its_rule(rule):
 )
 def test_the_direction_of_a_run_is_where_a_long_step_goes(kwargs):
     """Of a rule that remembers, whose mean then holds one gradient more, nearly."""
-    problem, lr = small(), np.r_[np.full(20, 0.01), 1e7]
+    problem, lr = paper().problem, np.r_[np.full(20, 0.01), 1e7]
     here, there = (attsvm.train(problem, steps=steps, lr=lr[:steps], **kwargs) for steps in (20, 21))
     remembers = here.mean is not None or attsvm.rules.as_rule(here.rule).squares
     assert attsvm.correlation(here.direction, there.W) > (0.9 if remembers else 1 - 1e-6)
@@ -199,7 +193,7 @@ def test_the_direction_of_a_run_is_where_a_long_step_goes(kwargs):
 
 
 def test_the_direction_of_factors_is_that_of_their_product():
-    problem, K = small(), np.eye(10) / 3
+    problem, K = paper().problem, np.eye(10) / 3
     run = attsvm.train(problem, K=K, Q=K, steps=50)
     _, dK, dQ = problem.loss_and_grad(K=run.K, Q=run.Q)
     expected = -(dK / np.linalg.norm(dK) @ run.Q.T + run.K @ dQ.T / np.linalg.norm(dQ))
@@ -207,7 +201,7 @@ def test_the_direction_of_factors_is_that_of_their_product():
 
 
 def test_a_run_warms_the_solver():
-    problem = small()
+    problem = paper().problem
     run = attsvm.train(problem, steps=3000, record=0)
     cold = attsvm.solve_svm(problem.data, run.selected, method="active")
     warm = attsvm.solve_svm(problem.data, run.selected, method="active", warm_start=run)

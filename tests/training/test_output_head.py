@@ -1,7 +1,5 @@
 """Output heads, trained or not, and several attention heads, against twins, central differences, and each other."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
@@ -9,13 +7,11 @@ import reference
 import reference_rules
 from attsvm import _core
 from builders import BUILDERS, build_case, starts
+from compare import close
+from numpy.testing import assert_allclose, assert_array_equal
 
 # Sums of some dozens of products, in another order.
 TWIN = 1e-12
-
-
-def assert_close(actual, expected, rtol=TWIN):
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * np.abs(expected).max() + 1e-300)
 
 
 TRAINED = ["linear", "mlp", "quadratic"]
@@ -65,8 +61,8 @@ def test_head_values_and_gradients(kind, name):
     o = case.rng.standard_normal((len(case.data), 5))
     value, gradient = head.value_and_grad(o)
     expected = [reference.head_value(twin, o[q], q) for q in range(len(o))]
-    assert_close(value, np.array([v for v, _ in expected]))
-    assert_close(gradient, np.array([g for _, g in expected]))
+    close(value, np.array([v for v, _ in expected]))
+    close(gradient, np.array([g for _, g in expected]))
 
 
 # ------------------------------------------------------------------------------------ the objective
@@ -89,23 +85,23 @@ def test_loss_and_gradient_equal_the_twin(name, kind, H, combine, loss):
     value, G, scale = reference.loss_and_gradients(*given)
     mine, dW = problem.loss_and_grad(W)
     assert mine == pytest.approx(value, rel=TWIN, abs=1e-15) and problem.loss(W) == mine
-    assert_close(dW.reshape(G.shape), G * np.exp(scale)[:, None, None])
+    close(dW.reshape(G.shape), G * np.exp(scale)[:, None, None])
     _, scaled = problem.loss_and_grad(W, scaled=True)
-    assert_close(scaled.W * np.exp(np.expand_dims(scaled.log_scale, (-2, -1))), dW)
+    close(scaled.W * np.exp(np.expand_dims(scaled.log_scale, (-2, -1))), dW)
     delta, log_scale = problem.multipliers(W)
     for h, pairs in enumerate(reference.logit_gradients(*given)[1]):
         rows = reference.per_entry(case.data, delta if H is None else delta[h])
         top = reference.selections(case.data, given[4][h])
         for row, t, (c, log_c) in zip(rows, top, pairs, strict=True):
             expected = c / len(case.data) * np.exp(log_c - np.atleast_1d(log_scale)[h]) if c.any() else c
-            np.testing.assert_allclose(row, np.where(np.arange(len(c)) == t, 0.0, expected), rtol=0, atol=TWIN)
+            assert_allclose(row, np.where(np.arange(len(c)) == t, 0.0, expected), rtol=0, atol=TWIN)
     m = case.rng.integers(1, 30)
     K, Q = (case.rng.standard_normal((*W.shape[:-2], d, m)) / m for d in W.shape[-2:])
     product = K @ np.swapaxes(Q, -1, -2)
     (value, dW), (again, dK, dQ) = problem.loss_and_grad(product), problem.loss_and_grad(K=K, Q=Q)
     assert again == pytest.approx(value, rel=TWIN, abs=1e-15)
-    assert_close(dK, dW @ Q)
-    assert_close(dQ, np.swapaxes(dW, -1, -2) @ K)
+    close(dK, dW @ Q)
+    close(dQ, np.swapaxes(dW, -1, -2) @ K)
 
 
 def test_attention_heads_keep_scales_of_their_own():
@@ -117,11 +113,11 @@ def test_attention_heads_keep_scales_of_their_own():
     problem = attsvm.Problem(data, [1, -1, 1], head, heads=2, combine="concatenate")
     _, gradient = problem.loss_and_grad(W, scaled=True)
     assert gradient.log_scale[0] < -50 < -10 < gradient.log_scale[1]
-    np.testing.assert_allclose(np.abs(gradient.W).max(axis=(1, 2)), 1)
+    assert_allclose(np.abs(gradient.W).max(axis=(1, 2)), 1)
     total = np.log(np.linalg.norm(gradient.W[1])) + gradient.log_scale[1]
     for rule, moved in (("normalized", [0.1, 0.1]), ("normalized jointly", [0, 0.1])):
         run = attsvm.train(problem, W, rule=rule, steps=1, lr=0.1)
-        np.testing.assert_allclose(np.linalg.norm(run.W - W, axis=(1, 2)), moved, rtol=1e-9, atol=1e-15)
+        assert_allclose(np.linalg.norm(run.W - W, axis=(1, 2)), moved, rtol=1e-9, atol=1e-15)
         assert run.log_grad_norm[0] == pytest.approx(total, rel=1e-12)
 
 
@@ -138,9 +134,9 @@ def test_scores_are_the_head_at_each_token(name, kind):
         expected.append([labels[q] * reference.head_value(twin, x, q)[0] for x in V])
     found = reference.per_entry(case.data, problem.scores)
     for mine, row in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, row, rtol=1e-12, atol=1e-13)
+        assert_allclose(mine, row, rtol=1e-12, atol=1e-13)
     best = [int(np.argmax(row)) for row in expected]
-    np.testing.assert_array_equal(reference.per_query(case.data, problem.optimal), best)
+    assert_array_equal(reference.per_query(case.data, problem.optimal), best)
 
 
 @pytest.mark.parametrize("name", ["cross", "causal_ragged", "cross_several_queries"])
@@ -154,8 +150,8 @@ def test_a_function_trains_as_the_head_it_computes(name):
 
     called = attsvm.Problem(case.data, case.y, attsvm.CallableHead(function))
     run, again = (attsvm.train(p, W, steps=20, record=5) for p in (problem, called))
-    np.testing.assert_array_equal(run.weights, again.weights)
-    np.testing.assert_array_equal(run.loss, again.loss)
+    assert_array_equal(run.weights, again.weights)
+    assert_array_equal(run.loss, again.loss)
     assert len(calls) == 21 and set(calls) == {(len(case.data), case.data.values.shape[1])}
 
 
@@ -173,7 +169,7 @@ def test_an_exception_of_the_function_comes_through_with_the_run_so_far():
     assert caught.traceback[-1].name == "broken"
     partial = caught.value.partial
     assert partial.status == "interrupted" and list(partial.steps) == [0, 5, 10]
-    np.testing.assert_array_equal(partial.W, attsvm.train(problem, W, steps=12, record=0).W)
+    assert_array_equal(partial.W, attsvm.train(problem, W, steps=12, record=0).W)
     for call in (function.loss, function.loss_and_grad):
         pytest.raises(ZeroDivisionError, call, W)
 
@@ -203,11 +199,11 @@ def test_each_step_of_the_head_is_the_twins(name, kind, H, combine, rule):
         before, alone = parts(head, head.row()), [[i] for i in range(len(found))]
         expected = reference_rules.Rule(**options).move(before, run.loss[0], [(g, scale) for g in found], alone)
         for mine, theirs in zip(parts(head, run.parameters), expected, strict=True):
-            assert_close(mine, theirs, 1e-9)
+            close(mine, theirs, 1e-9)
         # Attention moves as it does when the head stays.
-        np.testing.assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
-        np.testing.assert_array_equal(run.head_records, [head.row(), run.parameters])
-        np.testing.assert_array_equal(run.v, parts(head, run.parameters)[0])
+        assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
+        assert_array_equal(run.head_records, [head.row(), run.parameters])
+        assert_array_equal(run.v, parts(head, run.parameters)[0])
         assert {"linear": "W and v:", "mlp": "W and V, a:", "quadratic": "W and v, lam:"}[kind] in repr(run)
         W, problem = run.W, problem._with_head(run.head)
         assert problem.loss(W) == pytest.approx(run.loss[-1], rel=1e-12)
@@ -222,7 +218,7 @@ def test_a_constant_step_is_the_gradient_by_differences(kind, H, combine, traine
     weights, lr, row = starts(case, trained, H), 1e-6, problem.head.row()
     run = attsvm.train(problem, **weights, train_head=True, rule="constant", lr=lr, steps=1)
     slope = differences(lambda r: problem._with_head(problem.head.from_row(r)).loss(**weights), row)  # no kink is near
-    np.testing.assert_allclose((row - run.parameters) / lr, slope, rtol=0, atol=1e-8 * max(1.0, np.abs(slope).max()))
+    assert_allclose((row - run.parameters) / lr, slope, rtol=0, atol=1e-8 * max(1.0, np.abs(slope).max()))
 
 
 @pytest.mark.parametrize("kind", TRAINED)
@@ -242,7 +238,7 @@ def test_the_head_goes_on_when_its_gradient_has_underflowed(kind):
     assert scale < -3000
     for w, g, mine in zip(parts(head, row), found, parts(head, run.parameters), strict=True):
         # The step is a ten-thousandth of the parameters; the log scale is itself rounded to 1e-12.
-        np.testing.assert_allclose(mine - w, -0.1 * g / np.linalg.norm(g), rtol=0, atol=1e-9)
+        assert_allclose(mine - w, -0.1 * g / np.linalg.norm(g), rtol=0, atol=1e-9)
 
 
 def test_a_dead_layer_is_stationary():
@@ -251,12 +247,12 @@ def test_a_dead_layer_is_stationary():
     for train_head in (False, True):
         run = attsvm.train(dead, W, train_head=train_head, steps=10)
         assert run.status == "stationary" and run.steps[-1] == 0 and run.log_grad_norm[-1] == -np.inf
-        np.testing.assert_array_equal(run.W, W)
-    np.testing.assert_array_equal(run.parameters, dead.head.row())
+        assert_array_equal(run.W, W)
+    assert_array_equal(run.parameters, dead.head.row())
     half = attsvm.MLPHead(np.ones((4, 1)) * [1.0, 0.0], [1.0, 1.0])  # the unit with V = 0 is at its kink and stays
     run = attsvm.train(attsvm.Problem(case.data, case.y, half), W, train_head=True, steps=10)
     assert (run.head.V[:, 0] != half.V[:, 0]).all()
-    np.testing.assert_array_equal([*run.head.V[:, 1], run.head.a[1]], [0.0] * 4 + [1.0])
+    assert_array_equal([*run.head.V[:, 1], run.head.a[1]], [0.0] * 4 + [1.0])
 
 
 @pytest.mark.parametrize("sure", [20.0, 50.0, 700.0])
@@ -268,5 +264,5 @@ def test_a_query_sure_of_its_class_keeps_its_value_and_gradient(sure):
     value, gradient = head.value_and_grad(np.array([[1.0, 0.0], [1.0, 0.0]]))
     assert repr(head) == "SoftmaxHead(dv=2, C=3)"
     rest = np.exp(-sure)  # of each of two classes; their squares are below rounding
-    np.testing.assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
-    np.testing.assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)
+    assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
+    assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
+from numpy.testing import assert_allclose, assert_array_equal
 
 BALLS = _core.BALL
 
@@ -24,10 +25,10 @@ BALLS = _core.BALL
 def test_singular_values_go_to_the_simplex(sigma, radius):
     kept = np.diag(sigma)
     found = _core.projection_ball(kept, 1, radius)
-    np.testing.assert_array_equal(kept, np.diag(sigma))
+    assert_array_equal(kept, np.diag(sigma))
     scale = max(radius, *sigma)
     expected = reference.projection_simplex(np.array(sigma), radius) if sum(sigma) > radius else sigma
-    np.testing.assert_allclose(found, np.diag(expected), rtol=0, atol=2e-15 * scale)
+    assert_allclose(found, np.diag(expected), rtol=0, atol=2e-15 * scale)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 4), (7, 3), (3, 40)])
@@ -36,10 +37,10 @@ def test_singular_values_go_to_the_simplex(sigma, radius):
 def test_ball(rng, shape, ball, radius):
     W = rng.standard_normal(shape)
     found = _core.projection_ball(W, BALLS[ball], radius)
-    np.testing.assert_allclose(found, reference.projection_ball(W, ball, radius), atol=1e-14 * np.linalg.norm(W))
+    assert_allclose(found, reference.projection_ball(W, ball, radius), atol=1e-14 * np.linalg.norm(W))
     assert judge.norms_of(found, ball)[0] <= radius * (1 + 1e-14)
     if judge.norms_of(W, ball)[0] <= radius:
-        np.testing.assert_array_equal(found, W)
+        assert_array_equal(found, W)
     # Nothing in the ball is nearer: its linear function W - found is largest over the ball at found itself.
     _, dual_norm = judge.norms_of(W - found, ball)
     assert radius * dual_norm == pytest.approx(np.vdot(W - found, found), abs=1e-13 * (1 + radius))
@@ -48,5 +49,5 @@ def test_ball(rng, shape, ball, radius):
 def test_norms_beyond_the_range_of_squares(rng):
     W = rng.standard_normal((3, 3))
     W /= np.linalg.norm(W)
-    np.testing.assert_allclose(_core.projection_ball(1e200 * W, 0, 2.0), 2 * W, rtol=1e-14)
-    np.testing.assert_allclose(_core.projection_ball(1e-200 * W, 0, 1e-201), 1e-201 * W, rtol=1e-14)
+    assert_allclose(_core.projection_ball(1e200 * W, 0, 2.0), 2 * W, rtol=1e-14)
+    assert_allclose(_core.projection_ball(1e-200 * W, 0, 1e-201), 1e-201 * W, rtol=1e-14)

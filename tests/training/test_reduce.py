@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from attsvm.common.workers import Workers
 from builders import starts
+from compare import close, same_run
 from network import Network
+from numpy.testing import assert_allclose, assert_array_equal
 
 SIZES = [(6,), (4, 2), (1, 5), (2, 2, 2)]
 
@@ -29,22 +31,10 @@ def shards(sizes):
     return SimpleNamespace(whole=whole, parts=parts, rng=rng, data=whole.data)
 
 
-def apart(parts, call=attsvm.train, network=None, each=None, **options):
-    """What a call on each part returns or raises, all side by side; `each` are options of a part's own."""
-    network = network or Network(len(parts))
-    each = each or [{}] * len(parts)
-    works = [lambda p=p, o=o: call(p, reduce=network.reduce, **options | o) for p, o in zip(parts, each, strict=True)]
-    return network.run(works)
-
-
-def close(found, expected, rtol=1e-12):
-    """Thirty steps add as many roundings; a log scale of L is itself rounded to L eps."""
-    assert found.status == expected.status
-    np.testing.assert_array_equal(found.steps, expected.steps)
-    for name in ("W", "K", "Q", "v", "weights", "loss", "norm", "log_grad_norm", "head_records"):
-        mine, theirs = getattr(found, name), getattr(expected, name)
-        if theirs is not None:
-            np.testing.assert_allclose(mine, theirs, rtol=0, atol=rtol * np.abs(theirs).max(), err_msg=name)
+def apart(parts, network=None, each=None, **options):
+    """What training each part returns or raises, all side by side; `each` are options of a part's own."""
+    own = [{"problem": part} | more for part, more in zip(parts, each or [{}] * len(parts), strict=True)]
+    return (network or Network(len(parts))).apart(attsvm.train, own, **options)
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -56,8 +46,8 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
     options = starts(s, trained) | dict(rule=rule, steps=30, record=4)
     runs, expected = apart(s.parts, network=network, **options), attsvm.train(s.whole, **options)
     for run, part in zip(runs, s.parts, strict=True):
-        close(run, expected, 1e-12 if len(sizes) > 1 else 0.0)
-        close(run, runs[0], 0.0)
+        same_run(run, expected, 1e-12 if len(sizes) > 1 else 0.0)
+        same_run(run, runs[0], 0.0)
         assert len(run.selected) == len(part.data)
     # Two a step; at the start slots, a check of the sum, whether all are fine with their arguments, counts, what polyak
     # aims at, and whether all agree.
@@ -85,7 +75,7 @@ def test_whatever_else_is_asked(options, trained):
     s = shards((4, 2))
     options = starts(s, trained, options.get("runs")) | options | dict(steps=30, record=10)
     for run in apart(s.parts, **options):
-        close(run, attsvm.train(s.whole, **options))
+        same_run(run, attsvm.train(s.whole, **options))
 
 
 @pytest.mark.parametrize("record", [1, 7, 100])
@@ -106,8 +96,8 @@ def test_scales_that_no_double_holds():
     assert expected.log_grad_norm.max() < -1000
     moved = expected.W - options["W"]
     for run in apart(s.parts, **options):
-        np.testing.assert_allclose(run.W - options["W"], moved, rtol=0, atol=1e-9 * np.abs(moved).max())
-        np.testing.assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
+        close(run.W - options["W"], moved, 1e-9)
+        assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
 
 
 def test_a_shard_that_adds_nothing_does_not_drown_the_others():
@@ -117,7 +107,7 @@ def test_a_shard_that_adds_nothing_does_not_drown_the_others():
     alone = attsvm.train(some, W, steps=10)
     assert alone.log_grad_norm.max() < -300
     for run in apart([some, none], W=W, steps=10):
-        np.testing.assert_allclose(run.W, alone.W, rtol=0, atol=1e-12 * np.abs(alone.W).max())
+        close(run.W, alone.W)
     assert [run.status for run in apart([none, none], W=W, steps=10)] == ["stationary"] * 2
 
 
@@ -126,7 +116,7 @@ def test_a_factor_without_gradient_keeps_the_scale_of_the_other():
     s = shards((3, 2))
     options = dict(K=np.zeros((5, 3)), Q=s.rng.standard_normal((4, 3)), steps=1)
     for run in apart(s.parts, **options):
-        close(run, attsvm.train(s.whole, **options))
+        same_run(run, attsvm.train(s.whole, **options))
         assert run.K.any()
 
 
@@ -151,14 +141,14 @@ def test_they_end_together():
     target = s.whole.loss(np.zeros((5, 4))) - 1e-3
     first, second = apart(s.parts, rule=attsvm.rules.polyak(target_loss=target))
     assert first.status == "target reached" and first.steps[-1] > 0
-    close(first, second, 0.0)
+    same_run(first, second, 0.0)
 
 
 def test_a_callback_of_one_stops_all():
     each = [dict(callback=lambda run, last=last: run.steps[-1] == last) for last in (20, 1000)]
     for run in apart(shards((3, 2)).parts, record=10, each=each):
         assert run.status == "stopped"
-        np.testing.assert_array_equal(run.steps, [0, 10, 20])
+        assert_array_equal(run.steps, [0, 10, 20])
 
 
 def test_an_exception_keeps_what_all_have_recorded():
@@ -172,7 +162,7 @@ def test_an_exception_keeps_what_all_have_recorded():
     with pytest.raises(ConnectionError) as caught:
         attsvm.train(s.whole, record=10, reduce=reduce)
     assert caught.value.partial.status == "interrupted"
-    np.testing.assert_array_equal(caught.value.partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
+    assert_array_equal(caught.value.partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
 
 
 @pytest.mark.parametrize(
@@ -245,9 +235,7 @@ def check_told(errors, bad, kind):
 @pytest.mark.parametrize("bad", [0, 2])
 def test_what_one_worker_refuses_stops_all(wrong, bad):
     each = [wrong if i == bad else {} for i in range(3)]
-    errors = apart(
-        shards((2, 2, 2)).parts, lambda part, **o: attsvm.train(**{"problem": part} | o), each=each, steps=30
-    )
+    errors = apart(shards((2, 2, 2)).parts, each=each, steps=30)
     check_told(errors, bad, (ValueError, TypeError))
 
 
@@ -261,7 +249,7 @@ def test_an_error_in_one_callback_stops_all():
     check_told(errors, 1, LookupError)
     for error in errors:
         assert error.partial.status == "interrupted"
-        np.testing.assert_array_equal(error.partial.steps, [0, 10, 20])
+        assert_array_equal(error.partial.steps, [0, 10, 20])
 
 
 @pytest.mark.parametrize("trained", ["W", "KQ"])
@@ -280,7 +268,7 @@ def test_an_error_in_one_head_stops_all(trained):
     errors = apart(parts, record=10, **starts(s, trained))
     check_told(errors, 1, ValueError)
     for error in errors:
-        np.testing.assert_array_equal(error.partial.steps, [0, 10])
+        assert_array_equal(error.partial.steps, [0, 10])
 
 
 @pytest.mark.parametrize("one_slot", [False, True])

@@ -10,6 +10,9 @@ import pytest
 import reference
 import reference_rules as twin
 from builders import build_case, problem_of, starts
+from compare import close
+from marks import slow
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 # ------------------------------------------------------------------------------------ rules against their twins
 
@@ -53,9 +56,9 @@ def test_a_run_goes_on_as_if_it_had_never_ended(rule, trained, sphere):
     half = attsvm.train(case.problem, **start, **way, steps=25)
     seen = half.W.copy()
     rest = attsvm.train(case.problem, W=half, **way, steps=35)
-    np.testing.assert_array_equal(rest.W, whole.W)
-    np.testing.assert_equal(rest.parameters, whole.parameters)
-    np.testing.assert_array_equal(half.W, seen)
+    assert_array_equal(rest.W, whole.W)
+    assert_equal(rest.parameters, whole.parameters)
+    assert_array_equal(half.W, seen)
     assert rest.steps.tolist() == [25, 60]
     with pytest.raises(ValueError, match="W is a run by .* a run goes on by its own rule"):
         attsvm.train(case.problem, W=half, **way | dict(rule="constant", momentum=0.5 * (rule != "momentum")))
@@ -70,7 +73,7 @@ def test_each_projected_step_is_the_nearest_point(kind, norm, rule):
     for radius in (0.3, 1.0, 30.0):
         free = attsvm.train(problem, **weights, rule=rule, steps=1).W
         run = attsvm.train(problem, **weights, rule=rule, steps=1, ball=(norm, radius))
-        np.testing.assert_allclose(run.W, reference.projection_ball(free, norm, radius), rtol=0, atol=1e-12)
+        assert_allclose(run.W, reference.projection_ball(free, norm, radius), rtol=0, atol=1e-12)
         weights = dict(W=run.W)
 
 
@@ -80,7 +83,7 @@ def test_factors_are_kept_in_the_ball_of_their_squares(sphere, rng):
     free = attsvm.train(problem, K=K, Q=Q, steps=1)
     shrink = math.sqrt(4.0 / ((free.K**2).sum() + (free.Q**2).sum()))
     run = attsvm.train(problem, K=K, Q=Q, steps=1, ball=("nuclear", 2.0))
-    np.testing.assert_allclose([run.K, run.Q], [shrink * free.K, shrink * free.Q], rtol=1e-13)
+    assert_allclose([run.K, run.Q], [shrink * free.K, shrink * free.Q], rtol=1e-13)
 
 
 # ------------------------------------------------------------------------------------ runs side by side
@@ -99,9 +102,7 @@ def test_a_stationary_run_waits_for_the_others(sphere, rng):
 # ------------------------------------------------------------------------------------ sizes, scales, threads
 
 
-@pytest.mark.parametrize(
-    "n, T, d", [pytest.param(300, 6, 20, marks=pytest.mark.slow), (140, 6, 20), (40, 33, 17), (3, 150, 9)]
-)
+@pytest.mark.parametrize("n, T, d", [slow(300, 6, 20), (140, 6, 20), (40, 33, 17), (3, 150, 9)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_30_steps_follow_the_twin(n, T, d, causal, rng):
     """Several blocks of queries, all tails of the vector loops, the rows that go through products."""
@@ -111,7 +112,7 @@ def test_30_steps_follow_the_twin(n, T, d, causal, rng):
     y, W = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data))), 0.1 * rng.standard_normal((d, d))
     case = SimpleNamespace(data=data, y=y, v=v)
     run, path = attsvm.train(problem_of(case), W, lr=0.1, steps=30, record=0), twin.train(case, (W,), 30)
-    np.testing.assert_allclose(run.W, path[-1][0], rtol=0, atol=1e-12 * np.abs(path[-1][0]).max())
+    close(run.W, path[-1][0])
 
 
 def in_products(X, rng, loss):
@@ -138,7 +139,7 @@ def test_copies_of_one_token_add_nothing_in_a_product(rng):
     _, gradient = problem.loss_and_grad(W, scaled=True)
     _, G, scale = reference.loss_and_grad(data, None, [1.0], "logistic", W)
     # A log scale of some thousands is itself rounded to 1e-12.
-    np.testing.assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
+    assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
 
 
 # ------------------------------------------------------------------------------------ steps without a gradient
@@ -153,7 +154,7 @@ def test_a_step_leaves_entries_without_gradient(rule):
     data = attsvm.cross_attention(np.random.default_rng(0).standard_normal((3, 4, 5)), [[1.0, 0.0, -2.0]] * 3)
     W = np.random.default_rng(1).standard_normal((5, 3))
     run = attsvm.train(attsvm.Problem(data, None, attsvm.LinearHead(np.ones(5))), W, rule=rule, steps=7, lr=0.25)
-    np.testing.assert_array_equal(run.W[:, 1], W[:, 1])
+    assert_array_equal(run.W[:, 1], W[:, 1])
     assert (run.W != W)[:, [0, 2]].all()
 
 
@@ -162,7 +163,7 @@ def test_a_spectral_step_has_the_rank_of_the_gradient():
     rng = np.random.default_rng(2)
     data = attsvm.cross_attention(rng.standard_normal((1, 6, 7)), rng.standard_normal((1, 5)))
     run = attsvm.train(attsvm.Problem(data, None, attsvm.LinearHead(np.ones(7))), rule="spectral", steps=1, lr=1.0)
-    np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [1, 0, 0, 0, 0], atol=1e-15)
+    assert_allclose(np.linalg.svd(run.W, compute_uv=False), [1, 0, 0, 0, 0], atol=1e-15)
 
 
 # ------------------------------------------------------------------------------------ metrics
@@ -195,7 +196,7 @@ def test_steps_in_a_metric_are_the_twins(kind, rule, momentum, metric):
     options = dict(rule=chosen, momentum=momentum, lr=0.1)
     run = attsvm.train(problem_of(case), **start, **options, steps=6, record=1)
     found = [w for (w,) in twin.train(case, tuple(start.values()), 6, **options)]
-    np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
+    assert_allclose(run.weights, found, rtol=0, atol=1e-10)
 
 
 # ------------------------------------------------------------------------------------ records of rules

@@ -3,6 +3,7 @@
 import attsvm
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 LONG = 2.0**20  # a step that leaves the weights no digits
 
@@ -38,8 +39,8 @@ def log_norm_and_direction(problem, W):
 def agrees(problem, W, tol):
     run = attsvm.train(problem, W, lr=LONG, steps=1)
     log_norm, direction = log_norm_and_direction(problem, W)
-    np.testing.assert_allclose(run.log_grad_norm[0], log_norm, rtol=tol, atol=tol)
-    np.testing.assert_allclose((W - run.W) / LONG, direction, rtol=0, atol=10 * tol)
+    assert_allclose(run.log_grad_norm[0], log_norm, rtol=tol, atol=tol)
+    assert_allclose((W - run.W) / LONG, direction, rtol=0, atol=10 * tol)
     return log_norm
 
 
@@ -52,8 +53,8 @@ def test_every_number_of_runs_divides_the_queries_well(runs, M, T, d, rng):
     found = attsvm.train(problem, W, lr=LONG, steps=1, runs=runs)
     for r in {0, runs // 2, runs - 1}:
         log_norm, direction = log_norm_and_direction(problem, W[r])
-        np.testing.assert_allclose((W[r] - found.W[r]) / LONG, direction, rtol=0, atol=1e-13)
-        np.testing.assert_allclose(found.log_grad_norm[r, 0], log_norm, rtol=1e-13)
+        assert_allclose((W[r] - found.W[r]) / LONG, direction, rtol=0, atol=1e-13)
+        assert_allclose(found.log_grad_norm[r, 0], log_norm, rtol=1e-13)
 
 
 LENGTHS = np.random.default_rng(0).permutation(900)
@@ -69,7 +70,7 @@ def test_a_step_is_the_formula(shape, rng):
         agrees(problem, one, 1e-14)
     KQ = attsvm.train(problem, K=np.eye(d), Q=W[0].T.copy(), lr=LONG, steps=1)
     expected = log_norm_and_direction(problem, W[0])[1] @ W[0].T  # dL/dK = dL/dW Q
-    np.testing.assert_allclose((np.eye(d) - KQ.K) / LONG, expected / np.linalg.norm(expected), rtol=0, atol=1e-13)
+    assert_allclose((np.eye(d) - KQ.K) / LONG, expected / np.linalg.norm(expected), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("spread", [1e-3, 1e-6])

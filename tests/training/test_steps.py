@@ -1,13 +1,12 @@
 """The one walk of training: every rule on W and on K and Q, with the head and without, on every kind of data, step by
 step beside its NumPy twin; side by side, in parts and with attention heads, the run alone."""
 
-from __future__ import annotations
-
 import attsvm
 import numpy as np
 import pytest
 import reference_rules as twin
 from builders import BUILDERS, build_case, problem_of, starts
+from numpy.testing import assert_allclose, assert_array_equal
 
 # Options of a rule, and how far a step may be from the twin's: roots of |u| near zero magnify a rounding, and U V^T of
 # nearly equal gradients differs by their difference over the least singular value.
@@ -84,7 +83,7 @@ def walk(case, weights, options, rtol, steps=5, loss="logistic", head=False):
 
 def compare(found, expected, rtol, sure=None):
     for mine, theirs, these in zip(found, expected, sure or [slice(None)] * len(found), strict=True):
-        np.testing.assert_allclose(mine[these], theirs[these], rtol=0, atol=rtol * np.abs(theirs).max())
+        assert_allclose(mine[these], theirs[these], rtol=0, atol=rtol * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -136,9 +135,9 @@ def test_a_schedule_is_read_step_by_step(rule):
     problem = problem_of(case)
     run = attsvm.train(problem, **weights, lr=lr, steps=30, record=1, **options)
     found = np.array([w for (w,) in twin.train(case, tuple(weights.values()), 30, lr=lr, **options)])
-    np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(run.norm, np.linalg.norm(found, axis=(1, 2)), rtol=1e-10)
-    np.testing.assert_array_equal(run.steps, np.arange(31))
+    assert_allclose(run.weights, found, rtol=0, atol=1e-10)
+    assert_allclose(run.norm, np.linalg.norm(found, axis=(1, 2)), rtol=1e-10)
+    assert_array_equal(run.steps, np.arange(31))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -159,6 +158,4 @@ def test_each_attention_head_takes_its_own_step(rule, trained, combine):
         (G + 2 * options.get("ridge", 0.0) * w, 0.0) for G, w in zip(np.concatenate(gradients), points, strict=True)
     ]
     expected = twin.Rule(**{"lr": 0.1} | options).move(points, value, found, [range(len(points))])
-    np.testing.assert_allclose(
-        np.concatenate([getattr(run, name) for name in at]), expected, rtol=0, atol=max(1e-9, rtol)
-    )
+    assert_allclose(np.concatenate([getattr(run, name) for name in at]), expected, rtol=0, atol=max(1e-9, rtol))
