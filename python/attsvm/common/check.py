@@ -86,7 +86,9 @@ def check_shape(
     required lengths, None where any length will do.  Empty arrays are refused unless ``empty``."""
     wanted = letters.split(", ")
     sizes = tuple(sizes) or (None,) * len(wanted)
-    if array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True)):
+    if array.shape != sizes and (
+        array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True))
+    ):
         comma = "," * (len(wanted) == 1)
         known = ", ".join(letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True))
         equals = "" if known == letters else f" = ({known}{comma})"
@@ -150,6 +152,8 @@ def as_finite(name: str, value: Any) -> np.ndarray:
 
 def as_doubles(array: np.ndarray) -> np.ndarray:
     """The array as C reads it: float64, C-contiguous and aligned.  The same object if it already is."""
+    if array.dtype == np.float64 and array.flags.carray:  # most arrays are; np.require is slower to find out
+        return array
     with np.errstate(over="ignore"):  # a long double out of range becomes infinite; check_finite reports it
         return np.require(array, np.float64, ["C", "A"])
 
@@ -158,10 +162,9 @@ def as_number(name: str, value: Any, least: float = -math.inf, above: float = -m
     """The value as a finite float; raises unless ``value >= least`` and ``value > above``."""
     if value is None or isinstance(value, (str, bytes)):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    array = as_numeric(name, value)
-    if array.ndim != 0:
-        raise TypeError(f"{name} must be a number, got an array of shape {array.shape}")
-    number = float(array)
+    if not isinstance(value, float) and (value := as_numeric(name, value)).ndim != 0:
+        raise TypeError(f"{name} must be a number, got an array of shape {value.shape}")
+    number = float(value)
     if not math.isfinite(number) or number < least or number <= above:
         bound = f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
         raise ValueError(f"{name} must be a finite number{bound}, got {number!r}")
@@ -246,7 +249,7 @@ def as_list(name: str, values: Any, cls: type, source: str) -> list[Any]:
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-    return next(choice for choice in choices if choice == value)  # a plain str, even if value is of a subclass of str
+    return str.__str__(value)  # a plain str, even if value is of a subclass of str
 
 
 def as_norm(name: str, value: Any) -> Norm:

@@ -171,7 +171,7 @@ def solve_svm(
         if rank is not None and kind != "nuclear":
             raise ValueError(f"rank goes with norm='nuclear', got norm={kind!r}")
         methods = methods_of(kind, soft, cap)
-        way = as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
+        way = as_choice("method", method, {"auto": None} | methods)
         most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
         selection = Selection(data, selected, margins)
         if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):

@@ -157,7 +157,12 @@ def gradient(name, W, X, Z, g):
     slope = -1 / (1 + np.exp(u))
     if name == "smoothing":
         slope = (1 - SMOOTHING) * slope + SMOOTHING / (1 + np.exp(-u))
-    return np.einsum("rnt,rntd,rne->rde", slope[..., None] * pull, X, Z, optimize=True) / N
+    return pulled(slope[..., None] * pull, X, Z)
+
+
+def pulled(pull, X, Z):
+    """The mean of ``sum_t pull_t x_t z^T`` over the sequences."""
+    return np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, X), Z) / N
 
 
 def pairs(a, g):
@@ -168,13 +173,12 @@ def pairs(a, g):
 
 def dropped(logits, X, Z, g):
     """The gradient, averaged over all masks of the probabilities; they are not renormalised."""
-    a = softmax(logits)
-    pull = np.zeros_like(a)
-    for mask in itertools.product((0, 1), repeat=T):
-        chance = np.prod(np.where(mask, 1 - DROPPED, DROPPED))
-        scores = g * np.array(mask) / (1 - DROPPED)
-        pull += chance * -pairs(a, scores) / (1 + np.exp((a * scores).sum(axis=-1, keepdims=True)))
-    return np.einsum("rnt,rntd,rne->rde", pull, X, Z, optimize=True) / N
+    masks = np.array([*itertools.product((0, 1), repeat=T)])[:, None, None]
+    chances = np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True)
+    scores = g * masks / (1 - DROPPED)
+    a = softmax(logits)[None]
+    pull = chances * -pairs(a, scores) / (1 + np.exp((a * scores).sum(axis=-1, keepdims=True)))
+    return pulled(pull.sum(axis=0), X, Z)
 
 
 def claims(results):
