@@ -170,7 +170,7 @@ def mirror(p: float = 2.0) -> UpdateRule:
     Parameters
     ----------
     p : float > 1
-        p = 2 is the rule :func:`normalized`.
+        With p = 2 this is the rule :func:`normalized`.
 
     Examples
     --------
