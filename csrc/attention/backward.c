@@ -32,18 +32,18 @@ static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q
     out->top[r * w->n_queries + q] = top;
 }
 
-/* Row `row` of query q.  `next`: the first token of the window that comes after it, -1 where there is none. */
+/* Computes row `row` of query q by itself. */
 static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backward *backward, ptrdiff_t q,
-                    const double *u, ptrdiff_t next)
+                    const double *u)
 {
     const struct windows *w = backward->w;
     ptrdiff_t T = windows_length(w, q);
     const double *score = backward->scores + w->indptr[q];
-    const void *X = windows_token(w, w->start[q]), *ahead = next < 0 ? NULL : windows_token(w, next);
-    matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk, ahead);
+    const void *X = windows_token(w, w->start[q]);
+    matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk);
     struct softmax s = softmax_backward(backward->c, backward->prob, backward->logit, score, T);
     double *p = out->P + row * w->dk;
-    matrix_weighted_differences(p, X, w->keys == NULL, backward->c, s.top, T, w->dk, ahead);
+    matrix_weighted_differences(p, X, w->keys == NULL, backward->c, s.top, T, w->dk);
     out->score[row] = s.score;
     out->lift[row] = s.lift;
     out->shift[row] = s.shift;
@@ -79,7 +79,7 @@ static void repair(double *p, const struct backward *backward, const double *X, 
         return;
     for (ptrdiff_t t = 0; t < T; ++t)
         backward->c[t] = tile[t * PANEL];
-    matrix_weighted_differences(p, X, 0, backward->c, a, T, dk, NULL);
+    matrix_weighted_differences(p, X, 0, backward->c, a, T, dk);
 }
 
 /* Up to sixteen rows, `row` the first, of a sequence with keys X (`deep` of them packed), of which they see T. */
@@ -110,7 +110,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
 
 /* The rows of queries from .. to-1, which see the beginning of one sequence. */
 static void sequence(struct backward_rows *out, const struct backward *backward, const double *U, ptrdiff_t first,
-                     ptrdiff_t from, ptrdiff_t to, ptrdiff_t next)
+                     ptrdiff_t from, ptrdiff_t to)
 {
     const struct windows *w = backward->w;
     ptrdiff_t runs = backward->runs, longest = from;
@@ -119,7 +119,7 @@ static void sequence(struct backward_rows *out, const struct backward *backward,
     ptrdiff_t row = (from - first) * runs, end = (to - first) * runs;
     if (end - row < WORTH_A_PANEL) {
         for (; row < end; ++row)
-            one_row(out, row, backward, first + row / runs, U + row * w->dk, row + 1 == end ? next : -1);
+            one_row(out, row, backward, first + row / runs, U + row * w->dk);
         return;
     }
     const double *X = windows_keys(w, longest, backward->keys);
@@ -140,7 +140,6 @@ void backward_block(struct backward_rows *out, const struct backward *backward, 
     for (ptrdiff_t from = first, to; from < last; from = to) {
         for (to = from + 1; to < last && w->start[to] == w->start[from];)
             ++to;
-        int follows = to < w->n_queries && w->start[to] + windows_length(w, from) <= w->tokens;
-        sequence(out, backward, U, first, from, to, follows ? w->start[to] : -1);
+        sequence(out, backward, U, first, from, to);
     }
 }

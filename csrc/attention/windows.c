@@ -58,7 +58,7 @@ static void products(double *product, const void *values, int single, ptrdiff_t 
 {
     ptrdiff_t step = dv >= READ_ALONE ? 1 : count;
     for (ptrdiff_t i = 0; i < count; i += step)
-        matrix_keys_times_vector(product + i, matrix_at(values, i * dv, single), single, v, step, dv, NULL);
+        matrix_keys_times_vector(product + i, matrix_at(values, i * dv, single), single, v, step, dv);
 }
 
 void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,

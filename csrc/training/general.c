@@ -146,7 +146,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
         double *c = work->scale != NULL ? work->delta + n * windows_entries(w) + w->indptr[q] : scratch->c;
         struct softmax s = softmax_backward(c, scratch->weight, logits_of(work, q, h), scratch->score, T);
         if (X != NULL)
-            matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
+            matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk);
         else
             vector_copy(p, c, T);
         if (work->scale != NULL)
