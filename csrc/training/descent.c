@@ -243,13 +243,8 @@ static int take_step(const struct descender *d, ptrdiff_t r, ptrdiff_t k, struct
     return status;
 }
 
-/* Steps between looks at the clock: about 10 microseconds of work at 4 flops a nanosecond. */
-static ptrdiff_t steps_per_look(const struct windows *w, const struct weights *at)
-{
-    double flops = 4.0 * (double)w->n_queries * (double)w->dk * (double)(w->dz + at->m)
-                   + 4.0 * (double)windows_entries(w) * (double)w->dk;
-    return 1 + (ptrdiff_t)(40000.0 / flops / (double)(at->runs * at->heads));
-}
+/* Steps between two polls of the monitor: about this many multiplications of a gradient, 10 microseconds. */
+#define BETWEEN 2e4
 
 /* STATUS_NOT_FINITE: the weights are not, though the loss may be; the row then means nothing. */
 static int record(struct descent_record *out, ptrdiff_t row, const struct descender *d)
@@ -293,7 +288,8 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         return STATUS_NO_MEMORY;
 
     const struct descent_callbacks none = {0}, *callbacks = descent->callbacks != NULL ? descent->callbacks : &none;
-    ptrdiff_t look = steps_per_look(w, weights), until_look = 0, row = 0;
+    double cost = 2.0 * (double)(R * weights->heads * w->dk) * (double)(w->n_queries * w->dz + windows_entries(w));
+    ptrdiff_t between = 1 + (ptrdiff_t)(BETWEEN / cost), row = 0;
     for (ptrdiff_t k = descent->first;; ++k) {
         *step = k;
         int wanted = row < descent->n_record && descent->record[row] == k;
@@ -319,11 +315,8 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         /* stopping test */
         if (k == descent->last || going != STATUS_DONE)
             return k < descent->last ? going : STATUS_DONE;
-        if (--until_look < 0) {
-            if (monitor_stops(monitor))
-                return STATUS_INTERRUPTED;
-            until_look = look;
-        }
+        if (k % between == 0 && monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
         /* step */
         for (ptrdiff_t r = 0; r < R; ++r) {
             status = take_step(&d, r, k, arena);

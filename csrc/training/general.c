@@ -13,13 +13,6 @@
 
 #define BLOCK 32768 /* keys of a block, 256 KiB, which stay in the L2 cache from the forward to the backward pass */
 
-static ptrdiff_t block_of(const struct windows *w, int fixed)
-{
-    ptrdiff_t M = w->n_queries, block = fixed ? M : BLOCK / (w->dk * w->longest);
-    block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
-    return block < M ? block : M;
-}
-
 /* Short windows: one score of a token where all attention heads see the same gradient. */
 static void init_kept(struct general_work *work, struct arena *arena)
 {
@@ -47,13 +40,12 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     work->fixed = objective->scores != NULL && at->head == HEAD_IS_FIXED;
     work->output = work->fixed ? (struct general_output){.heads = 1} : *objective->output;
     work->padded = padded;
-    work->block = block_of(w, work->fixed);
+    work->block = transform_block(w, work->fixed ? M : BLOCK / (w->dk * w->longest));
     work->whole = head->kind == HEAD_CALL || objective->loss == LOSS_CALL;
     work->short_windows = short_windows;
-    work->idle = arena_zeros(arena, padded, 1);
     if (short_windows) {
         short_windows_init(&work->windows, work->fixed ? objective->scores : NULL, output->values, output->dv,
-                           work->idle, transform, H, work->block, arena);
+                           transform, H, work->block, arena);
         if (!arena->failed && !work->fixed)
             init_kept(work, arena);
     } else {
@@ -75,8 +67,6 @@ void general_init(struct general_work *work, int short_windows, const struct obj
         scratch->U = short_windows ? arena_doubles(arena, w->dk, simd_padded(work->block)) : NULL;
         ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
-    for (ptrdiff_t q = 0; !arena->failed && q < M; ++q)
-        work->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
 }
 
 /* Where the columns of a block that begins with query `first` are in an array of d numbers a query, and how far its
@@ -151,7 +141,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
             vector_copy(p, c, T);
         if (work->scale != NULL)
             work->top[n * M + q] = s.top;
-        double scale = vector_is_zero(p, w->dk) ? -INFINITY : work->idle[q];
+        double scale = vector_is_zero(p, w->dk) ? -INFINITY : work->transform->idle[q];
         work->log_scale[h * M + q] = scale + s.shift + work->log_slope[q];
     }
 }

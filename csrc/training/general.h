@@ -47,7 +47,6 @@ struct general_work {
     int short_windows;               /* eight at a time, with `windows` and what is kept of every attention head: */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
-    double *idle;                  /* (M, padded): -inf of a query that is zero, else 0 */
     double *U, *P, *log_scale;     /* otherwise windows one by one, (M, H, dk) twice, (H, M), and */
     double *logit;                 /* (H entries) by query and head: U itself where the keys are the identity */
     double *O, *gradient;          /* (padded M, head.d) */

@@ -27,7 +27,6 @@ struct linear_work {
     const struct weights *at;
     struct transform *transform;
     struct threads *threads;
-    double *idle;                   /* (M): -inf of a query that is zero, else 0 */
     ptrdiff_t block;                /* most queries that go together */
     struct backward_rows rows;      /* (M, R) of queries and runs */
     double *value, *log_slope;      /* (M, R) */

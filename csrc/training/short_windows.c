@@ -6,14 +6,13 @@
 #include "linalg/gemm.h"
 
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
-                        const double *idle, struct transform *transform, ptrdiff_t heads, ptrdiff_t block,
-                        struct arena *arena)
+                        struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena)
 {
     const struct windows *w = transform->w;
     *windows = (struct short_windows){.transform = transform, .block = block};
     windows->P = arena_doubles(arena, heads * simd_padded(w->n_queries), w->dk);
     windows->log_scale = arena_zeros(arena, heads, simd_padded(w->n_queries));
-    interleaved_init(&windows->interleaved, w, scores, values, dv, idle, arena);
+    interleaved_init(&windows->interleaved, w, scores, values, dv, transform->idle, arena);
 }
 
 void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,

@@ -18,10 +18,9 @@ struct short_windows {
     ptrdiff_t block;   /* queries of a block but the last; a multiple of eight */
 };
 
-/* `scores` of a fixed linear head, or else values (N, dv); `idle` (M, padded): -inf of a query that is zero, else 0. */
+/* `scores` of a fixed linear head, or else values (N, dv). */
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
-                        const double *idle, struct transform *transform, ptrdiff_t heads, ptrdiff_t block,
-                        struct arena *arena);
+                        struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena);
 
 /* U of queries first .. last-1 under matrix number n. */
 void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,

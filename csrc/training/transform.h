@@ -21,6 +21,7 @@ struct transform {
     const struct weights *at;
     ptrdiff_t group; /* matrices side by side */
     int through_factors;
+    double *idle;                            /* (M, padded): -inf of a query that is zero, else 0 */
     double *queries, *packed_W;              /* packed Z, and W of every group, through W */
     double *W, *G;                           /* (R H, dk, dz) K Q^T and dL/dW, of factors that are multiplied */
     double *packed_Q, *packed_K, *packed_KT; /* of every number n, through factors */
@@ -28,8 +29,8 @@ struct transform {
     double *B, *PK, *packed;                 /* through factors: (M, group m) Z Q, (M, m) P K, packed either */
 };
 
-/* Multiplications of all transforms and their adjoints, as a rough cost. */
-double transform_cost(const struct windows *w, const struct weights *at);
+/* Number of queries in a block: `most`, but at most 128 or M, and whole panels. */
+ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most);
 
 /* `extra`: multiplications that going through both factors costs besides its own; where it costs some, only W itself
  * is asked for otherwise, and not transform_forward. */
