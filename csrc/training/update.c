@@ -104,24 +104,6 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
     return STATUS_DONE;
 }
 
-SIMD_DISPATCH
-static void move_by_roots(double *restrict W, const double *restrict mean, const double *restrict root, double by,
-                          double eps, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        W[i] -= root[i] + eps > 0 ? by * (mean[i] / (root[i] + eps)) : 0;
-}
-
-/* m / (sqrt(v) + eps) with the means over all steps so far, of which the weights sum to 1 - beta^(k+1). */
-static void adam(const struct update_part *part, const struct update *update, double lr, ptrdiff_t k)
-{
-    double age = (double)k + 1, scale = part->past[1];
-    double unbias = sqrt(1 - pow(update->second, age)) / (1 - pow(update->momentum, age));
-    double by = lr * unbias * exp(part->past[0] - scale);
-    double eps = update->eps > 0 ? update->eps * exp(-scale) * sqrt(1 - pow(update->second, age)) : 0;
-    move_by_roots(part->W, part->mean, part->root, by, eps, part->n);
-}
-
 /* beta m + weight * gradient, of which the larger scale is that of m. */
 static void accumulate(struct update_part *part, double beta, double weight)
 {
@@ -230,15 +212,24 @@ static int between_roots(struct update_part *part, const double *D, double ridge
     return status;
 }
 
-/* The direction of adagrad, of shampoo, or in a metric. */
-static int precondition(struct update_part *part, const struct update *update, struct arena *arena)
+SIMD_DISPATCH
+static void divide_by_roots(double *quotient, const double *D, const double *restrict root, double eps, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        quotient[i] = root[i] + eps > 0 ? D[i] / (root[i] + eps) : 0;
+}
+
+/* The direction of adam, of adagrad, of shampoo, or in a metric.  In the means of adam over all steps so far, the
+ * weights sum to 1 - beta^(k+1). */
+static int precondition(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena)
 {
     const double *D = part->step.D;
     int metric = update_root(update, part->n, part->rows, part->columns) == 0, status = STATUS_DONE;
-    double eps = metric || update->eps == 0 ? 0 : update->eps * exp(-part->past[1]), norm = part->step.norm, square = 0;
+    double norm = part->step.norm, square = 0, age = (double)k + 1;
+    double unbias = update->rule == UPDATE_ADAM ? sqrt(1 - pow(update->second, age)) : 1;
+    double eps = metric || update->eps == 0 ? 0 : update->eps * exp(-part->past[1]) * unbias;
     if (part->n_root == part->n) {
-        for (ptrdiff_t i = 0; i < part->n; ++i)
-            part->preconditioned[i] = part->root[i] + eps > 0 ? D[i] / (part->root[i] + eps) : 0;
+        divide_by_roots(part->preconditioned, D, part->root, eps, part->n);
     } else if (metric) {
         status = between(part, MATRIX_PLAIN, part->root, D, part->root + part->rows * part->rows, MATRIX_PLAIN, arena);
     } else {
@@ -246,8 +237,8 @@ static int precondition(struct update_part *part, const struct update *update, s
     }
     part->step.D = part->preconditioned;
     if (!metric) {
-        part->step.norm = vector_norm(part->preconditioned, part->n);
         part->step.scale -= part->past[1];
+        part->step.unbias = update->rule == UPDATE_ADAM ? unbias / (1 - pow(update->momentum, age)) : 1;
         return status;
     }
     for (ptrdiff_t i = 0; i < part->n; ++i)
@@ -256,24 +247,24 @@ static int precondition(struct update_part *part, const struct update *update, s
     return status;
 }
 
-int update_direct(struct update_part *part, const struct update *update, struct arena *arena)
+int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena)
 {
     int adam = update->rule == UPDATE_ADAM, status = STATUS_DONE;
     if (part->mean != NULL) {
         accumulate(part, update->momentum, adam ? 1 - update->momentum : 1);
         part->step.D = part->mean;
-        part->step.norm = vector_norm(part->mean, part->n);
+        part->step.norm = adam ? part->past[0] > -INFINITY : vector_norm(part->mean, part->n);
         part->step.scale = part->past[0];
     }
     if (update_root(update, part->n, part->rows, part->columns) > 0)
         status = accumulate_square(part, adam ? update->second : 1, adam ? 1 - update->second : 1, arena);
-    if (status != STATUS_DONE || part->root == NULL || adam || part->step.norm == 0)
+    if (status != STATUS_DONE || part->root == NULL || part->step.norm == 0)
         return status;
-    return precondition(part, update, arena);
+    return precondition(part, update, k, arena);
 }
 
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,
-                ptrdiff_t k, struct arena *arena)
+                struct arena *arena)
 {
     const double *D = part->step.D;
     for (ptrdiff_t i = 0; update->decay > 0 && part->rows > 0 && i < part->n; ++i)
@@ -282,9 +273,10 @@ int update_move(const struct update_part *part, const struct update *update, dou
         return STATUS_DONE;
     switch (update->rule) {
     case UPDATE_CONSTANT:
+    case UPDATE_ADAM:
     case UPDATE_ADAGRAD:
     case UPDATE_SHAMPOO:
-        vector_add(part->W, -length * exp(part->step.scale), D, part->n);
+        vector_add(part->W, -length * part->step.unbias * exp(part->step.scale), D, part->n);
         break;
     case UPDATE_NORMALIZED:
         move_by(part->W, D, part->n, length, part->step.norm);
@@ -300,8 +292,6 @@ int update_move(const struct update_part *part, const struct update *update, dou
         break;
     case UPDATE_SPECTRAL:
         return spectral(part, length, arena);
-    case UPDATE_ADAM:
-        adam(part, update, length, k);
     }
     return STATUS_DONE;
 }

@@ -56,7 +56,7 @@ struct update_part {
     double *W, *G;
     ptrdiff_t n, rows, columns; /* rows = 0: no matrix */
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
-    const double *known;        /* the norm of G where it is known already, else NULL */
+    const double *given_norm;   /* the norm of G where it is known already, else NULL */
     double norm;                /* of G */
     double *mean, *root, *past; /* (n) m, (n_root) what update_root says, kept from step to step; (2) the scales of
                                  * both; else NULL */
@@ -64,7 +64,8 @@ struct update_part {
     double *preconditioned; /* (n) room for the direction, where there is a root */
     struct {
         const double *D;
-        double norm, scale; /* the direction is D exp(scale), norm that of D */
+        double norm, scale; /* the direction is D exp(scale); norm is that of D, or only not 0 */
+        double unbias;
     } step;
 };
 
@@ -76,11 +77,11 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
 /* Turns part->step from the gradient to the direction of a step, and moves what is kept.  A root that the rule does not
  * keep is a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  STATUS_DONE, STATUS_NO_MEMORY,
  * STATUS_FACTORIZATION. */
-int update_direct(struct update_part *part, const struct update *update, struct arena *arena);
+int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena);
 
 /* Step number k (from 0) of a part, after update_direct.  `length`: lr, or that of polyak; `joint` exp(scale): the norm
  * of all that is normalised together with this part.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,
-                ptrdiff_t k, struct arena *arena);
+                struct arena *arena);
 
 #endif
