@@ -8,8 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PANEL GEMM_PANEL /* rows that go through a product together */
-#define WORTH_A_PANEL 4  /* rows of one sequence below which each is computed by itself */
+#define PANEL GEMM_PANEL /* most rows of one product */
+#define WORTH_A_PANEL 4  /* if a sequence has fewer rows, each is computed by itself */
 
 void backward_init(struct backward *backward, struct arena *arena)
 {
@@ -22,7 +22,7 @@ void backward_init(struct backward *backward, struct arena *arena)
     backward->tile_scores = arena_doubles(arena, w->longest, SOFTMAX_LANES);
 }
 
-/* Keeps c [T], every `step`th number, and the top token of the row of query q under run r. */
+/* Stores c [T] and the top token of query q under run r.  Token t has the number c[t * step]. */
 static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q, ptrdiff_t r, const double *c,
                  ptrdiff_t step, ptrdiff_t top)
 {
@@ -32,7 +32,7 @@ static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q
     out->top[r * w->n_queries + q] = top;
 }
 
-/* Computes row `row` of query q by itself. */
+/* Computes one row, of query q and its transformed query u. */
 static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backward *backward, ptrdiff_t q,
                     const double *u)
 {
@@ -51,7 +51,8 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
         keep(out, w, q, row % backward->runs, backward->c, 1, s.top);
 }
 
-/* Scores [T,8] of up to eight rows, one for each column; beyond a row's window its logits are -inf. */
+/* Writes the scores [T,8] of up to eight rows, one row in each column.  If the window of a row is shorter than T, its
+ * logits beyond the end become -inf. */
 static void gather_scores(double *scores, double *logits, const struct backward *backward, ptrdiff_t first,
                           ptrdiff_t row, ptrdiff_t rows, ptrdiff_t T)
 {
@@ -68,8 +69,8 @@ static void gather_scores(double *scores, double *logits, const struct backward 
     }
 }
 
-/* P as one product loses digits that x_t - x_a keeps when all tokens that matter are close to x_a: as many as |P| is
- * smaller than |c_a| |x_a|.  Such a row is computed again from differences. */
+/* Computes p [dk] again from differences x_t - x_a if the product has lost digits.  Since c sums to zero, sum_t c_t x_t
+ * cancels if all tokens of large weight are close to x_a: its error is relative to |c_a| |x_a|, not to |p|. */
 static void repair(double *p, const struct backward *backward, const double *X, const double *tile, ptrdiff_t a,
                    ptrdiff_t T)
 {
@@ -82,7 +83,8 @@ static void repair(double *p, const struct backward *backward, const double *X, 
     matrix_weighted_differences(p, X, 0, backward->c, a, T, dk);
 }
 
-/* Up to sixteen rows, `row` the first, of a sequence with keys X (`deep` of them packed), of which they see T. */
+/* Computes up to sixteen rows, beginning with number `row`, that see the first T keys X of a sequence.  `deep` keys of
+ * it are packed. */
 static void panel(struct backward_rows *out, const struct backward *backward, const double *X, const double *U,
                   ptrdiff_t first, ptrdiff_t row, ptrdiff_t rows, ptrdiff_t T, ptrdiff_t deep)
 {
@@ -90,7 +92,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     ptrdiff_t dk = w->dk;
     gemm_pack_transposed(backward->panel, U + row * dk, dk, rows, dk);
     gemm_rows(backward->tile, PANEL, X, dk, backward->panel, dk, T, PANEL, dk, 0);
-    for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) {
+    for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) { /* softmax eight columns at a time, and the second product */
         ptrdiff_t columns = rows - i < SOFTMAX_LANES ? rows - i : SOFTMAX_LANES;
         struct softmax_interleaved s;
         gather_scores(backward->tile_scores, backward->tile + i, backward, first, row + i, columns, T);
@@ -108,7 +110,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     }
 }
 
-/* The rows of queries from .. to-1, which see the beginning of one sequence. */
+/* Computes the rows of queries from .. to-1, whose windows begin at the same token. */
 static void sequence(struct backward_rows *out, const struct backward *backward, const double *U, ptrdiff_t first,
                      ptrdiff_t from, ptrdiff_t to)
 {

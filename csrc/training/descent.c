@@ -1,5 +1,5 @@
-/* Loop invariant: at the top of the loop the weights are W(k) and every record due before k has
- * been made.  The gradient at W(k) gives the loss and the gradient norm of that record for free. */
+/* Loop invariant: at the top of the loop the weights are W(k), and all records before step k have been made.  A record
+ * has the loss and the gradient norm at W(k), so it follows the gradient of the step. */
 #include "training/descent.h"
 
 #include <math.h>
@@ -12,12 +12,12 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-/* One run: its matrices, then v, or V and a, or v and lam, where the head is trained. */
+/* The parts of one run: its matrices, then those of a trained head (v; or V and a; or v and lam). */
 struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;
-    double joint, scale; /* joint * exp(scale): the gradient norm of the matrices */
-    double log_excess;   /* polyak: of the loss above the target */
+    double joint, scale; /* the gradient norm of all matrices together is joint * exp(scale) */
+    double log_excess;   /* for polyak: log(loss - target) */
 };
 
 struct run_state {
@@ -32,7 +32,7 @@ struct run_state {
     struct excess_work excess;
 };
 
-/* What is kept of all parts lies in the order of the parts, one after another. */
+/* Gives each part its place in mean, root and past, which hold the parts one after another. */
 static void assign_kept(struct run_state *state, struct arena *arena)
 {
     const struct descent *descent = state->descent;
@@ -54,7 +54,7 @@ static void assign_kept(struct run_state *state, struct arena *arena)
             part->n_root = descent->n_metric;
             part->root = descent->root;
         }
-        if (part->root != NULL) /* divided by its own root, a gradient is not needed any more */
+        if (part->root != NULL) /* after the division by the root, the gradient itself is not needed any more */
             part->preconditioned = descent->n_metric == 0 && part->n_root == part->n ? part->G
                                                                                      : arena_doubles(arena, part->n, 1);
     }
@@ -113,7 +113,7 @@ static void list_parts(struct run_state *state, struct arena *arena)
     }
 }
 
-/* log(L(W) - inf L) of run r, from the logits: the loss itself stops changing long before. */
+/* log(L(W) - inf L) of run r, from the logits, since the loss itself is constant to the last bit long before. */
 static double log_excess_over_infimum(const struct run_state *state, ptrdiff_t r)
 {
     const struct windows *w = state->objective->w;
@@ -127,7 +127,7 @@ static double log_excess_over_infimum(const struct run_state *state, ptrdiff_t r
     return excess_log(state->objective, W, NULL, &state->excess);
 }
 
-/* The norm of the directions of the matrices together is joint * exp(scale). */
+/* Computes the norm joint * exp(scale) of the directions of all matrices together. */
 static void join_norms(double *joint, double *scale, const struct run_parts *run)
 {
     *joint = 0;
@@ -140,8 +140,8 @@ static void join_norms(double *joint, double *scale, const struct run_parts *run
             *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
 }
 
-/* Norms of the gradient of run r, which is the direction of every part for now.  STATUS_DONE: there is some left to go
- * down; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
+/* Makes the gradient of run r the direction of each part, and computes its norms.  Returns STATUS_DONE if the run can
+ * go on; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
 static int measure_gradient(struct run_state *state, ptrdiff_t r)
 {
     struct run_parts *run = &state->run_parts[r];
@@ -171,7 +171,7 @@ static int measure_gradient(struct run_state *state, ptrdiff_t r)
     return run->log_excess == -INFINITY ? STATUS_TARGET_REACHED : status;
 }
 
-/* The run as a whole: it goes on while any of its runs does. */
+/* The status of two runs together: they go on while one of them does, unless a gradient is not finite. */
 static int combined(int a, int b)
 {
     static const int order[] = {STATUS_GRADIENT_NOT_FINITE, STATUS_DONE, STATUS_STATIONARY, STATUS_TARGET_REACHED};
@@ -181,13 +181,13 @@ static int combined(int a, int b)
     return a;
 }
 
-/* min(lr, (L - target) / (2 ||g||)) with ||g|| = norm exp(log_scale). */
+/* The step length of polyak, min(lr, (L - target) / (2 ||g||)) with ||g|| = norm exp(log_scale). */
 static double polyak_length(double lr, double log_excess, double norm, double log_scale)
 {
     return fmin(lr, exp(log_excess - log(2 * norm) - log_scale));
 }
 
-/* The nearest point of the ball to the matrices of attention head h. */
+/* Projects the matrices of attention head h onto the ball. */
 static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_state *state, struct arena *arena)
 {
     const struct windows *w = state->objective->w;
@@ -203,8 +203,8 @@ static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_st
     return STATUS_DONE;
 }
 
-/* Whether a step as long as the gradient, known before any weight has moved, leaves the range of double precision; the
- * other rules' steps are about lr long. */
+/* Returns 1 if a step of the rule constant would leave the range of double precision.  It is asked before any weight
+ * moves.  Steps of the other rules are about lr long. */
 static int steps_out_of_range(const struct run_parts *run, const struct update *update, double lr)
 {
     for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)
@@ -213,7 +213,7 @@ static int steps_out_of_range(const struct run_parts *run, const struct update *
     return 0;
 }
 
-/* W(k) to W(k+1) of run r. */
+/* Takes run r from W(k) to W(k+1). */
 static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, struct arena *arena)
 {
     const struct run_parts *run = &state->run_parts[r];
@@ -223,15 +223,18 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
     int polyak = update->rule == UPDATE_POLYAK, status = STATUS_DONE;
     if (polyak && run->log_excess == -INFINITY)
         return STATUS_DONE;
+    /* direction */
     for (ptrdiff_t i = 0; i < run->parts && status == STATUS_DONE; ++i)
         status = update_direct(&run->part[i], update, k, arena);
     if (status != STATUS_DONE)
         return status;
+    /* step length */
     if (polyak || update->rule == UPDATE_NORMALIZED_JOINTLY)
         join_norms(&joint, &scale, run);
     double length = polyak ? polyak_length(lr, run->log_excess, run->joint, run->scale) : lr;
     if (steps_out_of_range(run, update, lr))
         return STATUS_NOT_FINITE;
+    /* move */
     for (ptrdiff_t i = 0; i < run->matrices && status == STATUS_DONE; ++i)
         status = update_move(&run->part[i], update, length, joint, scale, arena);
     for (ptrdiff_t i = run->matrices; i < run->parts && status == STATUS_DONE; ++i) {
@@ -239,6 +242,7 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
         length = polyak ? polyak_length(lr, run->log_excess, v->norm, *v->log_scale) : lr;
         status = update_move(v, update, length, v->step.norm, v->step.scale, arena);
     }
+    /* projection */
     if (descent->radius < 0)
         return status;
     for (ptrdiff_t h = 0; status == STATUS_DONE && h < state->weights->heads; ++h)
@@ -246,10 +250,10 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
     return status;
 }
 
-/* Steps between two polls of the monitor: about this many multiplications of a gradient, 10 microseconds. */
+/* Multiplications between two polls of the monitor, about 10 microseconds. */
 #define BETWEEN 2e4
 
-/* STATUS_NOT_FINITE: the weights are not, though the loss may be; the row then means nothing. */
+/* Writes a row of the records.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then means nothing. */
 static int record(struct descent_record *out, ptrdiff_t row, const struct run_state *state)
 {
     const struct weights *at = state->weights;

@@ -11,9 +11,9 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define BLOCK 32768 /* keys of a block, 256 KiB, which stay in the L2 cache from the forward to the backward pass */
+#define BLOCK 32768 /* numbers in the keys of a block (256 KiB): they stay in the L2 cache until the backward pass */
 
-/* Short windows: one score of a token where all attention heads see the same gradient. */
+/* Allocates what short windows keep.  If attended vectors are summed, all attention heads share the scores. */
 static void init_kept(struct general_work *work, struct arena *arena)
 {
     const struct interleaved *windows = &work->windows.interleaved;
@@ -69,8 +69,8 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     }
 }
 
-/* Where the columns of a block that begins with query `first` are in an array of d numbers a query, and how far its
- * rows are apart. */
+/* columns_of: address of the columns of a block that begins with query `first`, in an array with d numbers for each
+ * query.  lead_of: distance in memory between two rows of these columns. */
 static double *columns_of(double *array, const struct general_work *work, ptrdiff_t first, ptrdiff_t d)
 {
     return array + (work->whole ? first : first * d);
@@ -81,19 +81,20 @@ static ptrdiff_t lead_of(const struct general_work *work, ptrdiff_t first, ptrdi
     return work->whole ? work->padded : simd_padded(last - first);
 }
 
+/* The logits of query q and attention head h. */
 static double *logits_of(const struct general_work *work, ptrdiff_t q, ptrdiff_t h)
 {
     const struct windows *w = work->objective->w;
     return work->logit + work->output.heads * w->indptr[q] + h * windows_length(w, q);
 }
 
-/* The values (T, dv) of query q, NULL of the identity. */
+/* The values (T, dv) of query q, or NULL for the identity. */
 static const double *values_of(const struct general_output *output, const struct windows *w, ptrdiff_t q)
 {
     return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
 }
 
-/* Logits and attended vectors of every attention head for one query; o is a column of O. */
+/* Computes logits and attended vectors of all attention heads for one query.  o is a column of O. */
 static void attend_one(double *o, ptrdiff_t lead, const struct general_work *work,
                        const struct general_scratch *scratch, ptrdiff_t q)
 {
@@ -114,7 +115,7 @@ static void attend_one(double *o, ptrdiff_t lead, const struct general_work *wor
     }
 }
 
-/* P and its scales, the vector-Jacobian products of softmax, for one query: dL/du_q^h = -P e^log_scale; g is a column
+/* Computes the vector-Jacobian products P of one query, and their scales: M dL/du_q^h = -P e^log_scale.  g is a column
  * of the gradient. */
 static void attend_one_backward(const double *g, ptrdiff_t lead, const struct general_work *work,
                                 const struct general_scratch *scratch, ptrdiff_t q)
@@ -125,7 +126,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
     const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
     for (ptrdiff_t h = 0; h < output->heads; ++h) {
         double *p = work->P + (q * output->heads + h) * w->dk;
-        if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
+        if (h == 0 || output->concatenate) { /* summed attention heads share the scores */
             double *gathered = V != NULL ? scratch->one : scratch->score;
             for (ptrdiff_t i = 0; i < dv; ++i)
                 gathered[i] = g[((output->concatenate ? h * dv : 0) + i) * lead];
@@ -146,7 +147,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
     }
 }
 
-/* Logits and attended vectors O of a block. */
+/* Computes logits and attended vectors O of a block. */
 static void attend(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first, ptrdiff_t last)
 {
     const struct general_output *output = &work->output;
@@ -166,7 +167,8 @@ static void attend(struct general_work *work, const struct general_scratch *scra
     }
 }
 
-/* Rows of P and their scales of a block. */
+/* Computes P of a block and its scales.  For `fixed`, it also computes the losses, which need only the backward pass.
+ */
 static void attend_backward(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first,
                             ptrdiff_t last)
 {
@@ -209,7 +211,7 @@ static void multiply_by_labels(double *restrict gradient, double *restrict value
             gradient[k * lead + i] *= y[i];
 }
 
-/* Losses of a block, and the gradient of u_q in o_q. */
+/* Computes the losses of a block, and the gradient of u_q in o_q. */
 static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
@@ -236,7 +238,7 @@ struct share {
     int passes;
 };
 
-/* Blocks from .. to-1. */
+/* Makes the passes of blocks from .. to-1. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct share *share = context;
@@ -263,12 +265,13 @@ static void make_passes(struct general_work *work, int passes)
                 entries * (double)(w->dk + work->output.dv), make_blocks, &share);
 }
 
-/* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what the forward pass leaves. */
+/* dL/dv of run r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, after the forward pass. */
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     const struct head *head = &work->output.head;
     ptrdiff_t M = work->objective->w->n_queries, block = work->whole ? M : work->block;
-    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, *c = work->value; /* not read again */
+    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v,
+           *c = work->value; /* overwrites the losses, which nothing reads any more */
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, work->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)
@@ -283,7 +286,7 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv, from what both passes leave. */
+/* Computes dL/dW, or dL/dK and dL/dQ, of all attention heads of run r, and dL/dv, after both passes. */
 static void finish(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;

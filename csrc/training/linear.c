@@ -9,7 +9,7 @@
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
 
-#define ROWS 2048 /* most rows of a block: products run at full speed, and rows stay in cache */
+#define ROWS 2048 /* most rows in a block: products run at full speed, and the rows stay in cache */
 
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena)
@@ -37,8 +37,9 @@ void linear_init(struct linear_work *work, int rows_alone, const struct objectiv
     }
 }
 
-/* Rows of queries first .. last-1, a block at most.  A query that adds nothing (one token, equal scores, copies of one
- * token, a zero query) has the log_scale -inf: with a scale of its own it could make what the others add underflow. */
+/* Makes the rows of queries first .. last-1, which are at most a block.  If a query adds nothing to the gradient (one
+ * token, equal scores, copies of one token, a zero query), its log_scale is -inf.  With another scale, which might be
+ * the largest, the other rows could underflow. */
 static void make_rows(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
                       ptrdiff_t last)
 {
@@ -63,7 +64,7 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
     }
 }
 
-/* Queries from .. to-1, in blocks. */
+/* Makes the rows of queries from .. to-1, block by block. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct linear_work *work = context;

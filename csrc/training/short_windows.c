@@ -23,6 +23,7 @@ void short_windows_transform(double *U, const struct short_windows *windows, ptr
               dz, 0);
 }
 
+/* Multiplies column i of P [dk,columns] by factor[i]. */
 SIMD_DISPATCH
 static void multiply_columns(double *restrict P, const double *restrict factor, ptrdiff_t dk, ptrdiff_t columns)
 {
@@ -36,7 +37,7 @@ struct product {
     double *G, *P, *factor;
 };
 
-/* Rows from .. to-1 of G. */
+/* Computes rows from .. to-1 of G, a block of queries at a time. */
 static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;

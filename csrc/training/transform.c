@@ -10,14 +10,14 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define QUERIES 128 /* of a block, whose rows and packed queries stay in cache while all tiles pass */
+#define QUERIES 128 /* most queries in a block: its rows and packed queries stay in cache while all tiles pass */
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
     return a > b ? a : b;
 }
 
-/* Whether going through both factors takes fewer multiplications than through their product. */
+/* Returns 1 if the way through factors takes fewer multiplications than the way through W. */
 static int factors_are_shorter(const struct windows *w, const struct weights *at, double extra)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
@@ -175,7 +175,7 @@ struct product {
     const struct transform *transform;
 };
 
-/* Rows from .. to-1 of P^T Z, a block of queries at a time. */
+/* Computes rows from .. to-1 of G = P^T Z, a block of queries at a time. */
 static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;

@@ -11,7 +11,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Times the longer side: a singular value below this part of the largest is rounding. */
+/* Relative threshold for singular values, times the longer side: smaller ones are rounding errors. */
 #define RANK (4 * DBL_EPSILON)
 
 int update_keeps_mean(const struct update *update)
@@ -26,19 +26,19 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
     return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
-/* W -= length * D / by, lr / ||D|| of order one; a factor whose gradient is exactly zero stays where it is. */
+/* W -= length * D / by.  A factor whose gradient is exactly zero does not move. */
 static void move_by(double *W, const double *D, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {
         vector_add(W, -length / by, D, n);
-    } else if (by != 0) { /* length / by may leave the range of double precision where the step does not */
+    } else if (by != 0) { /* length / by may overflow or underflow, but length * D / by does not */
         for (ptrdiff_t i = 0; i < n; ++i)
             W[i] -= length * (D[i] / by);
     }
 }
 
-/* power_i = sign(x_i) |x_i / largest|^e, |x_i| <= largest; |x_i / largest| below 2^-1022 counts as zero.  Within
- * 2^-52 (2 + e |log |x_i / largest||), relatively. */
+/* power_i = sign(x_i) |x_i / largest|^e for |x_i| <= largest.  |x_i / largest| below 2^-1022 counts as zero.  The
+ * relative error is at most 2^-52 (2 + e |log |x_i / largest||). */
 SIMD_DISPATCH
 static void powers(double *restrict power, const double *restrict x, double largest, double e, ptrdiff_t n)
 {
@@ -53,7 +53,7 @@ static void powers(double *restrict power, const double *restrict x, double larg
     }
 }
 
-/* A step in phi(W) = sign(W) |W|^(p-1), of length lr in the dual norm. */
+/* Moves phi(W) = sign(W) |W|^(p-1) by a step of length lr in the dual norm. */
 static int mirror(double *W, const double *D, ptrdiff_t n, double lr, double p, struct arena *arena)
 {
     double q = p / (p - 1), largest = vector_largest(D, n), widest = vector_largest(W, n), sum = 0;
@@ -82,6 +82,7 @@ static void sign(double *restrict W, const double *restrict D, ptrdiff_t n, doub
         W[i] -= D[i] != 0 ? copysign(lr, D[i]) : 0;
 }
 
+/* W -= lr U V^T for D = U diag(s) V^T, without the singular vectors of rounding errors. */
 static int spectral(const struct update_part *part, double lr, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns, least = m < n ? m : n, rank = 0;
@@ -104,7 +105,7 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
     return STATUS_DONE;
 }
 
-/* beta m + weight * gradient, of which the larger scale is that of m. */
+/* m <- beta m + weight * gradient.  The scale of m becomes the larger of the two scales. */
 static void accumulate(struct update_part *part, double beta, double weight)
 {
     double kept = part->past[0] + log(beta), added = part->norm > 0 ? *part->log_scale + log(weight) : -INFINITY;
@@ -117,7 +118,7 @@ static void accumulate(struct update_part *part, double beta, double weight)
     part->past[0] = scale;
 }
 
-/* root_i <- hypot(by root_i, of G_i), whose squares may leave the range of double precision. */
+/* root_i <- hypot(by root_i, of G_i).  The squares themselves might overflow or underflow. */
 SIMD_DISPATCH
 static void hypotenuses(double *restrict root, double by, const double *restrict G, double of, ptrdiff_t n)
 {
@@ -128,7 +129,8 @@ static void hypotenuses(double *restrict root, double by, const double *restrict
     }
 }
 
-/* sqrt(kept v + added gradient^2), or kept L + added G G^T and kept R + added G^T G, likewise. */
+/* root <- sqrt(kept v + added gradient^2); for shampoo L <- kept L + added G G^T and R <- kept R + added G^T G.  The
+ * scale becomes the larger of the two scales. */
 static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
     int matrices = part->n_root != part->n;
@@ -146,7 +148,7 @@ static int accumulate_square(struct update_part *part, double kept, double added
     }
     ptrdiff_t m = part->rows, n = part->columns;
     struct arena_mark mark = arena_mark(arena);
-    double *G = arena_doubles(arena, m, n); /* of norm one: its squares stay in range */
+    double *G = arena_doubles(arena, m, n); /* the gradient divided by its norm, so that its squares stay in range */
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < part->n; ++i)
@@ -157,7 +159,7 @@ static int accumulate_square(struct update_part *part, double kept, double added
     return STATUS_DONE;
 }
 
-/* turned = A D B, A [rows,rows] and B [columns,columns] or their transposes. */
+/* part->preconditioned = op(A) D op(B), for A [rows,rows] and B [columns,columns]. */
 static int between(struct update_part *part, enum matrix_op op_a, const double *A, const double *D, const double *B,
                    enum matrix_op op_b, struct arena *arena)
 {
@@ -172,9 +174,8 @@ static int between(struct update_part *part, enum matrix_op op_a, const double *
     return STATUS_DONE;
 }
 
-/* The rows of E are the eigenvectors of S [n,n], power [n] its (eigenvalues + ridge)^(-1/4); 0 where those are
- * rounding.
- */
+/* The rows of E become the eigenvectors of S [n,n], and power [n] = (eigenvalues + ridge)^(-1/4).  Eigenvalues that are
+ * rounding errors count as 0; without a ridge their power is 0. */
 static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, double ridge, struct arena *arena)
 {
     vector_copy(E, S, n * n);
@@ -189,7 +190,7 @@ static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, 
     return STATUS_DONE;
 }
 
-/* L^(-1/4) D R^(-1/4) in the eigenvectors of L and R. */
+/* part->preconditioned = L^(-1/4) D R^(-1/4), through the eigenvectors of L and R. */
 static int between_roots(struct update_part *part, const double *D, double ridge, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns;
@@ -219,8 +220,8 @@ static void divide_by_roots(double *quotient, const double *D, const double *res
         quotient[i] = root[i] + eps > 0 ? D[i] / (root[i] + eps) : 0;
 }
 
-/* The direction of adam, of adagrad, of shampoo, or in a metric.  In the means of adam over all steps so far, the
- * weights sum to 1 - beta^(k+1). */
+/* Makes the direction of adam, adagrad or shampoo, or the direction in a metric.  The weights in the means of adam sum
+ * to 1 - beta^(k+1), by which `unbias` divides. */
 static int precondition(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena)
 {
     const double *D = part->step.D;
