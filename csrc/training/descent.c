@@ -28,7 +28,7 @@ struct run_state {
     struct gradient gradient;
     struct run_parts *run_parts; /* (R) */
     double *packed;
-    double *product; /* (dk, dz): of a descent to the infimum */
+    double *product; /* (dk, dz) K Q^T, if polyak aims at the infimum */
     struct excess_work excess;
 };
 

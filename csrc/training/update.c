@@ -11,7 +11,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Relative threshold for singular values, times the longer side: smaller ones are rounding errors. */
+/* A singular value below this, times the longer side, times the largest one, is a rounding error. */
 #define RANK (4 * DBL_EPSILON)
 
 int update_keeps_mean(const struct update *update)

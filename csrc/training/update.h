@@ -59,8 +59,8 @@ struct update_part {
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
     const double *given_norm;   /* the norm of G if the evaluator has computed it, else NULL */
     double norm;                /* the norm of G */
-    double *mean, *root, *past; /* kept from step to step, or NULL: (n) m; (n_root) v or L and R, see update_root; (2)
-                                 * the log scales of mean and root */
+    double *mean, *root, *past; /* kept from step to step, or NULL: (n) m; (n_root) sqrt(v), or L and R; (2) the log
+                                 * scales of mean and root */
     ptrdiff_t n_root;
     double *preconditioned; /* (n) room for the direction if there is a root; G itself if it is divided by a root */
     struct {
