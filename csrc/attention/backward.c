@@ -8,8 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PANEL GEMM_PANEL /* rows that go through a product together */
-#define WORTH_A_PANEL 4  /* rows of one sequence below which each is computed by itself */
+#define PANEL GEMM_PANEL /* most rows of one product */
+#define WORTH_A_PANEL 4  /* if a sequence has fewer rows, each is computed by itself */
 
 void backward_init(struct backward *backward, struct arena *arena)
 {
@@ -22,7 +22,7 @@ void backward_init(struct backward *backward, struct arena *arena)
     backward->tile_scores = arena_doubles(arena, w->longest, SOFTMAX_LANES);
 }
 
-/* Keeps c [T], every `step`th number, and the top token of the row of query q under run r. */
+/* Stores c [T] and the top token of query q under run r.  Token t has the number c[t * step]. */
 static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q, ptrdiff_t r, const double *c,
                  ptrdiff_t step, ptrdiff_t top)
 {
@@ -32,18 +32,18 @@ static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q
     out->top[r * w->n_queries + q] = top;
 }
 
-/* Row `row` of query q.  `next`: the first token of the window that comes after it, -1 where there is none. */
+/* Computes one row, of query q and its transformed query u. */
 static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backward *backward, ptrdiff_t q,
-                    const double *u, ptrdiff_t next)
+                    const double *u)
 {
     const struct windows *w = backward->w;
     ptrdiff_t T = windows_length(w, q);
     const double *score = backward->scores + w->indptr[q];
-    const void *X = windows_token(w, w->start[q]), *ahead = next < 0 ? NULL : windows_token(w, next);
-    matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk, ahead);
+    const void *X = windows_token(w, w->start[q]);
+    matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk);
     struct softmax s = softmax_backward(backward->c, backward->prob, backward->logit, score, T);
     double *p = out->P + row * w->dk;
-    matrix_weighted_differences(p, X, w->keys == NULL, backward->c, s.top, T, w->dk, ahead);
+    matrix_weighted_differences(p, X, w->keys == NULL, backward->c, s.top, T, w->dk);
     out->score[row] = s.score;
     out->lift[row] = s.lift;
     out->shift[row] = s.shift;
@@ -51,7 +51,8 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
         keep(out, w, q, row % backward->runs, backward->c, 1, s.top);
 }
 
-/* Scores [T,8] of up to eight rows, one for each column; beyond a row's window its logits are -inf. */
+/* Writes the scores [T,8] of up to eight rows, one row in each column.  If the window of a row is shorter than T, its
+ * logits beyond the end become -inf. */
 static void gather_scores(double *scores, double *logits, const struct backward *backward, ptrdiff_t first,
                           ptrdiff_t row, ptrdiff_t rows, ptrdiff_t T)
 {
@@ -68,8 +69,8 @@ static void gather_scores(double *scores, double *logits, const struct backward 
     }
 }
 
-/* P as one product loses digits that x_t - x_a keeps when all tokens that matter are close to x_a: as many as |P| is
- * smaller than |c_a| |x_a|.  Such a row is computed again from differences. */
+/* Computes p [dk] again from differences x_t - x_a if the product has lost digits.  Since c sums to zero, sum_t c_t x_t
+ * cancels if all tokens of large weight are close to x_a: its error is relative to |c_a| |x_a|, not to |p|. */
 static void repair(double *p, const struct backward *backward, const double *X, const double *tile, ptrdiff_t a,
                    ptrdiff_t T)
 {
@@ -79,10 +80,11 @@ static void repair(double *p, const struct backward *backward, const double *X, 
         return;
     for (ptrdiff_t t = 0; t < T; ++t)
         backward->c[t] = tile[t * PANEL];
-    matrix_weighted_differences(p, X, 0, backward->c, a, T, dk, NULL);
+    matrix_weighted_differences(p, X, 0, backward->c, a, T, dk);
 }
 
-/* Up to sixteen rows, `row` the first, of a sequence with keys X (`deep` of them packed), of which they see T. */
+/* Computes up to sixteen rows, beginning with number `row`, that see the first T keys X of a sequence.  `deep` keys of
+ * it are packed. */
 static void panel(struct backward_rows *out, const struct backward *backward, const double *X, const double *U,
                   ptrdiff_t first, ptrdiff_t row, ptrdiff_t rows, ptrdiff_t T, ptrdiff_t deep)
 {
@@ -90,7 +92,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     ptrdiff_t dk = w->dk;
     gemm_pack_transposed(backward->panel, U + row * dk, dk, rows, dk);
     gemm_rows(backward->tile, PANEL, X, dk, backward->panel, dk, T, PANEL, dk, 0);
-    for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) {
+    for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) { /* softmax eight columns at a time, and the second product */
         ptrdiff_t columns = rows - i < SOFTMAX_LANES ? rows - i : SOFTMAX_LANES;
         struct softmax_interleaved s;
         gather_scores(backward->tile_scores, backward->tile + i, backward, first, row + i, columns, T);
@@ -108,9 +110,9 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     }
 }
 
-/* The rows of queries from .. to-1, which see the beginning of one sequence. */
+/* Computes the rows of queries from .. to-1, whose windows begin at the same token. */
 static void sequence(struct backward_rows *out, const struct backward *backward, const double *U, ptrdiff_t first,
-                     ptrdiff_t from, ptrdiff_t to, ptrdiff_t next)
+                     ptrdiff_t from, ptrdiff_t to)
 {
     const struct windows *w = backward->w;
     ptrdiff_t runs = backward->runs, longest = from;
@@ -119,7 +121,7 @@ static void sequence(struct backward_rows *out, const struct backward *backward,
     ptrdiff_t row = (from - first) * runs, end = (to - first) * runs;
     if (end - row < WORTH_A_PANEL) {
         for (; row < end; ++row)
-            one_row(out, row, backward, first + row / runs, U + row * w->dk, row + 1 == end ? next : -1);
+            one_row(out, row, backward, first + row / runs, U + row * w->dk);
         return;
     }
     const double *X = windows_keys(w, longest, backward->keys);
@@ -140,7 +142,6 @@ void backward_block(struct backward_rows *out, const struct backward *backward, 
     for (ptrdiff_t from = first, to; from < last; from = to) {
         for (to = from + 1; to < last && w->start[to] == w->start[from];)
             ++to;
-        int follows = to < w->n_queries && w->start[to] + windows_length(w, from) <= w->tokens;
-        sequence(out, backward, U, first, from, to, follows ? w->start[to] : -1);
+        sequence(out, backward, U, first, from, to);
     }
 }

@@ -1,7 +1,9 @@
-/* Fused attention forward and backward: logits, softmax, and the vector-Jacobian product X^T (diag(s) - s s^T) g, for
- * consecutive queries and one or several runs at once.  Row (q - first) runs + r is query q under the weights of run r;
- * rows that see the same sequence go through two matrix products together, the others one by one, each window read once
- * while it is in cache. */
+/* Attention forward and backward in one pass over the windows of consecutive queries: the logits X u, their softmax s,
+ * and the vector-Jacobian product X^T (diag(s) - s s^T) g, where g are the scores of a fixed linear head.
+ *
+ * A row is one query under the weights of one run: query q and run r have row (q - first) runs + r.  If several rows
+ * see the same sequence, two matrix products serve them together.  The other rows are computed one by one, and the
+ * window is still in cache when it is read for the second time. */
 #ifndef ATTENTION_BACKWARD_H
 #define ATTENTION_BACKWARD_H
 
@@ -14,23 +16,23 @@ struct backward {
     ptrdiff_t runs;
     const double *scores;       /* (entries) */
     double *keys;               /* scratch of windows_keys */
-    double *logit, *prob, *c;   /* (longest) of one row */
-    double *panel, *packed;     /* packed rows of U (16), packed keys of a sequence */
-    double *tile, *tile_scores; /* (longest, 16), (longest, 8): rows in columns */
+    double *logit, *prob, *c;   /* (longest) scratch of one row */
+    double *panel, *packed;     /* up to 16 rows of U, packed; the keys of a sequence, packed */
+    double *tile, *tile_scores; /* (longest, 16) logits, then c; (longest, 8) scores; one column for each row */
 };
 
-/* One number, or one vector of the length given, per row. */
+/* Results of the rows: P has dk numbers for each row; score, lift and shift have one. */
 struct backward_rows {
-    double *P;                    /* (dk): X^T (diag(s) - s s^T) g = P e^shift */
-    double *score, *lift, *shift; /* the mean score is score + lift e^shift */
-    double *c;      /* (runs, entries) of all queries: (diag(s) - s s^T) g = c e^shift; or NULL, and then */
-    ptrdiff_t *top; /* (runs, M) of all queries: the token with the largest logit */
+    double *P;                    /* X^T (diag(s) - s s^T) g = P e^shift */
+    double *score, *lift, *shift; /* the mean score s . g is score + lift e^shift */
+    double *c;                    /* NULL, or (runs, entries) of all queries: (diag(s) - s s^T) g = c e^shift */
+    ptrdiff_t *top;               /* if c is not NULL: (runs, M) of all queries, the token with the largest logit */
 };
 
-/* Scratch; w, runs and scores are set before. */
+/* Allocates the scratch.  The caller has set w, runs and scores. */
 void backward_init(struct backward *backward, struct arena *arena);
 
-/* Queries first .. last-1; U [rows,dk]. */
+/* Computes the rows of queries first .. last-1 from their transformed queries U [rows,dk]. */
 void backward_block(struct backward_rows *out, const struct backward *backward, const double *U, ptrdiff_t first,
                     ptrdiff_t last);
 

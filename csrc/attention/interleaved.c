@@ -10,10 +10,11 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 8192         /* doubles of the keys of a group, 64 KiB: beyond it single windows are as fast, but */
-#define SHORT_KEYS 16      /* keys shorter than this make them half as fast, up to eight times that size */
-#define MOST (SMALL * 768) /* doubles of the keys of all groups: 48 MiB */
+#define SMALL 8192         /* most doubles in the keys of a group (64 KiB); with more, single windows are as fast */
+#define SHORT_KEYS 16      /* on shorter keys single windows take twice as long: a group may have 8 SMALL doubles */
+#define MOST (SMALL * 768) /* most doubles in the keys of all groups (48 MiB) */
 
+/* Length of the longest window of a group. */
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 {
     ptrdiff_t longest = 0;
@@ -33,7 +34,7 @@ int interleaved_fits(const struct windows *w, ptrdiff_t dv)
     return size * d <= MOST && (size <= 2 * windows_entries(w) || size * d <= most);
 }
 
-/* sizes [8]: of each lane of x [dk,8]. */
+/* sizes [8] = the 1-norm of each column of x [dk,8]. */
 INLINE void add_up(double *restrict sizes, const double *restrict x, ptrdiff_t dk)
 {
     double size[WIDE] = {0};
@@ -44,14 +45,14 @@ INLINE void add_up(double *restrict sizes, const double *restrict x, ptrdiff_t d
     memcpy(sizes, size, sizeof size);
 }
 
-/* The token of a window in place t of the copy; the place of token t. */
+/* The token at place t of the copy of a window.  It also gives the place of token t: two tokens change places. */
 static ptrdiff_t token_at(ptrdiff_t t, ptrdiff_t reference)
 {
     return t == 0 ? reference : t == reference ? 0 : t;
 }
 
-/* The smallest token of each of eight windows, the reference: no difference to it is more than twice as large as a
- * token, so that a logit relative to its own has as many digits as one by itself. */
+/* Chooses the reference of eight windows: the token with the smallest 1-norm.  Then no difference is more than twice as
+ * large as its token, and a difference of logits has as many digits as a logit. */
 SIMD_DISPATCH
 static void smallest_tokens(ptrdiff_t *restrict reference, const struct windows *w, ptrdiff_t first)
 {
@@ -70,8 +71,9 @@ static void smallest_tokens(ptrdiff_t *restrict reference, const struct windows 
     }
 }
 
-/* x [(T-1) d,8] and x_0 [d,8] of eight windows from number `first` on, X (N, d): the reference changes places with the
- * first token of its window, is left out and subtracted from the others.  What is beyond an end has no weight. */
+/* Copies the rows of X (N, d) that eight windows, beginning with number `first`, see: the reference to x_0 [d,8], and
+ * the differences of the others to it to x [(T-1) d,8].  Places beyond the end of a window repeat its first token;
+ * their logits become -inf, so they have no weight. */
 SIMD_DISPATCH
 static void interleave(double *restrict x, double *restrict x_0, const ptrdiff_t *restrict reference,
                        const struct windows *w, const void *X, int single, ptrdiff_t d, ptrdiff_t first, ptrdiff_t T)
@@ -129,7 +131,8 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
     }
 }
 
-/* logit [count,8]: of each lane, X u, with u in a column of U.  Few rows are summed in several parts at once. */
+/* logit [count,8] = keys u for `count` tokens (1 or 4) of eight windows, with u in a column of U.  A single token is
+ * summed in four parts, so that additions overlap. */
 INLINE void logits_of_rows(double *restrict logit, const double *restrict keys, const double *restrict U,
                            ptrdiff_t columns, ptrdiff_t dk, int count)
 {
@@ -155,7 +158,7 @@ INLINE void logits_of_rows(double *restrict logit, const double *restrict keys, 
         }
 }
 
-/* logit [T,8]; the first, of the reference token, is 0. */
+/* logit [T,8] relative to the reference, whose own logit comes first and is 0. */
 SIMD_DISPATCH
 static void interleaved_logits(double *restrict logit, const double *restrict keys, const double *restrict U,
                                ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk)
@@ -169,7 +172,7 @@ static void interleaved_logits(double *restrict logit, const double *restrict ke
         logits_of_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
 }
 
-/* sum += sum_t c_t x_t, `count` rows from number k on, x [(T-1) d,8]. */
+/* sum += sum_t c_t x_t for x [(T-1) d,8], in `count` of the d rows, beginning with number k. */
 INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const double *restrict c, ptrdiff_t T,
                           ptrdiff_t d, ptrdiff_t k, int count)
 {
@@ -181,7 +184,7 @@ INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const d
                 sum[s][i] += c[t * WIDE + i] * x[((t - 1) * d + k + s) * WIDE + i];
 }
 
-/* `count` rows of P, and their sizes. */
+/* Computes `count` rows of P, and adds their absolute values to `size`. */
 INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const double *restrict keys,
                            const double *restrict c, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k,
                            int count)
@@ -196,9 +199,9 @@ INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const doubl
         }
 }
 
-/* P of each lane, and log_scale as given, or -inf where it is zero.  The sum of c_t x_t loses digits that x_t - x_a
- * keeps when all tokens that matter are close to x_a: as many as |P| is smaller than the largest |c_t| |x_t|.  Returns
- * whether that is so in any lane. */
+/* P = sum_t c_t x_t in each of eight columns; log_scale = `idle`, or -inf if the column is zero.  Returns 1 if a column
+ * has lost digits that sum_t c_t (x_t - x_a) would keep: if all tokens of large weight are close to x_a, the sum
+ * cancels, and its error is relative to the largest |c_t| |x_t|, not to |P|. */
 SIMD_DISPATCH
 static int pull_back(double *restrict P, double *restrict log_scale, const double *restrict keys,
                      const double *restrict sizes, const double *restrict idle, const double *restrict c,
@@ -225,7 +228,8 @@ static int pull_back(double *restrict P, double *restrict log_scale, const doubl
     return close;
 }
 
-/* A column of P and its log_scale again, as sum_t c_t (x_t - x_a) of query q: the keys of the copy are rounded. */
+/* Computes the column of query q in P, and its log_scale, again as sum_t c_t (x_t - x_a).  It reads the keys as given,
+ * since the differences in the copy are rounded. */
 static void pull_back_exactly(double *P, double *log_scale, const struct interleaved *interleaved, const double *c,
                               ptrdiff_t top, ptrdiff_t columns, ptrdiff_t q)
 {
@@ -245,7 +249,7 @@ static void pull_back_exactly(double *P, double *log_scale, const struct interle
     *log_scale = size == 0 ? -INFINITY : interleaved->idle[q];
 }
 
-/* `count` rows of O = x_0 + sum_t prob_t x_t, or O += them. */
+/* O = x_0 + sum_t prob_t x_t in `count` rows, beginning with number k, or O += that if `add`. */
 INLINE void attend_rows(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
                         const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, ptrdiff_t k, int count, int add)
 {
@@ -272,7 +276,8 @@ static void attend(double *restrict O, ptrdiff_t lead, const double *restrict x_
         attend_rows(O, lead, x_0, x, prob, T, dv, k, 1, add);
 }
 
-/* Tokens of a group; the places of its first token in arrays with and without references. */
+/* Returns the number of tokens of a group.  *all and *others become the index of its first number in arrays with and
+ * without the references. */
 static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interleaved *interleaved, ptrdiff_t group)
 {
     *all = interleaved->before[group] * WIDE;
@@ -280,7 +285,7 @@ static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interl
     return interleaved->before[group + 1] - interleaved->before[group];
 }
 
-/* logit [T,8] of a group, -inf beyond an end. */
+/* logit [T,8] of a group, -inf beyond the end of a window. */
 static void logits_of(double *logit, const struct interleaved *interleaved, const double *U, ptrdiff_t columns,
                       ptrdiff_t group, ptrdiff_t last)
 {
@@ -327,6 +332,7 @@ void interleaved_backward(double *P, double *score, double *lift, double *shift,
     for (ptrdiff_t from = first; from < last; from += WIDE) {
         ptrdiff_t group = from / WIDE, at = from - first, T = group_of(&all, &others, interleaved, group);
         struct softmax_interleaved s;
+        /* c, the derivative of the mean score in the logits */
         if (kept == NULL) {
             logits_of(c, interleaved, U + at, columns, group, last);
             softmax_backward_interleaved(&s, c, WIDE, interleaved->scores + all, WIDE, T);
@@ -341,6 +347,7 @@ void interleaved_backward(double *P, double *score, double *lift, double *shift,
             softmax_backward_of_probabilities(c, kept->prob + all, kept->score + all, s.top, T);
         }
         memcpy(shift + at, s.shift, sizeof s.shift);
+        /* P = X^T c */
         int close = pull_back(P + at, log_scale + at, interleaved->keys + others * w->dk, interleaved->sizes + others,
                               interleaved->idle + from, c, columns, T, w->dk);
         for (ptrdiff_t q = from; close && q < last && q < from + WIDE; ++q)

@@ -12,7 +12,8 @@ INLINE double largest(const double *logit, ptrdiff_t T)
     return top;
 }
 
-/* The first index of the value, the last of all when nothing equals it (NaN).  A search without branches. */
+/* Returns the first index with this value, or the last index of all if there is none (NaN).  The search has no
+ * branches. */
 INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
 {
     ptrdiff_t first = T - 1;
@@ -24,8 +25,8 @@ INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
     return first;
 }
 
-/* weight_t = exp(logit_t - offset), returns their sum; with scores also sum_t weight_t (score_t - score_a), and the
- * least of them all. */
+/* weight_t = exp(logit_t - offset).  Returns the sum of the weights; *least becomes the least weight and, if there are
+ * scores, *lift becomes sum_t weight_t (score_t - score_a). */
 INLINE double exponentials(double *restrict weight, const double *restrict logit, double offset, ptrdiff_t T,
                            const double *restrict score, double score_a, double *lift, double *least)
 {
@@ -71,7 +72,7 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T)
     return first_of(logit, T, top);
 }
 
-/* The largest logit among tokens whose score differs from token a's, relative to a's; 0 when all agree. */
+/* The largest logit, less that of token a, among the tokens whose score differs from that of a; 0 if there are none. */
 INLINE double runner_up(const double *logit, const double *score, double top, double score_a, ptrdiff_t T)
 {
     double best = -__builtin_inf();
@@ -83,8 +84,8 @@ INLINE double runner_up(const double *logit, const double *score, double top, do
     return best == -__builtin_inf() ? 0.0 : best;
 }
 
-/* Below this the plain weights are close to underflow and are taken relative to the runner-up instead.  At -300 they
- * are 1e-130, whose squares (in norms) are still normal numbers. */
+/* If the runner-up is lower than this, weights are relative to the runner-up instead of token a, since they would come
+ * near underflow.  exp(-300) is 1e-130, whose square (in norms) is still a normal number. */
 #define NEAR_UNDERFLOW (-300.0)
 
 SIMD_DISPATCH
@@ -102,8 +103,8 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
             c[t] = prob[t] * ((score[t] - g_a) - lift);
         }
     } else {
-        /* Tokens that share a's score have prob_t (g_t - s.g) = -prob_t lift e^shift: they need no weight of
-         * their own in the shifted scale, where they might overflow. */
+        /* A token with the score of a has prob_t (g_t - s.g) = -prob_t lift e^shift.  It needs no weight relative to
+         * the runner-up; that weight might overflow. */
         shift = gap;
         lift = 0;
         for (ptrdiff_t t = 0; t < T; ++t) {
@@ -120,7 +121,8 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
 
 #define LANES SOFTMAX_LANES
 
-/* c from logits, relative to `top`, and the mean; `shifted`: some shift is not 0. */
+/* Replaces the logits in c by the derivatives, and computes lift.  `top` [8] are the largest logits; out->score and
+ * out->shift are known.  `shifted` is 0 if every shift is 0. */
 INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
                            const double *restrict score, ptrdiff_t lds, const double *restrict top, ptrdiff_t T,
                            int shifted)
@@ -162,8 +164,8 @@ INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *res
         out->lift[i] = lift[i];
 }
 
-/* The largest logit of each column, its place and, if `scored`, its score; whether another logit is so far below that
- * its exponential comes near underflow. */
+/* Finds the largest logit of each column, its index `at` and, if `scored`, its score g_a.  Returns 1 if a finite logit
+ * is so much lower that its exponential comes near underflow. */
 INLINE int tops(double *top, double *at, double *g_a, const double *restrict logit, ptrdiff_t ld,
                 const double *restrict score, ptrdiff_t lds, ptrdiff_t T, int scored)
 {
@@ -235,7 +237,7 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
     int shifted = 0, far = tops(top, at, g_a, c, ldc, score, lds, T, 1);
-    if (far) { /* the runner-up may be */
+    if (far) { /* the runner-up may be as low */
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();
         for (ptrdiff_t t = 0; t < T; ++t) {

@@ -1,11 +1,12 @@
-/* Softmax of one window and its backward pass, in the logarithmic domain.
+/* Softmax of one window, and its backward pass from the scores g of the tokens.
  *
  * Forward:   a = argmax l (lowest index),  w_t = exp(l_t - l_a),  Z = sum w_t,  prob_t = w_t / Z.
  * Mean:      s.g = g_a + sum_{t != a} prob_t (g_t - g_a) = g_a + lift * exp(shift).
  * Backward:  d(s.g)/dl_t = prob_t (g_t - s.g).
  *
- * The textbook form cancels once 1 - prob_a < 1e-16, and training stops.  Differences to token a do not cancel,
- * and `shift` (the largest l_t - l_a among tokens with another score) keeps their exponentials from underflow. */
+ * prob_t (g_t - sum_t prob_t g_t) would cancel to zero once 1 - prob_a < 1e-16, and training would stop.  Differences
+ * to token a do not cancel.  `shift`, the largest l_t - l_a of the tokens whose score differs from g_a, keeps their
+ * exponentials from underflow. */
 #ifndef ATTENTION_SOFTMAX_H
 #define ATTENTION_SOFTMAX_H
 
@@ -14,10 +15,10 @@
 struct softmax {
     ptrdiff_t top;      /* a */
     double score;       /* g_a */
-    double lift, shift; /* shift is 0 until the differences come near underflow */
+    double lift, shift; /* shift is 0 unless exp(l_t - l_a) comes near underflow */
 };
 
-/* The same of eight interleaved windows. */
+/* Number of interleaved windows, and the same results for each of them. */
 #define SOFTMAX_LANES 8
 
 struct softmax_interleaved {
@@ -25,11 +26,11 @@ struct softmax_interleaved {
     double score[SOFTMAX_LANES], lift[SOFTMAX_LANES], shift[SOFTMAX_LANES];
 };
 
-/* prob [T,8] = softmax of each column of logit [T,8], and the tokens with the largest logits.  Returns whether a
- * probability is so small that the backward pass must start from the logits: with softmax_backward_interleaved. */
+/* prob [T,8] = softmax of each column of logit [T,8]; top [8] = the tokens with the largest logits.  Returns 1 if a
+ * probability is so small that the backward pass needs the logits (softmax_backward_interleaved). */
 int softmax_probabilities_interleaved(ptrdiff_t *top, double *prob, const double *logit, ptrdiff_t T);
 
-/* c [T,8] = d(s.g)/dl from the probabilities, where none is that small: shift is 0. */
+/* c [T,8] = d(s.g)/dl from the probabilities, if the function above has returned 0; shift is then 0. */
 void softmax_backward_of_probabilities(double *c, const double *prob, const double *score, const ptrdiff_t *top,
                                        ptrdiff_t T);
 
@@ -39,16 +40,16 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T);
 /* The index of the largest logit, the lowest one on a tie. */
 ptrdiff_t softmax_top(const double *logit, ptrdiff_t T);
 
-/* c [T] with d(s.g)/dl = c * exp(shift), and prob [T].  c sums to zero up to rounding: sum_t c_t x_t is best taken as
- * sum_t c_t (x_t - x_a). */
+/* Computes prob [T], and c [T] with d(s.g)/dl = c * exp(shift).  c sums to zero, so sum_t c_t x_t should be computed as
+ * sum_t c_t (x_t - x_a), which does not cancel. */
 struct softmax softmax_backward(double *c, double *prob, const double *logit, const double *score, ptrdiff_t T);
 
-/* Column i of c [T,ldc] holds the logits of window i and gets its c; its scores are in column i of score [T,lds].
- * A window shorter than T has logits -inf at its end. */
+/* The same for eight windows.  On entry, column i of c [T,ldc] has the logits of window i; on return it has its c.  The
+ * scores are in column i of score [T,lds].  If a window is shorter than T, its last logits are -inf. */
 void softmax_backward_interleaved(struct softmax_interleaved *out, double *c, ptrdiff_t ldc, const double *score,
                                   ptrdiff_t lds, ptrdiff_t T);
 
-/* weight [n] = exp(logarithm - offset) of logarithms [n] that are at most the offset. */
+/* weight [n] = exp(logarithm - offset), for logarithm [n] <= offset. */
 void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n);
 
 #endif

@@ -49,28 +49,16 @@ void windows_attended(double *O, const struct windows *w, const double *values, 
                                        dv);
 }
 
-/* Values of this length and more are read one by one, at nearly the speed of a plain read of the memory: twice that of
- * eight at once, which wins on shorter ones. */
-#define READ_ALONE 32
-
-/* product [count] of values [count,dv] with v. */
-static void products(double *product, const void *values, int single, ptrdiff_t count, ptrdiff_t dv, const double *v)
-{
-    ptrdiff_t step = dv >= READ_ALONE ? 1 : count;
-    for (ptrdiff_t i = 0; i < count; i += step)
-        matrix_keys_times_vector(product + i, matrix_at(values, i * dv, single), single, v, step, dv, NULL);
-}
-
 void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,
                     const double *y, const double *v, ptrdiff_t next, double *scratch)
 {
     if (scratch != NULL)
-        products(scratch, values, single, w->tokens, dv, v);
+        matrix_keys_times_vector(scratch, values, single, v, w->tokens, dv);
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         double *score = scores + w->indptr[q], *product = scratch != NULL ? scratch + w->start[q] : score;
         if (scratch == NULL)
-            products(score, matrix_at(values, w->start[q] * dv, single), single, windows_length(w, q), dv,
-                     v + q * next);
+            matrix_keys_times_vector(score, matrix_at(values, w->start[q] * dv, single), single, v + q * next,
+                                     windows_length(w, q), dv);
         for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
             score[t] = y[q] * product[t];
     }

@@ -142,8 +142,7 @@ static int check_together(const struct objective *objective, const struct weight
     if (descent->to_infimum && !fixed)
         return bind_refuse(call, "a descent to the infimum goes with a fixed linear head, without ridge");
     int along_gradient = fixed && weights->W != NULL && descent->radius < 0 && descent->update.rule <= UPDATE_POLYAK
-                         && !update_keeps_mean(&descent->update) && descent->update.decay == 0
-                         && descent->n_metric == 0;
+                         && !update_keeps_mean(&descent->update) && descent->update.decay == 0;
     if (weights->form == FORM_SPAN && !along_gradient)
         return bind_refuse(call, "a span goes with W, a fixed linear head and steps along the gradient alone");
     if ((weights->form == FORM_FACTORS) != (call->in[OUT_SQUARES].data != NULL))

@@ -17,14 +17,6 @@ typedef float floats __attribute__((vector_size(LANES * sizeof(float)), aligned(
 
 #define ROWS LANES
 
-/* Prefetches half of the next window, one token for every two rows that are read here.  It goes into L2, because
- * windows are longer than L1; beside a busy core prefetching into L1 was slower. */
-INLINE void prefetch(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
-{
-    if (ahead != NULL && r % 2 == 0 && !(single && k % (2 * LANES) != 0))
-        __builtin_prefetch(matrix_at(ahead, r / 2 * d + k, single), 0, 2);
-}
-
 /* total [8] = the sums of eight rows of eight numbers.  Adds in the order of simd_total, in half as many steps. */
 INLINE void totals(double *restrict total, const simd_vector *restrict row)
 {
@@ -46,17 +38,15 @@ static const double step[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1,
 
 /* logit [rows] of `rows` tokens.  u is read once for all of them, and their sums overlap in time. */
 INLINE void logits_of_rows(double *logit, const void *X, const double *u, const simd_vector *last, ptrdiff_t d,
-                           int rows, const void *ahead, int single)
+                           int rows, int single)
 {
     simd_vector sum[ROWS] = {{0}};
     ptrdiff_t k = 0;
     for (; k + LANES <= d; k += LANES) {
         simd_vector by = *(const simd_vector *)(u + k);
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) {
-            prefetch(ahead, r, d, k, single);
+        for (int r = 0; r < rows; ++r)
             sum[r] += VECTOR(X, r * d + k, single) * by;
-        }
     }
     if (k < d && k > 0) {
 #pragma GCC unroll 8
@@ -73,31 +63,25 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, const 
             logit[r] += matrix_number(X, r * d + k, single) * u[k];
 }
 
-INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next,
-                   int single)
+INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, int single)
 {
     simd_vector last = {0};
     ptrdiff_t t = 0;
     if (d > LANES)
         last = *(const simd_vector *)(u + d - LANES) * REMAINDER(d);
-    if (next != NULL)
-        for (; t + ROWS <= T; t += ROWS)
-            logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS,
-                           matrix_at(next, t / 2 * d, single), single);
     for (; t + ROWS <= T; t += ROWS)
-        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, NULL, single);
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
     for (; t < T; ++t)
-        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, 1, NULL, single);
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, 1, single);
 }
 
 SIMD_DISPATCH
-void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d,
-                              const void *next)
+void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d)
 {
     if (!single)
-        logits(logit, X, u, T, d, next, 0);
+        logits(logit, X, u, T, d, 0);
     else
-        logits(logit, X, u, T, d, next, 1);
+        logits(logit, X, u, T, d, 1);
 }
 
 SIMD_DISPATCH
@@ -119,14 +103,13 @@ void matrix_transposed_times_vector(double *restrict p, const double *restrict X
 }
 
 INLINE void differences_of_rows(double *restrict p, const void *restrict X, const double *restrict c,
-                                const void *restrict xa, ptrdiff_t d, int rows, const void *ahead, int single)
+                                const void *restrict xa, ptrdiff_t d, int rows, int single)
 {
     ptrdiff_t k = 0;
     for (; k + LANES <= d; k += LANES) {
         simd_vector *sum = (simd_vector *)(p + k), even = *sum, odd = {0}, x_a = VECTOR(xa, k, single);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
-            prefetch(ahead, r, d, k, single);
             simd_vector x = VECTOR(X, r * d + k, single) - x_a;
             if (r % 2 == 0)
                 even += c[r] * x;
@@ -150,29 +133,25 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
 
 /* Goes backwards: the end of the window is still in the level-1 cache. */
 INLINE void weighted_differences(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a,
-                                 ptrdiff_t T, ptrdiff_t d, const void *next, int single)
+                                 ptrdiff_t T, ptrdiff_t d, int single)
 {
     const void *xa = matrix_at(X, a * d, single);
     ptrdiff_t t = T;
     vector_zero(p, d);
     for (; t % ROWS != 0; --t)
-        differences_of_rows(p, matrix_at(X, (t - 1) * d, single), c + t - 1, xa, d, 1, NULL, single);
-    if (next != NULL)
-        for (; t > 0; t -= ROWS)
-            differences_of_rows(p, matrix_at(X, (t - ROWS) * d, single), c + t - ROWS, xa, d, ROWS,
-                                matrix_at(next, (T / 2 + (T - t) / 2) * d, single), single);
+        differences_of_rows(p, matrix_at(X, (t - 1) * d, single), c + t - 1, xa, d, 1, single);
     for (; t > 0; t -= ROWS)
-        differences_of_rows(p, matrix_at(X, (t - ROWS) * d, single), c + t - ROWS, xa, d, ROWS, NULL, single);
+        differences_of_rows(p, matrix_at(X, (t - ROWS) * d, single), c + t - ROWS, xa, d, ROWS, single);
 }
 
 SIMD_DISPATCH
 void matrix_weighted_differences(double *p, const void *X, int single, const double *c, ptrdiff_t a, ptrdiff_t T,
-                                 ptrdiff_t d, const void *next)
+                                 ptrdiff_t d)
 {
     if (!single)
-        weighted_differences(p, X, c, a, T, d, next, 0);
+        weighted_differences(p, X, c, a, T, d, 0);
     else
-        weighted_differences(p, X, c, a, T, d, next, 1);
+        weighted_differences(p, X, c, a, T, d, 1);
 }
 
 void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,

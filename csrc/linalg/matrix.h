@@ -26,23 +26,21 @@ INLINE const void *matrix_at(const void *X, ptrdiff_t i, int single)
 }
 
 /* logit [T] = X u.  X [T,d] is in double precision or, if `single`, converted from single precision as it is read.
- * Equal tokens get equal logits.  `next` is NULL, or the keys [T,d] that will be read next: their first half is
- * prefetched. */
-void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d,
-                              const void *next);
+ * Equal tokens get equal logits. */
+void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d);
 
 static inline void matrix_times_vector(double *out, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d)
 {
-    matrix_keys_times_vector(out, X, 0, u, T, d, NULL);
+    matrix_keys_times_vector(out, X, 0, u, T, d);
 }
 
 /* p [d] = X^T c, for c [T]. */
 void matrix_transposed_times_vector(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
 /* p [d] = sum_t c_t (x_t - x_a).  This is X^T c for a c that sums to zero, but without cancellation: tokens equal to
- * x_a add exactly 0.  X and `next` are as above; the second half of `next` is prefetched. */
+ * x_a add exactly 0.  X is as above. */
 void matrix_weighted_differences(double *p, const void *X, int single, const double *c, ptrdiff_t a, ptrdiff_t T,
-                                 ptrdiff_t d, const void *next);
+                                 ptrdiff_t d);
 
 /* C [m,n] = A B^T, for A [m,k] and B [n,k]. */
 void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);

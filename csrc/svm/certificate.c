@@ -27,25 +27,25 @@ static double of_exponent(const double *x, ptrdiff_t n, double p)
 static const struct {
     int singular;
     double exponent;
-} kinds[] = {NORM_LIST(KIND)[NORM_FROBENIUS] = {1, 2}};
+} formulas[] = {NORM_LIST(KIND)[NORM_FROBENIUS] = {1, 2}};
 
 int certificate_rotates(enum svm_norm norm)
 {
-    return kinds[norm].singular;
+    return formulas[norm].singular;
 }
 
 int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t columns, enum svm_norm norm, double p,
                      int dual, struct arena *arena)
 {
     ptrdiff_t n = rows * columns, least = rows < columns ? rows : columns;
-    p = kinds[norm].exponent > 0 ? kinds[norm].exponent : p;
+    p = formulas[norm].exponent > 0 ? formulas[norm].exponent : p;
     if (dual)
         p = isinf(p) ? 1 : p / (p - 1);
     *size = vector_norm(W, n);
     if (!isfinite(*size) || norm == NORM_FROBENIUS)
         return STATUS_DONE;
     struct arena_mark mark = arena_mark(arena);
-    double *s = kinds[norm].singular ? arena_doubles(arena, least, 1) : NULL;
+    double *s = formulas[norm].singular ? arena_doubles(arena, least, 1) : NULL;
     int status = s != NULL ? blas_svd(rows, columns, W, NULL, s, NULL, arena) : STATUS_DONE;
     if (status != STATUS_DONE || arena->failed)
         return arena->failed ? STATUS_NO_MEMORY : status;

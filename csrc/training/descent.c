@@ -1,5 +1,5 @@
-/* Loop invariant: at the top of the loop the weights are W(k) and every record due before k has
- * been made.  The gradient at W(k) gives the loss and the gradient norm of that record for free. */
+/* Loop invariant: at the top of the loop the weights are W(k), and all records before step k have been made.  A record
+ * has the loss and the gradient norm at W(k), so it follows the gradient of the step. */
 #include "training/descent.h"
 
 #include <math.h>
@@ -12,15 +12,15 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-/* One run: its matrices, then v, or V and a, or v and lam, where the head is trained. */
+/* The parts of one run: its matrices, then those of a trained head (v; or V and a; or v and lam). */
 struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;
-    double joint, scale; /* joint * exp(scale): the gradient norm of the matrices */
-    double log_excess;   /* polyak: of the loss above the target */
+    double joint, scale; /* the gradient norm of all matrices together is joint * exp(scale) */
+    double log_excess;   /* for polyak: log(loss - target) */
 };
 
-struct descender {
+struct run_state {
     const struct objective *objective;
     const struct descent *descent;
     struct weights *weights;
@@ -28,20 +28,20 @@ struct descender {
     struct gradient gradient;
     struct run_parts *run_parts; /* (R) */
     double *packed;
-    double *product; /* (dk, dz): of a descent to the infimum */
+    double *product; /* (dk, dz) K Q^T, if polyak aims at the infimum */
     struct excess_work excess;
 };
 
-/* What is kept of all parts lies in the order of the parts, one after another. */
-static void assign_kept(struct descender *d, struct arena *arena)
+/* Gives each part its place in mean, root and past, which hold the parts one after another. */
+static void assign_kept(struct run_state *state, struct arena *arena)
 {
-    const struct descent *descent = d->descent;
+    const struct descent *descent = state->descent;
     const struct update *update = &descent->update;
-    const struct run_parts *last = &d->run_parts[d->weights->runs - 1];
-    ptrdiff_t count = last->part + last->parts - d->run_parts->part;
+    const struct run_parts *last = &state->run_parts[state->weights->runs - 1];
+    ptrdiff_t count = last->part + last->parts - state->run_parts->part;
     double *mean = descent->mean, *root = descent->root;
     for (ptrdiff_t i = 0; i < count; ++i) {
-        struct update_part *part = &d->run_parts->part[i];
+        struct update_part *part = &state->run_parts->part[i];
         part->n_root = update_root(update, part->n, part->rows, part->columns);
         part->past = descent->past != NULL ? descent->past + 2 * i : NULL;
         part->mean = update_keeps_mean(update) ? mean : NULL;
@@ -54,7 +54,9 @@ static void assign_kept(struct descender *d, struct arena *arena)
             part->n_root = descent->n_metric;
             part->root = descent->root;
         }
-        part->preconditioned = part->root != NULL ? arena_doubles(arena, part->n, 1) : NULL;
+        if (part->root != NULL) /* after the division by the root, the gradient itself is not needed any more */
+            part->preconditioned = descent->n_metric == 0 && part->n_root == part->n ? part->G
+                                                                                     : arena_doubles(arena, part->n, 1);
     }
 }
 
@@ -83,25 +85,25 @@ static struct update_part vector_part(double *v, double *G, ptrdiff_t n, const d
     return (struct update_part){.W = v, .G = G, .n = n, .log_scale = log_scale};
 }
 
-static void list_parts(struct descender *d, struct arena *arena)
+static void list_parts(struct run_state *state, struct arena *arena)
 {
-    const struct weights *at = d->weights;
-    const struct gradient *g = &d->gradient;
-    struct matrices all = problem_matrices(at, g, d->objective->w);
+    const struct weights *at = state->weights;
+    const struct gradient *g = &state->gradient;
+    struct matrices all = problem_matrices(at, g, state->objective->w);
     ptrdiff_t R = at->runs, H = at->heads, n_rest = at->n_v - at->n_first, parts = descent_parts(at);
     struct update_part *part = arena_take(arena, R * parts, sizeof *part);
-    d->run_parts = arena_take(arena, R, sizeof *d->run_parts);
+    state->run_parts = arena_take(arena, R, sizeof *state->run_parts);
     if (arena->failed)
         return;
     for (ptrdiff_t r = 0; r < R; ++r) {
-        d->run_parts[r] = (struct run_parts){.part = part, .matrices = H * all.count, .parts = parts};
+        state->run_parts[r] = (struct run_parts){.part = part, .matrices = H * all.count, .parts = parts};
         for (ptrdiff_t n = r * H; n < (r + 1) * H; ++n)
             for (int i = 0; i < all.count; ++i) {
                 ptrdiff_t rows = all.part[i].rows, columns = all.part[i].columns, size = rows * columns;
                 *part = vector_part(all.part[i].W + n * size, all.part[i].G + n * size, size, g->log_scale + n);
                 part->rows = rows;
                 part->columns = columns;
-                part++->known = at->form == FORM_SPAN ? g->norm + n : NULL;
+                part++->given_norm = at->form == FORM_SPAN ? g->norm + n : NULL;
             }
         double *v = at->v + r * at->n_v, *dv = g->v + r * at->n_v;
         if (at->head == HEAD_IS_TRAINED)
@@ -111,21 +113,21 @@ static void list_parts(struct descender *d, struct arena *arena)
     }
 }
 
-/* log(L(W) - inf L) of run r, from the logits: the loss itself stops changing long before. */
-static double log_excess_over_infimum(const struct descender *d, ptrdiff_t r)
+/* log(L(W) - inf L) of run r, from the logits, since the loss itself is constant to the last bit long before. */
+static double log_excess_over_infimum(const struct run_state *state, ptrdiff_t r)
 {
-    const struct windows *w = d->objective->w;
-    const struct weights *at = d->weights;
+    const struct windows *w = state->objective->w;
+    const struct weights *at = state->weights;
     ptrdiff_t dk = w->dk, dz = w->dz;
     if (at->form == FORM_SPAN)
-        return excess_log(d->objective, NULL, at->span + 2 * r * w->n_queries * dk, &d->excess);
-    const double *W = at->form == FORM_MATRIX ? at->W + r * dk * dz : d->product;
+        return excess_log(state->objective, NULL, at->span + 2 * r * w->n_queries * dk, &state->excess);
+    const double *W = at->form == FORM_MATRIX ? at->W + r * dk * dz : state->product;
     if (at->form == FORM_FACTORS)
-        transform_multiply(d->product, at, w, r, d->packed);
-    return excess_log(d->objective, W, NULL, &d->excess);
+        transform_multiply(state->product, at, w, r, state->packed);
+    return excess_log(state->objective, W, NULL, &state->excess);
 }
 
-/* The norm of the directions of the matrices together is joint * exp(scale). */
+/* Computes the norm joint * exp(scale) of the directions of all matrices together. */
 static void join_norms(double *joint, double *scale, const struct run_parts *run)
 {
     *joint = 0;
@@ -138,18 +140,18 @@ static void join_norms(double *joint, double *scale, const struct run_parts *run
             *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
 }
 
-/* Norms of the gradient of run r, which is the direction of every part for now.  STATUS_DONE: there is some left to go
- * down; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
-static int measure_gradient(struct descender *d, ptrdiff_t r)
+/* Makes the gradient of run r the direction of each part, and computes its norms.  Returns STATUS_DONE if the run can
+ * go on; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
+static int measure_gradient(struct run_state *state, ptrdiff_t r)
 {
-    struct run_parts *run = &d->run_parts[r];
-    const struct descent *descent = d->descent;
+    struct run_parts *run = &state->run_parts[r];
+    const struct descent *descent = state->descent;
     double square = 0;
     int status = STATUS_STATIONARY;
     run->joint = NAN;
     for (ptrdiff_t i = 0; i < run->parts; ++i) {
         struct update_part *part = &run->part[i];
-        part->norm = part->known != NULL ? *part->known : vector_norm(part->G, part->n);
+        part->norm = part->given_norm != NULL ? *part->given_norm : vector_norm(part->G, part->n);
         if (!isfinite(part->norm))
             return STATUS_GRADIENT_NOT_FINITE;
         if (part->norm > 0)
@@ -157,18 +159,19 @@ static int measure_gradient(struct descender *d, ptrdiff_t r)
         part->step.D = part->G;
         part->step.norm = part->norm;
         part->step.scale = *part->log_scale;
+        part->step.unbias = 1;
     }
     join_norms(&run->joint, &run->scale, run);
     if (descent->update.rule != UPDATE_POLYAK)
         return status;
-    for (ptrdiff_t i = 0; d->objective->ridge > 0 && i < run->matrices; ++i)
+    for (ptrdiff_t i = 0; state->objective->ridge > 0 && i < run->matrices; ++i)
         square += vector_dot(run->part[i].W, run->part[i].W, run->part[i].n);
-    double excess = d->gradient.loss[r] + d->objective->ridge * square - descent->target;
-    run->log_excess = descent->to_infimum ? log_excess_over_infimum(d, r) : excess > 0 ? log(excess) : -INFINITY;
+    double excess = state->gradient.loss[r] + state->objective->ridge * square - descent->target;
+    run->log_excess = descent->to_infimum ? log_excess_over_infimum(state, r) : excess > 0 ? log(excess) : -INFINITY;
     return run->log_excess == -INFINITY ? STATUS_TARGET_REACHED : status;
 }
 
-/* The run as a whole: it goes on while any of its runs does. */
+/* The status of two runs together: they go on while one of them does, unless a gradient is not finite. */
 static int combined(int a, int b)
 {
     static const int order[] = {STATUS_GRADIENT_NOT_FINITE, STATUS_DONE, STATUS_STATIONARY, STATUS_TARGET_REACHED};
@@ -178,18 +181,18 @@ static int combined(int a, int b)
     return a;
 }
 
-/* min(lr, (L - target) / (2 ||g||)) with ||g|| = norm exp(log_scale). */
+/* The step length of polyak, min(lr, (L - target) / (2 ||g||)) with ||g|| = norm exp(log_scale). */
 static double polyak_length(double lr, double log_excess, double norm, double log_scale)
 {
     return fmin(lr, exp(log_excess - log(2 * norm) - log_scale));
 }
 
-/* The nearest point of the ball to the matrices of attention head h. */
-static int confine(const struct run_parts *run, ptrdiff_t h, const struct descender *d, struct arena *arena)
+/* Projects the matrices of attention head h onto the ball. */
+static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_state *state, struct arena *arena)
 {
-    const struct windows *w = d->objective->w;
-    const struct descent *descent = d->descent;
-    if (d->weights->form == FORM_MATRIX)
+    const struct windows *w = state->objective->w;
+    const struct descent *descent = state->descent;
+    if (state->weights->form == FORM_MATRIX)
         return projection_ball(run->part[h].W, w->dk, w->dz, descent->ball, descent->radius, arena);
     const struct update_part *K = &run->part[2 * h], *Q = K + 1;
     double norm = hypot(vector_norm(K->W, K->n), vector_norm(Q->W, Q->n)), shrink = sqrt(2 * descent->radius) / norm;
@@ -200,8 +203,8 @@ static int confine(const struct run_parts *run, ptrdiff_t h, const struct descen
     return STATUS_DONE;
 }
 
-/* Whether a step as long as the gradient, known before any weight has moved, leaves the range of double precision; the
- * other rules' steps are about lr long. */
+/* Returns 1 if a step of the rule constant would leave the range of double precision.  It is asked before any weight
+ * moves.  Steps of the other rules are about lr long. */
 static int steps_out_of_range(const struct run_parts *run, const struct update *update, double lr)
 {
     for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)
@@ -210,62 +213,61 @@ static int steps_out_of_range(const struct run_parts *run, const struct update *
     return 0;
 }
 
-/* W(k) to W(k+1) of run r. */
-static int take_step(const struct descender *d, ptrdiff_t r, ptrdiff_t k, struct arena *arena)
+/* Takes run r from W(k) to W(k+1). */
+static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, struct arena *arena)
 {
-    const struct run_parts *run = &d->run_parts[r];
-    const struct descent *descent = d->descent;
+    const struct run_parts *run = &state->run_parts[r];
+    const struct descent *descent = state->descent;
     const struct update *update = &descent->update;
     double lr = descent->lr[r * descent->lr_run + k * descent->lr_step], joint = 0, scale = 0;
     int polyak = update->rule == UPDATE_POLYAK, status = STATUS_DONE;
     if (polyak && run->log_excess == -INFINITY)
         return STATUS_DONE;
+    /* direction */
     for (ptrdiff_t i = 0; i < run->parts && status == STATUS_DONE; ++i)
-        status = update_direct(&run->part[i], update, arena);
+        status = update_direct(&run->part[i], update, k, arena);
     if (status != STATUS_DONE)
         return status;
+    /* step length */
     if (polyak || update->rule == UPDATE_NORMALIZED_JOINTLY)
         join_norms(&joint, &scale, run);
     double length = polyak ? polyak_length(lr, run->log_excess, run->joint, run->scale) : lr;
     if (steps_out_of_range(run, update, lr))
         return STATUS_NOT_FINITE;
+    /* move */
     for (ptrdiff_t i = 0; i < run->matrices && status == STATUS_DONE; ++i)
-        status = update_move(&run->part[i], update, length, joint, scale, k, arena);
+        status = update_move(&run->part[i], update, length, joint, scale, arena);
     for (ptrdiff_t i = run->matrices; i < run->parts && status == STATUS_DONE; ++i) {
         const struct update_part *v = &run->part[i];
         length = polyak ? polyak_length(lr, run->log_excess, v->norm, *v->log_scale) : lr;
-        status = update_move(v, update, length, v->step.norm, v->step.scale, k, arena);
+        status = update_move(v, update, length, v->step.norm, v->step.scale, arena);
     }
+    /* projection */
     if (descent->radius < 0)
         return status;
-    for (ptrdiff_t h = 0; status == STATUS_DONE && h < d->weights->heads; ++h)
-        status = confine(run, h, d, arena);
+    for (ptrdiff_t h = 0; status == STATUS_DONE && h < state->weights->heads; ++h)
+        status = confine(run, h, state, arena);
     return status;
 }
 
-/* Steps between looks at the clock: about 10 microseconds of work at 4 flops a nanosecond. */
-static ptrdiff_t steps_per_look(const struct windows *w, const struct weights *at)
-{
-    double flops = 4.0 * (double)w->n_queries * (double)w->dk * (double)(w->dz + at->m)
-                   + 4.0 * (double)windows_entries(w) * (double)w->dk;
-    return 1 + (ptrdiff_t)(40000.0 / flops / (double)(at->runs * at->heads));
-}
+/* Multiplications between two polls of the monitor, about 10 microseconds. */
+#define BETWEEN 2e4
 
-/* STATUS_NOT_FINITE: the weights are not, though the loss may be; the row then means nothing. */
-static int record(struct descent_record *out, ptrdiff_t row, const struct descender *d)
+/* Writes a row of the records.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then means nothing. */
+static int record(struct descent_record *out, ptrdiff_t row, const struct run_state *state)
 {
-    const struct weights *at = d->weights;
-    ptrdiff_t R = at->runs, H = at->heads, size = d->objective->w->dk * d->objective->w->dz;
+    const struct weights *at = state->weights;
+    ptrdiff_t R = at->runs, H = at->heads, size = state->objective->w->dk * state->objective->w->dz;
     double *W = out->W + row * R * H * size;
-    transform_whole(W, at, d->objective->w, d->packed);
+    transform_whole(W, at, state->objective->w, state->packed);
     if (at->head == HEAD_IS_TRAINED)
         vector_copy(out->v + row * R * at->n_v, at->v, R * at->n_v);
     for (ptrdiff_t r = 0; r < R; ++r) {
-        out->loss[row * R + r] = d->gradient.loss[r];
+        out->loss[row * R + r] = state->gradient.loss[r];
         out->norm[row * R + r] = vector_norm(W + r * H * size, H * size);
         if (!isfinite(out->norm[row * R + r]))
             return STATUS_NOT_FINITE;
-        out->log_grad_norm[row * R + r] = log(d->run_parts[r].joint) + d->run_parts[r].scale;
+        out->log_grad_norm[row * R + r] = log(state->run_parts[r].joint) + state->run_parts[r].scale;
     }
     return STATUS_DONE;
 }
@@ -276,41 +278,42 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
 {
     const struct windows *w = objective->w;
     ptrdiff_t R = weights->runs;
-    struct descender d = {.objective = objective, .descent = descent, .weights = weights};
-    objective_init(&d.work, objective, weights, 0, threads, arena);
-    transform_init_gradient(&d.gradient, weights, w, weights->form == FORM_FACTORS, arena);
-    list_parts(&d, arena);
+    struct run_state state = {.objective = objective, .descent = descent, .weights = weights};
+    objective_init(&state.work, objective, weights, 0, threads, arena);
+    transform_init_gradient(&state.gradient, weights, w, weights->form == FORM_FACTORS, arena);
+    list_parts(&state, arena);
     if (weights->form == FORM_FACTORS)
-        d.packed = arena_doubles(arena, gemm_packed(w->dz, weights->m), 1);
+        state.packed = arena_doubles(arena, gemm_packed(w->dz, weights->m), 1);
     if (descent->to_infimum) {
-        d.product = arena_doubles(arena, w->dk, w->dz);
-        excess_init(&d.excess, w, arena);
+        state.product = arena_doubles(arena, w->dk, w->dz);
+        excess_init(&state.excess, w, arena);
     }
     *step = descent->first;
     if (!arena->failed)
-        assign_kept(&d, arena);
+        assign_kept(&state, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
 
     const struct descent_callbacks none = {0}, *callbacks = descent->callbacks != NULL ? descent->callbacks : &none;
-    ptrdiff_t look = steps_per_look(w, weights), until_look = 0, row = 0;
+    double cost = 2.0 * (double)(R * weights->heads * w->dk) * (double)(w->n_queries * w->dz + windows_entries(w));
+    ptrdiff_t between = 1 + (ptrdiff_t)(BETWEEN / cost), row = 0;
     for (ptrdiff_t k = descent->first;; ++k) {
         *step = k;
         int wanted = row < descent->n_record && descent->record[row] == k;
         if (k == descent->last && !wanted)
             return STATUS_DONE;
         /* gradient */
-        int status = objective_gradient(&d.gradient, &d.work);
+        int status = objective_gradient(&state.gradient, &state.work);
         if (callbacks->combine != NULL)
-            status = callbacks->combine(callbacks->context, status, &d.gradient);
+            status = callbacks->combine(callbacks->context, status, &state.gradient);
         if (status != STATUS_DONE)
             return status;
-        int going = measure_gradient(&d, 0);
+        int going = measure_gradient(&state, 0);
         for (ptrdiff_t r = 1; r < R; ++r)
-            going = combined(going, measure_gradient(&d, r));
+            going = combined(going, measure_gradient(&state, r));
         /* record */
         if (wanted) {
-            if ((status = record(out, row++, &d)) != STATUS_DONE)
+            if ((status = record(out, row++, &state)) != STATUS_DONE)
                 return status;
             ++*recorded;
             if (callbacks->recorded != NULL && (status = callbacks->recorded(callbacks->context)) != STATUS_DONE)
@@ -319,14 +322,11 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         /* stopping test */
         if (k == descent->last || going != STATUS_DONE)
             return k < descent->last ? going : STATUS_DONE;
-        if (--until_look < 0) {
-            if (monitor_stops(monitor))
-                return STATUS_INTERRUPTED;
-            until_look = look;
-        }
+        if (k % between == 0 && monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
         /* step */
         for (ptrdiff_t r = 0; r < R; ++r) {
-            status = take_step(&d, r, k, arena);
+            status = take_step(&state, r, k, arena);
             if (status != STATUS_DONE)
                 return status;
         }

@@ -1,12 +1,13 @@
-/* Gradient descent on the objective: a whole run, a chunk of one, or several runs side by side, in one call.
+/* Gradient descent on the objective.  One call takes the steps of a whole run, or of a chunk of it, or of several runs
+ * side by side.
  *
- * A step applies an update rule (training/update.h) to each matrix of each attention head separately (K and Q
- * separately), unless the rule normalises them jointly.  With a radius, the projection on the ball follows, for each
- * attention head separately: ||W|| <= radius, or ||K||^2 + ||Q||^2 <= 2 radius for factors.  The parameters of a
- * trained output head (v; V and a; v and lam) take the same step, each normalised by its own gradient.
+ * A step applies an update rule (training/update.h) to each matrix of each attention head by itself (K and Q are two
+ * matrices), unless the rule normalises them jointly.  If there is a radius, each attention head is then projected onto
+ * its ball: ||W|| <= radius, or ||K||^2 + ||Q||^2 <= 2 radius for factors.  The parameters of a trained output head (v;
+ * or V and a; or v and lam) take the same step, each normalised by its own gradient.
  *
- * The state of a run is its weights (with a span: U and C, while W stays W(0)) and the means of its rule, so a run cut
- * into chunks is the same run bit for bit. */
+ * The state of a run is its weights (with a span U and C, while W stays W(0)) and what its rule keeps.  So a run that
+ * is cut into chunks is the same run, bit for bit. */
 #ifndef TRAINING_DESCENT_H
 #define TRAINING_DESCENT_H
 
@@ -20,49 +21,53 @@ struct monitor;
 
 struct descent {
     struct update update;
-    const double *lr; /* of run r at step k: lr[r * lr_run + k * lr_step] */
+    const double *lr; /* step length of run r at step k: lr[r * lr_run + k * lr_step] */
     ptrdiff_t lr_run, lr_step;
-    double target;  /* of polyak */
-    int to_infimum; /* polyak: the target is the infimum of a fixed linear head, without ridge; else `target` */
+    double target;  /* the loss that polyak aims at */
+    int to_infimum; /* 1: polyak aims at the infimum of a fixed linear head without ridge, not at `target` */
     double radius;  /* negative: no ball */
     enum ball ball;
-    double *mean, *root;     /* what the rule keeps of all parts, run by run (descent_keeps says how many numbers) */
-    double *past;            /* (R parts, 2) their scales, -inf at first; NULL: it keeps none */
-    ptrdiff_t n_metric;      /* numbers of the metric of every matrix, which `root` is then; 0: none */
-    ptrdiff_t first, last;   /* steps of this chunk: the weights given are W(first) */
-    const ptrdiff_t *record; /* ascending step numbers to record, within first .. last */
+    double *mean, *root;   /* what the rule keeps of all parts, run by run; descent_keeps returns their sizes */
+    double *past;          /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps nothing */
+    ptrdiff_t n_metric;    /* 0, or the size of a metric of each matrix, which `root` holds then */
+    ptrdiff_t first, last; /* steps of this chunk; the weights on entry are W(first) */
+    const ptrdiff_t *record; /* (n_record) steps to record, ascending, within first .. last */
     ptrdiff_t n_record;
     const struct descent_callbacks *callbacks; /* NULL: none */
 };
 
-/* Optional callbacks of a training run.  Any function may be NULL; a result other than STATUS_DONE ends the run. */
+/* Functions called during a run.  Any of them may be NULL.  A result other than STATUS_DONE ends the run. */
 struct descent_callbacks {
     void *context;
-    /* Called after the loss and gradient of a step, or after a failure (`status`), which it passes on or replaces.  It
-     * may change both, into those of a larger problem that this one is a part of. */
+    /* Called after the evaluation of a step, which ended with `status`.  It returns that status or another one.  It may
+     * change loss and gradient into those of a larger problem, of which this problem is a part. */
     int (*combine)(void *context, int status, struct gradient *gradient);
     int (*recorded)(void *context); /* after each record */
 };
 
-/* One row per recorded step, in it one for each run. */
+/* Arrays of the records: a row for each recorded step, in it a row for each run. */
 struct descent_record {
     double *W;                           /* (n_record, R H, dk, dz): W or K Q^T */
-    double *v;                           /* (n_record, runs, n_v) of a head that is trained */
-    double *loss, *norm, *log_grad_norm; /* norm: of W or K Q^T of all heads; gradient norm with the ridge, without v */
+    double *v;                           /* (n_record, R, n_v) parameters of a trained head */
+    double *loss, *norm, *log_grad_norm; /* norm: ||W|| or ||K Q^T||, all heads together; the gradient norm is that of
+                                            the matrices, with the ridge */
 };
 
-/* Parts of a run: its matrices, and the parameters of a head that is trained. */
+/* Number of parts of one run: its matrices, and the parameters of a trained head. */
 ptrdiff_t descent_parts(const struct weights *weights);
 
-/* How many numbers the rule keeps of the gradients of all parts, and of their squares. */
+/* *mean and *root become the numbers that the rule keeps of the gradients and of their squares, of all runs. */
 void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *weights, const struct windows *w,
                    const struct update *update);
 
-/* Moves the weights in place from W(first) towards W(last).  *step: the step reached; *recorded grows by the rows
- * written. STATUS_DONE; STATUS_STATIONARY or STATUS_TARGET_REACHED (every run has a gradient of exactly zero or has met
- * polyak's target), STATUS_GRADIENT_NOT_FINITE (of some run, at weights and a loss that are), STATUS_INTERRUPTED,
- * STATUS_NOT_FINITE or the status of a callback: stopped at *step, whose weights these are, and everything up to it is
- * recorded; or the status of a projection that failed. */
+/* Moves the weights in place from W(first) towards W(last).  *step becomes the step reached, and *recorded grows by the
+ * rows written.
+ *
+ * Returns STATUS_DONE at the last step.  The run ends earlier with STATUS_STATIONARY or STATUS_TARGET_REACHED (each run
+ * has a zero gradient or has reached the target of polyak), STATUS_GRADIENT_NOT_FINITE (weights and loss are finite,
+ * but the gradient of a run is not), STATUS_INTERRUPTED, STATUS_NOT_FINITE or the status of a callback.  The weights
+ * are then those of *step, and all records up to it are made.  A step or a projection that fails returns its own
+ * status. */
 int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
                 const struct objective *objective, const struct descent *descent, struct monitor *monitor,
                 struct threads *threads, struct arena *arena);

@@ -13,8 +13,9 @@ void excess_init(struct excess_work *work, const struct windows *w, struct arena
     work->keys = arena_doubles(arena, windows_scratch(w), 1);
 }
 
-/* e_q = sum_t prob_t (best - score_t) >= 0 as mantissa and logarithm of its scale.  Where the token on top is one of
- * the best nothing cancels in its lift; where it is not, its own term is a T-th part of the difference or more. */
+/* Returns e_q e^-shift for e_q = sum_t prob_t (best - score_t) >= 0.  If token a with the largest logit has the best
+ * score, e_q is -lift e^shift, and nothing cancels.  Otherwise e_q is at least (best - score_a) / T, so little cancels.
+ */
 static double shortfall(double *shift, const double *l, const double *score, double best,
                         const struct excess_work *work, ptrdiff_t T)
 {

@@ -1,5 +1,5 @@
-/* How far the mean loss of a fixed linear head is above its infimum, as a logarithm: where attention has saturated,
- * the loss itself equals the infimum to the last bit. */
+/* The logarithm of the excess of a fixed linear head: the mean loss less its infimum.  If attention has saturated, the
+ * loss itself equals the infimum to the last bit. */
 #ifndef TRAINING_EXCESS_H
 #define TRAINING_EXCESS_H
 
@@ -8,13 +8,13 @@
 struct arena;
 
 struct excess_work {
-    double *U, *l, *c, *prob, *keys; /* (M, dk), (longest) each, scratch of windows_keys */
+    double *U, *l, *c, *prob, *keys; /* U (M, dk); l, c, prob (longest); keys: scratch of windows_keys */
 };
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);
 
-/* log(1/M sum_q (loss(u_q) - loss(best score of q))) at W (dk, dz), or at U = Z W^T (M, dk) where W is NULL: -inf when
- * every query sees best scores only, NaN when logits are beyond double precision. */
+/* Returns log(1/M sum_q (loss(u_q) - loss(best score of q))) at W (dk, dz) or, if W is NULL, at U = Z W^T (M, dk).  It
+ * is -inf if each query sees only tokens with its best score, and NaN if logits overflow. */
 double excess_log(const struct objective *objective, const double *W, const double *U, const struct excess_work *work);
 
 #endif

@@ -11,16 +11,9 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define BLOCK 32768 /* keys of a block, 256 KiB, which stay in the L2 cache from the forward to the backward pass */
+#define BLOCK 32768 /* numbers in the keys of a block (256 KiB): they stay in the L2 cache until the backward pass */
 
-static ptrdiff_t block_of(const struct windows *w, int fixed)
-{
-    ptrdiff_t M = w->n_queries, block = fixed ? M : BLOCK / (w->dk * w->longest);
-    block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
-    return block < M ? block : M;
-}
-
-/* Short windows: one score of a token where all attention heads see the same gradient. */
+/* Allocates what short windows keep.  If attended vectors are summed, all attention heads share the scores. */
 static void init_kept(struct general_work *work, struct arena *arena)
 {
     const struct interleaved *windows = &work->windows.interleaved;
@@ -47,13 +40,12 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     work->fixed = objective->scores != NULL && at->head == HEAD_IS_FIXED;
     work->output = work->fixed ? (struct general_output){.heads = 1} : *objective->output;
     work->padded = padded;
-    work->block = block_of(w, work->fixed);
+    work->block = transform_block(w, work->fixed ? M : BLOCK / (w->dk * w->longest));
     work->whole = head->kind == HEAD_CALL || objective->loss == LOSS_CALL;
     work->short_windows = short_windows;
-    work->idle = arena_zeros(arena, padded, 1);
     if (short_windows) {
         short_windows_init(&work->windows, work->fixed ? objective->scores : NULL, output->values, output->dv,
-                           work->idle, transform, H, work->block, arena);
+                           transform, H, work->block, arena);
         if (!arena->failed && !work->fixed)
             init_kept(work, arena);
     } else {
@@ -75,12 +67,10 @@ void general_init(struct general_work *work, int short_windows, const struct obj
         scratch->U = short_windows ? arena_doubles(arena, w->dk, simd_padded(work->block)) : NULL;
         ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
-    for (ptrdiff_t q = 0; !arena->failed && q < M; ++q)
-        work->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
 }
 
-/* Where the columns of a block that begins with query `first` are in an array of d numbers a query, and how far its
- * rows are apart. */
+/* columns_of: address of the columns of a block that begins with query `first`, in an array with d numbers for each
+ * query.  lead_of: distance in memory between two rows of these columns. */
 static double *columns_of(double *array, const struct general_work *work, ptrdiff_t first, ptrdiff_t d)
 {
     return array + (work->whole ? first : first * d);
@@ -91,19 +81,20 @@ static ptrdiff_t lead_of(const struct general_work *work, ptrdiff_t first, ptrdi
     return work->whole ? work->padded : simd_padded(last - first);
 }
 
+/* The logits of query q and attention head h. */
 static double *logits_of(const struct general_work *work, ptrdiff_t q, ptrdiff_t h)
 {
     const struct windows *w = work->objective->w;
     return work->logit + work->output.heads * w->indptr[q] + h * windows_length(w, q);
 }
 
-/* The values (T, dv) of query q, NULL of the identity. */
+/* The values (T, dv) of query q, or NULL for the identity. */
 static const double *values_of(const struct general_output *output, const struct windows *w, ptrdiff_t q)
 {
     return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
 }
 
-/* Logits and attended vectors of every attention head for one query; o is a column of O. */
+/* Computes logits and attended vectors of all attention heads for one query.  o is a column of O. */
 static void attend_one(double *o, ptrdiff_t lead, const struct general_work *work,
                        const struct general_scratch *scratch, ptrdiff_t q)
 {
@@ -124,7 +115,7 @@ static void attend_one(double *o, ptrdiff_t lead, const struct general_work *wor
     }
 }
 
-/* P and its scales, the vector-Jacobian products of softmax, for one query: dL/du_q^h = -P e^log_scale; g is a column
+/* Computes the vector-Jacobian products P of one query, and their scales: M dL/du_q^h = -P e^log_scale.  g is a column
  * of the gradient. */
 static void attend_one_backward(const double *g, ptrdiff_t lead, const struct general_work *work,
                                 const struct general_scratch *scratch, ptrdiff_t q)
@@ -135,7 +126,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
     const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
     for (ptrdiff_t h = 0; h < output->heads; ++h) {
         double *p = work->P + (q * output->heads + h) * w->dk;
-        if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
+        if (h == 0 || output->concatenate) { /* summed attention heads share the scores */
             double *gathered = V != NULL ? scratch->one : scratch->score;
             for (ptrdiff_t i = 0; i < dv; ++i)
                 gathered[i] = g[((output->concatenate ? h * dv : 0) + i) * lead];
@@ -146,17 +137,17 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
         double *c = work->scale != NULL ? work->delta + n * windows_entries(w) + w->indptr[q] : scratch->c;
         struct softmax s = softmax_backward(c, scratch->weight, logits_of(work, q, h), scratch->score, T);
         if (X != NULL)
-            matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
+            matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk);
         else
             vector_copy(p, c, T);
         if (work->scale != NULL)
             work->top[n * M + q] = s.top;
-        double scale = vector_is_zero(p, w->dk) ? -INFINITY : work->idle[q];
+        double scale = vector_is_zero(p, w->dk) ? -INFINITY : work->transform->idle[q];
         work->log_scale[h * M + q] = scale + s.shift + work->log_slope[q];
     }
 }
 
-/* Logits and attended vectors O of a block. */
+/* Computes logits and attended vectors O of a block. */
 static void attend(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first, ptrdiff_t last)
 {
     const struct general_output *output = &work->output;
@@ -176,7 +167,8 @@ static void attend(struct general_work *work, const struct general_scratch *scra
     }
 }
 
-/* Rows of P and their scales of a block. */
+/* Computes P of a block and its scales.  For `fixed`, it also computes the losses, which need only the backward pass.
+ */
 static void attend_backward(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first,
                             ptrdiff_t last)
 {
@@ -219,7 +211,7 @@ static void multiply_by_labels(double *restrict gradient, double *restrict value
             gradient[k * lead + i] *= y[i];
 }
 
-/* Losses of a block, and the gradient of u_q in o_q. */
+/* Computes the losses of a block, and the gradient of u_q in o_q. */
 static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
@@ -246,7 +238,7 @@ struct share {
     int passes;
 };
 
-/* Blocks from .. to-1. */
+/* Makes the passes of blocks from .. to-1. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct share *share = context;
@@ -273,12 +265,13 @@ static void make_passes(struct general_work *work, int passes)
                 entries * (double)(w->dk + work->output.dv), make_blocks, &share);
 }
 
-/* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what the forward pass leaves. */
+/* dL/dv of run r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, after the forward pass. */
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     const struct head *head = &work->output.head;
     ptrdiff_t M = work->objective->w->n_queries, block = work->whole ? M : work->block;
-    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, *c = work->value; /* not read again */
+    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v,
+           *c = work->value; /* overwrites the losses, which nothing reads any more */
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, work->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)
@@ -293,7 +286,7 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv, from what both passes leave. */
+/* Computes dL/dW, or dL/dK and dL/dQ, of all attention heads of run r, and dL/dv, after both passes. */
 static void finish(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;

@@ -7,8 +7,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* hidden [h,lead], the pre-activations V^T o, becomes a * [V^T o > 0]; value [count] = a . relu(V^T o).  At a kink the
- * derivative is 0, the one from the left. */
+/* value [count] += a . relu(V^T o); hidden [h,lead], the pre-activations V^T o, becomes a * [V^T o > 0].  At a kink the
+ * derivative is 0, the derivative from the left. */
 SIMD_DISPATCH
 static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t h,
                     ptrdiff_t count, ptrdiff_t lead)
@@ -21,7 +21,7 @@ static void rectify(double *restrict value, double *restrict hidden, const doubl
         }
 }
 
-/* v . o - lam |o|^2 and its gradient; `shared`: one v for all queries. */
+/* Adds v . o - lam |o|^2 to the values, and computes its gradient.  `shared`: all queries have one v. */
 INLINE void quadratic(double *restrict value, double *restrict gradient, const double *restrict v,
                       const double *restrict o, const struct head *head, ptrdiff_t count, ptrdiff_t lead, int shared)
 {
@@ -43,7 +43,8 @@ static void quadratic_of(double *value, double *gradient, const struct head *hea
         quadratic(value, gradient, head->v + first * head->d, O, head, count, lead, 0);
 }
 
-/* v . log o and its gradient, where v is not 0; an o that leaves double precision counts as 1e-292. */
+/* Adds v . log o to the values, and computes its gradient, from the entries in which v is not 0.  An o below 1e-292,
+ * which would overflow, counts as 1e-292. */
 static void logarithm(double *value, double *gradient, const struct head *head, const double *O, ptrdiff_t first,
                       ptrdiff_t count, ptrdiff_t lead)
 {
@@ -80,7 +81,7 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
     case HEAD_LOGARITHM:
         logarithm(value, gradient, head, O, first, count, lead);
         break;
-    case HEAD_CALL: /* rows of queries, in its own scratch */
+    case HEAD_CALL: /* the function gets a row for each query */
         for (ptrdiff_t i = 0; i < count * d; ++i)
             scratch[i] = O[i % d * lead + i / d];
         status = head->call(head->context, value, slopes, scratch, count, d);

@@ -25,32 +25,33 @@ enum { HEAD_COUNT = HEAD_LIST(TABLE_COUNT) };
 struct head {
     enum head_kind kind;
     ptrdiff_t d;     /* length of o */
-    const double *v; /* linear, quadratic, logarithm: (d), or (M, d) when v_stride is d; mlp: V (d, hidden) */
+    const double *v; /* linear, quadratic, logarithm: (d), or (M, d) if v_stride is d; mlp: V (d, hidden) */
     ptrdiff_t v_stride;
     const double *a;  /* mlp: (hidden) */
     ptrdiff_t hidden; /* 0 for the others */
     double lam;       /* quadratic */
-    /* call: value [M] and gradient [M,d] of O [M,d]; nonzero: it has failed. */
+    /* call: computes value [M] and gradient [M,d] at O [M,d].  Nonzero: the function has failed. */
     int (*call)(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d);
     void *context;
 };
 
-/* Number of parameters of a head with one v for all queries: of v or V, and of a or lam, which follows it. */
+/* For a head with one v for all queries: *first = the number of parameters in v or V, *rest = in a or lam. */
 void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 
-/* Makes the head read its parameters from a row of that many numbers (lam is copied). */
+/* Makes the head read its parameters from `row`, first + rest numbers (lam is copied). */
 void head_place(struct head *head, const double *row);
 
-/* Doubles of scratch for each query: the pre-activations of the mlp; rows of O and of the gradient for a call. */
+/* Number of doubles of scratch for each query: pre-activations for the mlp; rows of O and of the gradient for a call.
+ */
 ptrdiff_t head_scratch(const struct head *head);
 
-/* value [count] and gradient [d,lead] at O [d,lead] of `count` queries from number `first` on, one in a column; a call
- * evaluates all of them.  scratch [head_scratch, lead].  Nonzero: the function called has failed. */
+/* Computes value [count] and gradient [d,lead] at O [d,lead], for `count` queries beginning with number `first`, each
+ * in a column; a call needs all queries.  scratch is [head_scratch, lead].  Nonzero: the function has failed. */
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
                   ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead);
 
-/* Adds the gradient of sum_q c_q value_q in the parameters, c [count], of a head with one v: of v, or of V (d, hidden)
- * and a; of the quadratic also of lam.  O and scratch: as above. */
+/* Adds the gradient of sum_q c_q value_q, c [count], to the parameters of a head with one v for all queries: to v, and
+ * lam if it is quadratic, or to V (d, hidden) and a.  O and scratch are as above. */
 void head_parameters(double *parameters, const struct head *head, const double *O, const double *c, double *scratch,
                      ptrdiff_t count, ptrdiff_t lead);
 

@@ -9,34 +9,26 @@
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
 
-/* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache, and
- * whole groups and panels of what is laid out eight or sixteen side by side. */
-static ptrdiff_t block_of(ptrdiff_t runs, const struct windows *w)
-{
-    ptrdiff_t M = w->n_queries, block = 2048 / runs;
-    block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
-    return block < M ? block : M;
-}
+#define ROWS 2048 /* most rows in a block: products run at full speed, and the rows stay in cache */
 
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
     ptrdiff_t M = w->n_queries, R = at->runs;
-    *work = (struct linear_work){
-        .rows_alone = rows_alone, .objective = objective, .at = at, .transform = transform, .block = block_of(R, w)};
-    double cost = transform_cost(w, at) + 2 * (double)R * (double)windows_entries(w) * (double)w->dk;
-    work->threads = cost > THREADS_WORTH ? threads : NULL;
-    int workers = work->threads != NULL ? threads->most : 1;
-    work->idle = arena_zeros(arena, M, 1);
+    *work = (struct linear_work){.rows_alone = rows_alone,
+                                 .objective = objective,
+                                 .at = at,
+                                 .transform = transform,
+                                 .threads = threads,
+                                 .block = transform_block(w, ROWS / R)};
+    int workers = threads != NULL ? threads->most : 1;
     work->rows.P = arena_doubles(arena, M * R, w->dk);
     ARENA_DOUBLES(arena, M * R, 1, &work->rows.score, &work->rows.lift, &work->rows.shift, &work->value,
                   &work->log_slope, &work->log_scale);
     work->scratch = arena_take(arena, workers, sizeof *work->scratch);
     if (arena->failed)
         return;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        work->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
     for (int i = 0; i < workers; ++i) {
         struct linear_scratch *scratch = &work->scratch[i];
         scratch->U = arena_doubles(arena, w->dk, work->block * R);
@@ -45,8 +37,9 @@ void linear_init(struct linear_work *work, int rows_alone, const struct objectiv
     }
 }
 
-/* Rows of queries first .. last-1, a block at most.  A query that adds nothing (one token, equal scores, copies of one
- * token, a zero query) has the log_scale -inf: with a scale of its own it could make what the others add underflow. */
+/* Makes the rows of queries first .. last-1, which are at most a block.  If a query adds nothing to the gradient (one
+ * token, equal scores, copies of one token, a zero query), its log_scale is -inf.  With another scale, which might be
+ * the largest, the other rows could underflow. */
 static void make_rows(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
                       ptrdiff_t last)
 {
@@ -66,12 +59,12 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
     backward_block(&out, &scratch->backward, U, first, last);
     loss_values(value, log_slope, work->objective->loss, out.score, out.lift, out.shift, rows);
     for (ptrdiff_t i = 0; i < rows; ++i) {
-        double scale = vector_is_zero(out.P + i * dk, dk) ? -INFINITY : work->idle[first + i / R];
+        double scale = vector_is_zero(out.P + i * dk, dk) ? -INFINITY : work->transform->idle[first + i / R];
         work->log_scale[i % R * M + first + i / R] = scale + out.shift[i] + log_slope[i];
     }
 }
 
-/* Queries from .. to-1, in blocks. */
+/* Makes the rows of queries from .. to-1, block by block. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct linear_work *work = context;
@@ -83,9 +76,11 @@ static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 
 void linear_gradient(struct gradient *gradient, struct linear_work *work)
 {
-    ptrdiff_t M = work->objective->w->n_queries, R = work->at->runs;
+    const struct windows *w = work->objective->w;
+    ptrdiff_t M = w->n_queries, R = work->at->runs;
     transform_prepare(work->transform);
-    threads_for(work->threads, M, INFINITY, make_blocks, work);
+    threads_for(work->threads, M, 2.0 * (double)(R * w->dk) * (double)(M * w->dz + windows_entries(w)), make_blocks,
+                work);
     for (ptrdiff_t r = 0; r < R; ++r)
         gradient->loss[r] = loss_mean(work->value + r, M, R);
     if (!work->rows_alone)

@@ -1,10 +1,10 @@
-/* Loss and gradient for a fixed linear head on one attention head.  Queries go in blocks, each window read once while
- * it is in cache, and give their rows of P with a log-scale each; the product follows on the largest of the scales.
+/* Loss and gradient for a fixed linear head on one attention head, if windows are long (short ones: training/general).
+ * Blocks of queries give rows of P, each with a log scale.  The product of P with the queries follows, relative to the
+ * largest of the scales.
  *
  *     dL/dW = -1/M P^T Z with p_q e^log_scale_q = -l'(u_q) X_q^T (diag(s) - s s^T) g_q
  *
- * Earns 5.7x at n,T,d = 1024,2,16 and 3.5x at 512,64,128 beside training/general.
- */
+ * With training/general, windows one by one, a step takes 3.5 times as long at n,T,d = 512,64,128. */
 #ifndef TRAINING_LINEAR_H
 #define TRAINING_LINEAR_H
 
@@ -15,33 +15,32 @@
 struct arena;
 struct threads;
 
-/* Scratch of one thread. */
+/* The scratch of one thread. */
 struct linear_scratch {
     struct backward backward;
-    double *U; /* (rows, dk): transformed queries of a block */
+    double *U; /* (rows of a block, dk) transformed queries */
 };
 
 struct linear_work {
-    int rows_alone;
+    int rows_alone; /* 1: no gradient, only losses and rows of P */
     const struct objective *objective;
     const struct weights *at;
     struct transform *transform;
     struct threads *threads;
-    double *idle;                   /* (M): -inf of a query that is zero, else 0 */
-    ptrdiff_t block;                /* most queries that go together */
-    struct backward_rows rows;      /* (M, R) of queries and runs */
+    ptrdiff_t block;                /* number of queries in a block */
+    struct backward_rows rows;      /* (M, R): a row for each query and run */
     double *value, *log_slope;      /* (M, R) */
-    double *log_scale;              /* (R, M) of rows */
+    double *log_scale;              /* (R, M) scales of the rows of P */
     struct linear_scratch *scratch; /* (threads) */
 };
 
-/* `rows_alone`: losses and rows of P alone, for training/query_span.h and training/multipliers.h.  All arguments must
- * outlive the work; `threads` may be NULL: one thread. */
+/* training/query_span and training/multipliers set `rows_alone`: they need only losses and rows of P.  All arguments
+ * must outlive the work.  `threads` may be NULL for one thread. */
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena);
 
-/* Losses and gradients of every run: of W, or of K and Q through factors, with their
- * scales (-inf where no query adds anything to a matrix). */
+/* Computes the losses and gradients of all runs: of W, or of K and Q through factors, with their scales.  If no query
+ * adds to a matrix, its scale is -inf. */
 void linear_gradient(struct gradient *gradient, struct linear_work *work);
 
 #endif

@@ -1,6 +1,6 @@
-/* Decreasing losses of the label-signed output u of a query, and the logarithm of the slope, which keeps its value
- * where the slope itself underflows.  A new loss is a line of LOSS_LIST and a case in each switch of loss.c; its
- * form for proofs of the limit is in python/attsvm/theory/limit_proofs.py.
+/* Losses l(u) of the output u of a query times its label.  They decrease.  Each comes with the logarithm of its slope,
+ * which is exact also if the slope itself underflows.  A new loss is a line of LOSS_LIST and a case in each switch of
+ * loss.c; python/attsvm/theory/limit_proofs.py has its form for proofs of the limit.
  *
  *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)
  *     exponential  e^-u              -l' = e^-u
@@ -19,26 +19,27 @@
     LOSS(LOSS_LINEAR, "linear") \
     LOSS(LOSS_LOG, "log")
 
-/* LOSS_CALL: a function of all queries at once (training/problem.h), known to training/general.h alone. */
+/* LOSS_CALL is a function of all queries at once (training/problem.h), which only training/general.h can evaluate. */
 enum loss { LOSS_LIST(TABLE_MEMBER) LOSS_CALL };
 enum { LOSS_COUNT = LOSS_LIST(TABLE_COUNT) };
 
-/* Returns the loss; *log_slope = log(-l'(u)).  Only the log loss reads log_u (u itself may have underflowed). */
+/* Returns the loss at u; *log_slope = log(-l'(u)).  Only the log loss reads log_u = log(u), since u may have
+ * underflowed. */
 double loss_value(enum loss loss, double u, double log_u, double *log_slope);
 
-/* value [n] and log_slope [n] = log(-l'(u)) at the outputs u = score + lift e^shift, all [n].  Where score is 0 the log
- * loss uses log(u) = log(lift) + shift, which is exact also where u underflows. */
+/* value [n] and log_slope [n] = the losses and log(-l'(u)) at the outputs u = score + lift e^shift, for score, lift and
+ * shift [n].  If score is 0, the log loss uses log(u) = log(lift) + shift, which is exact also if u underflows. */
 void loss_values(double *value, double *log_slope, enum loss loss, const double *score, const double *lift,
                  const double *shift, ptrdiff_t n);
 
-/* The mean of M values at distance `step`. */
+/* The mean of M values; value q is value[q * step]. */
 double loss_mean(const double *value, ptrdiff_t M, ptrdiff_t step);
 
-/* log(loss(best - e) - loss(best)) of an excess e = mantissa e^shift >= 0: by differences where e is large, otherwise
- * by forms that do not cancel; to first order in e below 1e-300, where e itself may underflow. */
+/* log(loss(best - e) - loss(best)) for e = mantissa e^shift >= 0.  It is a difference if e is large, and otherwise a
+ * form that does not cancel.  Below 1e-300, where e itself may underflow, it is the first-order term in e. */
 double loss_log_excess(enum loss loss, double best, double mantissa, double shift);
 
-/* Upper bounds of |l''| and |l'| over all u >= least; infinite where there are none. */
+/* Upper bounds of |l''| and |l'| over all u >= least; infinite if there is no bound. */
 void loss_bounds(double *curvature, double *slope, enum loss loss, double least);
 
 #endif

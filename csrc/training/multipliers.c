@@ -7,7 +7,8 @@
 #include "linalg/vector.h"
 #include "training/objective.h"
 
-/* delta of one matrix from c, with dL/dlogit = -c exp(scale_q) / M: on a common scale, the largest 1. */
+/* Makes the multipliers of one matrix.  On entry delta holds c with dL/dlogit = -c exp(scale_q) / M; on return all
+ * queries have one scale, and the largest |delta| is 1. */
 static int scale_multipliers(double *delta, double *log_scale, const double *scale, const struct windows *w)
 {
     ptrdiff_t M = w->n_queries, entries = windows_entries(w);

@@ -2,8 +2,8 @@
  *
  *     L = 1/M sum_q loss(u_q) + ridge * (||W||^2, or ||K||^2 + ||Q||^2),    u_q = sum_t prob_qt score_qt
  *
- * or u_q as training/general.h has it.  A gradient comes as (G, log_scale), one scale per attention head and run: the
- * true one is G * exp(log_scale). */
+ * or u_q of another head as in training/general.h.  A gradient is a pair (G, log_scale) with one scale for each
+ * attention head and run; its value is G * exp(log_scale). */
 #ifndef TRAINING_OBJECTIVE_H
 #define TRAINING_OBJECTIVE_H
 
@@ -14,30 +14,31 @@
 struct arena;
 struct threads;
 
-/* Who evaluates an objective at weights of one form; chosen once. */
+/* The evaluator of an objective at weights of one form.  It is chosen once. */
 enum evaluator { EVALUATOR_LINEAR, EVALUATOR_QUERY_SPAN, EVALUATOR_GENERAL };
 
-/* What evaluations need beside their arguments; made once, used for every step. */
+/* The scratch of evaluations, made once for all steps. */
 struct objective_work {
     const struct objective *objective;
     const struct weights *at;
     enum evaluator evaluator;
     struct transform transform;
-    struct linear_work linear; /* the one of the evaluator: */
+    struct linear_work linear; /* of these three, only the one of the evaluator is made */
     struct query_span_work query_span;
     struct general_work general;
 };
 
-/* The objective, `at` and the threads (may be NULL: one thread) must outlive the work, which must not move.  `rows`: a
- * linear head gives the rows of queries instead of the gradient, for training/multipliers.c. */
+/* Chooses the evaluator and makes its scratch.  The objective, `at` and the threads (NULL for one thread) must outlive
+ * the work, which must not move in memory.  If `rows`, a linear head gives the rows of P instead of the gradient, for
+ * training/multipliers.c. */
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,
                     struct threads *threads, struct arena *arena);
 
-/* Loss and gradient at the weights; STATUS_DONE, STATUS_NOT_FINITE (then the gradient means nothing), or
- * STATUS_INTERRUPTED when the head's function has failed. */
+/* Computes loss and gradient at the weights.  Returns STATUS_DONE, STATUS_NOT_FINITE (the gradient then means nothing),
+ * or STATUS_INTERRUPTED if the function of a head or loss has failed. */
 int objective_gradient(struct gradient *gradient, struct objective_work *work);
 
-/* The loss alone (which may be infinite); the gradient means nothing. */
+/* Computes the loss alone, which may be infinite.  The gradient means nothing afterwards. */
 int objective_loss(struct gradient *gradient, struct objective_work *work);
 
 #endif

@@ -1,4 +1,4 @@
-/* The training problem as data: what is minimised, over which weights, and its gradient. */
+/* The training problem as data: the objective, the weights, and the gradient. */
 #ifndef TRAINING_PROBLEM_H
 #define TRAINING_PROBLEM_H
 
@@ -9,10 +9,10 @@ struct general_output;
 
 struct objective {
     const struct windows *w;
-    const double *scores;                /* (entries) of a fixed linear head on one attention head, or NULL */
-    const struct general_output *output; /* any other head, a linear one while it is trained; or NULL */
+    const double *scores;                /* (entries) of a linear head on one attention head, or NULL */
+    const struct general_output *output; /* values and head; NULL if only scores are given, and the head is fixed */
     enum loss loss;
-    /* LOSS_CALL: u [M] becomes the losses, log_slope [M] = log(-l'(u)); nonzero: the function has failed. */
+    /* For LOSS_CALL: u [M] becomes the losses, and log_slope [M] = log(-l'(u)).  Nonzero: the function has failed. */
     int (*call_loss)(void *context, double *u, double *log_slope, ptrdiff_t M);
     void *loss_context;
     double ridge;
@@ -22,34 +22,35 @@ struct objective {
 enum form {
     FORM_MATRIX,  /* W */
     FORM_FACTORS, /* K and Q with W = K Q^T */
-    FORM_SPAN     /* W + C^T Z with a fixed W: see training/query_span.h */
+    FORM_SPAN     /* W + C^T Z with a fixed W, see training/query_span.h */
 };
 
-/* Whether the parameters of the output head are weights too. */
+/* Are the parameters of the output head weights too? */
 enum head_training { HEAD_IS_FIXED, HEAD_IS_TRAINED };
 
-/* The matrices of run r and attention head h are number n = r H + h of the following. */
+/* Run r and attention head h have number n = r H + h in these arrays. */
 struct weights {
     enum form form;
     ptrdiff_t runs, heads; /* R, H */
-    double *W;             /* (R H, dk, dz), unless there are factors */
+    double *W;             /* (R H, dk, dz), or NULL if there are factors */
     double *K, *Q;         /* (R H, dk, m), (R H, dz, m) */
     ptrdiff_t m;
     double *span; /* (R, 2, M, dk): U = Z W^T and C */
     enum head_training head;
-    double *v;              /* (R, n_v) of a head that is trained: v or V, then a or lam */
-    ptrdiff_t n_v, n_first; /* n_first: of v or V alone; 0 for a fixed head */
+    double *v;              /* (R, n_v) parameters of a trained head: v or V, then a or lam */
+    ptrdiff_t n_v, n_first; /* n_first: the size of v or V alone; both are 0 for a fixed head */
 };
 
-/* The true gradient is exp(log_scale) times the arrays. */
+/* The gradient is exp(log_scale) times these arrays. */
 struct gradient {
     double *W, *K, *Q, *span, *v;    /* in the same variables as the weights */
-    double *norm;                    /* (R) of dL/dW, for a span */
-    double *log_scale, *log_scale_v; /* (R H) of W, or K and Q; (R) of v */
+    double *norm;                    /* for a span: (R) the norm of the arrays as dL/dW */
+    double *log_scale, *log_scale_v; /* (R H) for W, or K and Q; (R) for v */
     double *loss;                    /* (R) the mean loss, without the ridge */
 };
 
-/* The matrices that one W is stored as: itself, K and Q, or a span; those of number n follow those of n - 1. */
+/* The matrices in which one W is stored: W itself, K and Q, or a span.  In each array, number n follows number n - 1.
+ */
 struct matrices {
     int count;
     struct {

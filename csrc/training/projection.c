@@ -1,7 +1,7 @@
 /* The Frobenius ball:  W <- W min(1, radius / ||W||_F).
- * The nuclear ball:    W = U diag(s) V <- U diag(max(s - theta, 0)) V when sum s > radius, theta such that the sum is
- *                      right: the norm depends on the singular values alone, so they are projected onto the simplex
- *                      and the factors stay.
+ * The nuclear ball:    W = U diag(s) V <- U diag(max(s - theta, 0)) V if sum s > radius, with the theta for which the
+ *                      new sum is the radius.  The norm depends on the singular values alone, so they are projected
+ *                      onto the simplex, and the singular vectors stay.
  * Held, Wolfe, Crowder, "Validation of subgradient optimization", 1974; Duchi et al., 2008. */
 #include "training/projection.h"
 
@@ -13,9 +13,9 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* theta of the simplex for x sorted descending: with k positive entries left it is (sum of the first k - total) / k,
- * and k is the largest count whose last entry exceeds its own theta.  Sums run over x_i - x_0, so that entries far
- * larger than the total lose no digits. */
+/* theta for x in descending order.  If k entries stay positive, it is (sum of the first k - total) / k; k is the
+ * largest count for which entry k exceeds this theta.  The sums have x_i - x_0 in them, so that entries far larger than
+ * the total lose no digits. */
 static double simplex_threshold(const double *x, ptrdiff_t n, double total)
 {
     double sum = 0, theta = -total;
@@ -62,7 +62,8 @@ int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double 
             vector_scale(W, radius / norm, m * n);
         break;
     case BALL_NUCLEAR:
-        if (norm * sqrt((double)(m < n ? m : n)) > radius) /* which bounds the nuclear norm: else no SVD is needed */
+        if (norm * sqrt((double)(m < n ? m : n))
+            > radius) /* an upper bound of the nuclear norm; below it, no SVD is needed */
             status = project_nuclear(W, m, n, radius, arena);
     }
     arena_release(arena, mark);

@@ -8,11 +8,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* <P, Z Z^T P> keeps half of the digits that the P_q z_q^T lose where they cancel: below this part of the sum of their
- * squares, ||P^T Z|| is taken from the matrix itself. */
+/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if it is less than this part of the
+ * sum of their squares, ||P^T Z|| is computed from the matrix. */
 #define CANCELS 1e-3
 
-/* Squares below this may have lost digits to underflow. */
+/* Sums of squares below this may have lost digits to underflow. */
 #define SMALLEST 1e-280
 
 void query_span_init(struct query_span_work *work, const struct objective *objective, const struct weights *at,
@@ -27,6 +27,7 @@ void query_span_init(struct query_span_work *work, const struct objective *objec
         matrix_rows_times_rows(work->gram, w->queries, w->queries, M, M, w->dz);
 }
 
+/* Computes rows from .. to-1 of Z Z^T P of all runs. */
 static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -38,7 +39,7 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
                   work->packed + r * gemm_packed(dk, M), M, to - from, dk, M, 0);
 }
 
-/* ||P^T Z||, from V = Z Z^T P where that keeps its digits. */
+/* ||P^T Z||, from V = Z Z^T P unless it has lost digits.  G is scratch. */
 static double norm_of(const double *V, const double *P, double *G, const struct query_span_work *work)
 {
     const struct windows *w = work->linear.objective->w;

@@ -1,11 +1,11 @@
-/* The gradient in the span of the queries.  That of a linear head is dL/dW = P^T Z, so descent from W(0) stays at
+/* The gradient in the span of the queries.  The gradient of a linear head is dL/dW = P^T Z, so descent from W(0) has
  *
  *     W(k) = W(0) + C(k)^T Z,    U(k) = Z W(k)^T = U(0) + (Z Z^T) C(k)
  *
- * and moves U and C by Z Z^T P and P, with ||P^T Z||^2 = <P, Z Z^T P>: M^2 dk multiplications besides attention, where
- * W itself takes 2 M dk dz.  It is shorter unless there are many more queries than their dimension.
+ * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  It takes M^2 dk multiplications besides
+ * attention, and a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.
  *
- * Earns 9.9x at n,T,d = 20,16,512 beside steps on W. */
+ * Steps on W take 9.9 times as long at n,T,d = 20,16,512. */
 #ifndef TRAINING_QUERY_SPAN_H
 #define TRAINING_QUERY_SPAN_H
 
@@ -15,15 +15,16 @@ struct arena;
 
 struct query_span_work {
     struct linear_work linear; /* makes the rows of P */
-    double *gram, *packed;     /* Z Z^T; packed (M, dk) of every run */
-    double *span;              /* that of the gradient */
+    double *gram, *packed;     /* Z Z^T; packed P of each run */
+    double *span;              /* span of the gradient */
 };
 
-/* All arguments must outlive the work; `threads` may be NULL: one thread. */
+/* All arguments must outlive the work.  `threads` may be NULL for one thread. */
 void query_span_init(struct query_span_work *work, const struct objective *objective, const struct weights *at,
                      struct transform *transform, struct threads *threads, struct arena *arena);
 
-/* gradient->span, norm, log_scale (-inf where no query adds anything) and loss of every run; its W is scratch. */
+/* Computes gradient->span, norm, log_scale (-inf if no query adds to the gradient) and loss of all runs.  gradient->W
+ * is scratch. */
 void query_span_gradient(struct gradient *gradient, struct query_span_work *work);
 
 #endif

@@ -3,8 +3,8 @@
  *
  *     <g, W> - min_{||V|| <= radius} <g, V> = <g, W> + radius ||g||_dual
  *
- * is zero exactly at a stationary point; on the boundary it is taken relative to its second term, since g does not
- * vanish there. */
+ * is zero exactly at a stationary point.  On the boundary of the ball, where g does not vanish, it is relative to its
+ * second term. */
 #include "training/regularization_path.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-#define GAP_EVERY 8       /* iterations between two gaps in the nuclear norm, which cost two SVDs */
-#define INSIDE (1 - 1e-9) /* of the radius: below, the ball does not bind */
+#define GAP_EVERY 8       /* iterations between two gaps of a nuclear ball, since each costs two SVDs */
+#define INSIDE (1 - 1e-9) /* below this part of the radius, the ball does not bind */
 
 struct path_search {
     const struct objective *objective;
@@ -29,7 +29,7 @@ struct path_search {
     struct objective_work work;
     struct gradient gradient;
     ptrdiff_t size;
-    double *W, *g; /* (dk, dz) each; the descent's */
+    double *W, *g; /* (dk, dz) each: the iterate, and the gradient of log F */
     struct excess_work excess;
     double log_excess;
 };
@@ -47,7 +47,7 @@ static int project(double *W, void *context)
     return projection_ball(W, w->dk, w->dz, s->options->ball, s->options->radius, s->arena);
 }
 
-/* g = gradient of log F at W = s->W. */
+/* g = the gradient of log F at W, which is s->W. */
 static int differentiate(double *g, const double *W, double *value, const double *d, double t, void *context)
 {
     (void)W, (void)d, (void)t;
@@ -61,7 +61,7 @@ static int differentiate(double *g, const double *W, double *value, const double
     return status;
 }
 
-/* The norm of W that the ball bounds, and the dual norm of g. */
+/* Computes the norm of W that the ball bounds, and the dual norm of g. */
 static int norms(struct path_search *s, double *norm, double *dual)
 {
     const struct windows *w = s->objective->w;
@@ -85,6 +85,7 @@ static int norms(struct path_search *s, double *norm, double *dual)
     return status;
 }
 
+/* Computes the gap, the excess and the gradient norm of the iterate. */
 static int measure_point(struct path_search *s)
 {
     struct path_answer *answer = s->answer;
@@ -100,6 +101,7 @@ static int measure_point(struct path_search *s)
     return STATUS_DONE;
 }
 
+/* Called after each iteration: *done = 1 if the gap is at most the tolerance. */
 static int inspect(int *done, double *W, double *g, double value, ptrdiff_t iteration, void *context)
 {
     (void)W, (void)g, (void)value;
@@ -129,7 +131,7 @@ int regularization_path_point(struct path_answer *answer, const struct objective
     double value = log_excess(s.W, &s);
     if (isnan(value) || value == INFINITY)
         return STATUS_NOT_FINITE;
-    if (value == -INFINITY || options->radius == 0) /* nothing can be gained */
+    if (value == -INFINITY || options->radius == 0) /* W is optimal */
         return STATUS_DONE;
     const struct spectral_gradient_problem problem = {.n = s.size,
                                                       .context = &s,

@@ -1,9 +1,9 @@
-/* One point of the regularisation path: the empirical risk minimised over a ball,
+/* One point of the regularisation path, the minimiser of the mean loss in a ball,
  *
  *     min L(W)   s.t.  ||W|| <= radius,
  *
- * by the logarithm of its excess over the infimum, F(W) = L(W) - 1/M sum_q loss(best score of q), which has the same
- * minimisers, and differences where L itself is constant to the last bit. */
+ * It minimises the logarithm of the excess F(W) = L(W) - 1/M sum_q loss(best score of q).  log F has the same
+ * minimisers, and it still changes where L is constant to the last bit. */
 #ifndef TRAINING_REGULARIZATION_PATH_H
 #define TRAINING_REGULARIZATION_PATH_H
 
@@ -20,15 +20,15 @@ struct path_options {
 };
 
 struct path_answer {
-    double *W;           /* (dk, dz) start, inside the ball or not; then the answer */
-    double log_excess;   /* log F(W), -inf when every query sees best scores only */
-    double log_gradient; /* log of the gradient's dual norm */
+    double *W;           /* (dk, dz) the start, which may be outside the ball; on return the answer */
+    double log_excess;   /* log F(W), -inf if each query sees only tokens with its best score */
+    double log_gradient; /* log of the dual norm of the gradient */
     double gap;          /* Frank-Wolfe gap <G, W> + radius ||G||_dual, relative to its second term */
     ptrdiff_t iterations;
 };
 
-/* STATUS_DONE; STATUS_ITERATION_LIMIT or STATUS_INTERRUPTED: the best W so far; STATUS_NO_MEMORY, STATUS_NOT_FINITE,
- * STATUS_FACTORIZATION.  The objective is one of fixed scores. */
+/* The objective must have scores.  Returns STATUS_DONE; STATUS_ITERATION_LIMIT or STATUS_INTERRUPTED with the best W so
+ * far; or STATUS_NO_MEMORY, STATUS_NOT_FINITE, STATUS_FACTORIZATION. */
 int regularization_path_point(struct path_answer *answer, const struct objective *objective,
                               const struct path_options *options, struct monitor *monitor, struct arena *arena);
 

@@ -6,14 +6,13 @@
 #include "linalg/gemm.h"
 
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
-                        const double *idle, struct transform *transform, ptrdiff_t heads, ptrdiff_t block,
-                        struct arena *arena)
+                        struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena)
 {
     const struct windows *w = transform->w;
     *windows = (struct short_windows){.transform = transform, .block = block};
     windows->P = arena_doubles(arena, heads * simd_padded(w->n_queries), w->dk);
     windows->log_scale = arena_zeros(arena, heads, simd_padded(w->n_queries));
-    interleaved_init(&windows->interleaved, w, scores, values, dv, idle, arena);
+    interleaved_init(&windows->interleaved, w, scores, values, dv, transform->idle, arena);
 }
 
 void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
@@ -24,6 +23,7 @@ void short_windows_transform(double *U, const struct short_windows *windows, ptr
               dz, 0);
 }
 
+/* Multiplies column i of P [dk,columns] by factor[i]. */
 SIMD_DISPATCH
 static void multiply_columns(double *restrict P, const double *restrict factor, ptrdiff_t dk, ptrdiff_t columns)
 {
@@ -37,7 +37,7 @@ struct product {
     double *G, *P, *factor;
 };
 
-/* Rows from .. to-1 of G. */
+/* Computes rows from .. to-1 of G, a block of queries at a time. */
 static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;

@@ -1,5 +1,5 @@
-/* Queries and gradients around attention/interleaved, for the evaluators of every head, a block of queries at a time:
- * U = W Z^T of the block, [dk,columns], and dL/dW = -1/M sum_q e^log_scale_q P_q z_q^T from its P [dk,columns]. */
+/* The two products around attention/interleaved, a block of queries at a time: U = W Z^T [dk,columns] before it, and
+ * dL/dW = -1/M sum_q e^log_scale_q P_q z_q^T after it, from P [dk,columns].  Each query has a column. */
 #ifndef TRAINING_SHORT_WINDOWS_H
 #define TRAINING_SHORT_WINDOWS_H
 
@@ -12,23 +12,22 @@ struct threads;
 struct short_windows {
     struct interleaved interleaved;
     struct transform *transform;
-    const double *W;   /* (R H, dk, dz) that transform_prepare has returned */
-    double *P;         /* (H, padded M dk) of one run: [dk,columns] of each block */
+    const double *W;   /* (R H, dk, dz) as transform_prepare has returned it */
+    double *P;         /* (H, padded M dk) of one run; each block has a matrix [dk,columns] */
     double *log_scale; /* (H, padded M) */
-    ptrdiff_t block;   /* queries of a block but the last; a multiple of eight */
+    ptrdiff_t block;   /* number of queries in each block but the last; a multiple of eight */
 };
 
-/* `scores` of a fixed linear head, or else values (N, dv); `idle` (M, padded): -inf of a query that is zero, else 0. */
+/* Takes the scores of a fixed linear head, or else values (N, dv). */
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
-                        const double *idle, struct transform *transform, ptrdiff_t heads, ptrdiff_t block,
-                        struct arena *arena);
+                        struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena);
 
-/* U of queries first .. last-1 under matrix number n. */
+/* U [dk,columns] = the transformed queries first .. last-1 under matrix number n. */
 void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
                              ptrdiff_t last);
 
-/* The gradient of matrix number n and its scale, from P and log_scale of attention head h, which are scratch
- * afterwards. */
+/* Computes the gradient of matrix number n and its scale from P and log_scale of attention head h, and overwrites
+ * both. */
 void short_windows_gradient(struct gradient *gradient, struct short_windows *windows, ptrdiff_t n, ptrdiff_t h,
                             struct threads *threads);
 

@@ -10,25 +10,25 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define QUERIES 128 /* of a block, whose rows and packed queries stay in cache while all tiles pass */
+#define QUERIES 128 /* most queries in a block: its rows and packed queries stay in cache while all tiles pass */
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
     return a > b ? a : b;
 }
 
-/* Whether going through both factors takes fewer multiplications than through their product. */
+/* Returns 1 if the way through factors takes fewer multiplications than the way through W. */
 static int factors_are_shorter(const struct windows *w, const struct weights *at, double extra)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
     return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk) + extra;
 }
 
-double transform_cost(const struct windows *w, const struct weights *at)
+ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most)
 {
-    double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
-    double one = factors_are_shorter(w, at, 0) ? M * m * (2 * dz + 3 * dk) : 2 * M * dk * dz;
-    return (double)(at->runs * at->heads) * one;
+    ptrdiff_t M = w->n_queries;
+    most = most > QUERIES ? QUERIES : most < GEMM_PANEL ? GEMM_PANEL : most / GEMM_PANEL * GEMM_PANEL;
+    return most < M ? most : M;
 }
 
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
@@ -37,6 +37,9 @@ void transform_init(struct transform *transform, const struct windows *w, const 
     ptrdiff_t N = at->runs * at->heads, dk = w->dk, dz = w->dz, m = at->m;
     *transform = (struct transform){.w = w, .at = at, .group = group};
     transform->through_factors = factors_are_shorter(w, at, extra);
+    transform->idle = arena_zeros(arena, simd_padded(w->n_queries), 1);
+    for (ptrdiff_t q = 0; !arena->failed && q < w->n_queries; ++q)
+        transform->idle[q] = vector_is_zero(w->queries + q * dz, dz) ? -INFINITY : 0;
     if (transform->through_factors) {
         transform->packed_Q = arena_doubles(arena, N * gemm_packed(m, dz), 1);
         transform->packed_K = arena_doubles(arena, N * gemm_packed(m, dk), 1);
@@ -172,7 +175,7 @@ struct product {
     const struct transform *transform;
 };
 
-/* Rows from .. to-1 of P^T Z, a block of queries at a time. */
+/* Computes rows from .. to-1 of G = P^T Z, a block of queries at a time. */
 static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;

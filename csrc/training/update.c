@@ -11,7 +11,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Times the longer side: a singular value below this part of the largest is rounding. */
+/* A singular value below this, times the longer side, times the largest one, is a rounding error. */
 #define RANK (4 * DBL_EPSILON)
 
 int update_keeps_mean(const struct update *update)
@@ -26,19 +26,19 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
     return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
-/* W -= length * D / by, lr / ||D|| of order one; a factor whose gradient is exactly zero stays where it is. */
+/* W -= length * D / by.  A factor whose gradient is exactly zero does not move. */
 static void move_by(double *W, const double *D, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {
         vector_add(W, -length / by, D, n);
-    } else if (by != 0) { /* length / by may leave the range of double precision where the step does not */
+    } else if (by != 0) { /* length / by may overflow or underflow, but length * D / by does not */
         for (ptrdiff_t i = 0; i < n; ++i)
             W[i] -= length * (D[i] / by);
     }
 }
 
-/* power_i = sign(x_i) |x_i / largest|^e, |x_i| <= largest; |x_i / largest| below 2^-1022 counts as zero.  Within
- * 2^-52 (2 + e |log |x_i / largest||), relatively. */
+/* power_i = sign(x_i) |x_i / largest|^e for |x_i| <= largest.  |x_i / largest| below 2^-1022 counts as zero.  The
+ * relative error is at most 2^-52 (2 + e |log |x_i / largest||). */
 SIMD_DISPATCH
 static void powers(double *restrict power, const double *restrict x, double largest, double e, ptrdiff_t n)
 {
@@ -53,7 +53,7 @@ static void powers(double *restrict power, const double *restrict x, double larg
     }
 }
 
-/* A step in phi(W) = sign(W) |W|^(p-1), of length lr in the dual norm. */
+/* Moves phi(W) = sign(W) |W|^(p-1) by a step of length lr in the dual norm. */
 static int mirror(double *W, const double *D, ptrdiff_t n, double lr, double p, struct arena *arena)
 {
     double q = p / (p - 1), largest = vector_largest(D, n), widest = vector_largest(W, n), sum = 0;
@@ -82,6 +82,7 @@ static void sign(double *restrict W, const double *restrict D, ptrdiff_t n, doub
         W[i] -= D[i] != 0 ? copysign(lr, D[i]) : 0;
 }
 
+/* W -= lr U V^T for D = U diag(s) V^T, without the singular vectors of rounding errors. */
 static int spectral(const struct update_part *part, double lr, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns, least = m < n ? m : n, rank = 0;
@@ -104,25 +105,7 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
     return STATUS_DONE;
 }
 
-SIMD_DISPATCH
-static void move_by_roots(double *restrict W, const double *restrict mean, const double *restrict root, double by,
-                          double eps, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        W[i] -= root[i] + eps > 0 ? by * (mean[i] / (root[i] + eps)) : 0;
-}
-
-/* m / (sqrt(v) + eps) with the means over all steps so far, of which the weights sum to 1 - beta^(k+1). */
-static void adam(const struct update_part *part, const struct update *update, double lr, ptrdiff_t k)
-{
-    double age = (double)k + 1, scale = part->past[1];
-    double unbias = sqrt(1 - pow(update->second, age)) / (1 - pow(update->momentum, age));
-    double by = lr * unbias * exp(part->past[0] - scale);
-    double eps = update->eps > 0 ? update->eps * exp(-scale) * sqrt(1 - pow(update->second, age)) : 0;
-    move_by_roots(part->W, part->mean, part->root, by, eps, part->n);
-}
-
-/* beta m + weight * gradient, of which the larger scale is that of m. */
+/* m <- beta m + weight * gradient.  The scale of m becomes the larger of the two scales. */
 static void accumulate(struct update_part *part, double beta, double weight)
 {
     double kept = part->past[0] + log(beta), added = part->norm > 0 ? *part->log_scale + log(weight) : -INFINITY;
@@ -135,7 +118,7 @@ static void accumulate(struct update_part *part, double beta, double weight)
     part->past[0] = scale;
 }
 
-/* root_i <- hypot(by root_i, of G_i), whose squares may leave the range of double precision. */
+/* root_i <- hypot(by root_i, of G_i).  The squares themselves might overflow or underflow. */
 SIMD_DISPATCH
 static void hypotenuses(double *restrict root, double by, const double *restrict G, double of, ptrdiff_t n)
 {
@@ -146,7 +129,8 @@ static void hypotenuses(double *restrict root, double by, const double *restrict
     }
 }
 
-/* sqrt(kept v + added gradient^2), or kept L + added G G^T and kept R + added G^T G, likewise. */
+/* root <- sqrt(kept v + added gradient^2); for shampoo L <- kept L + added G G^T and R <- kept R + added G^T G.  The
+ * scale becomes the larger of the two scales. */
 static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
     int matrices = part->n_root != part->n;
@@ -164,7 +148,7 @@ static int accumulate_square(struct update_part *part, double kept, double added
     }
     ptrdiff_t m = part->rows, n = part->columns;
     struct arena_mark mark = arena_mark(arena);
-    double *G = arena_doubles(arena, m, n); /* of norm one: its squares stay in range */
+    double *G = arena_doubles(arena, m, n); /* the gradient divided by its norm, so that its squares stay in range */
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < part->n; ++i)
@@ -175,7 +159,7 @@ static int accumulate_square(struct update_part *part, double kept, double added
     return STATUS_DONE;
 }
 
-/* turned = A D B, A [rows,rows] and B [columns,columns] or their transposes. */
+/* part->preconditioned = op(A) D op(B), for A [rows,rows] and B [columns,columns]. */
 static int between(struct update_part *part, enum matrix_op op_a, const double *A, const double *D, const double *B,
                    enum matrix_op op_b, struct arena *arena)
 {
@@ -190,9 +174,8 @@ static int between(struct update_part *part, enum matrix_op op_a, const double *
     return STATUS_DONE;
 }
 
-/* The rows of E are the eigenvectors of S [n,n], power [n] its (eigenvalues + ridge)^(-1/4); 0 where those are
- * rounding.
- */
+/* The rows of E become the eigenvectors of S [n,n], and power [n] = (eigenvalues + ridge)^(-1/4).  Eigenvalues that are
+ * rounding errors count as 0; without a ridge their power is 0. */
 static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, double ridge, struct arena *arena)
 {
     vector_copy(E, S, n * n);
@@ -207,7 +190,7 @@ static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, 
     return STATUS_DONE;
 }
 
-/* L^(-1/4) D R^(-1/4) in the eigenvectors of L and R. */
+/* part->preconditioned = L^(-1/4) D R^(-1/4), through the eigenvectors of L and R. */
 static int between_roots(struct update_part *part, const double *D, double ridge, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns;
@@ -230,15 +213,24 @@ static int between_roots(struct update_part *part, const double *D, double ridge
     return status;
 }
 
-/* The direction of adagrad, of shampoo, or in a metric. */
-static int precondition(struct update_part *part, const struct update *update, struct arena *arena)
+SIMD_DISPATCH
+static void divide_by_roots(double *quotient, const double *D, const double *restrict root, double eps, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        quotient[i] = root[i] + eps > 0 ? D[i] / (root[i] + eps) : 0;
+}
+
+/* Makes the direction of adam, adagrad or shampoo, or the direction in a metric.  The weights in the means of adam sum
+ * to 1 - beta^(k+1), by which `unbias` divides. */
+static int precondition(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena)
 {
     const double *D = part->step.D;
     int metric = update_root(update, part->n, part->rows, part->columns) == 0, status = STATUS_DONE;
-    double eps = metric || update->eps == 0 ? 0 : update->eps * exp(-part->past[1]), norm = part->step.norm, square = 0;
+    double norm = part->step.norm, square = 0, age = (double)k + 1;
+    double unbias = update->rule == UPDATE_ADAM ? sqrt(1 - pow(update->second, age)) : 1;
+    double eps = metric || update->eps == 0 ? 0 : update->eps * exp(-part->past[1]) * unbias;
     if (part->n_root == part->n) {
-        for (ptrdiff_t i = 0; i < part->n; ++i)
-            part->preconditioned[i] = part->root[i] + eps > 0 ? D[i] / (part->root[i] + eps) : 0;
+        divide_by_roots(part->preconditioned, D, part->root, eps, part->n);
     } else if (metric) {
         status = between(part, MATRIX_PLAIN, part->root, D, part->root + part->rows * part->rows, MATRIX_PLAIN, arena);
     } else {
@@ -246,8 +238,8 @@ static int precondition(struct update_part *part, const struct update *update, s
     }
     part->step.D = part->preconditioned;
     if (!metric) {
-        part->step.norm = vector_norm(part->preconditioned, part->n);
         part->step.scale -= part->past[1];
+        part->step.unbias = update->rule == UPDATE_ADAM ? unbias / (1 - pow(update->momentum, age)) : 1;
         return status;
     }
     for (ptrdiff_t i = 0; i < part->n; ++i)
@@ -256,24 +248,24 @@ static int precondition(struct update_part *part, const struct update *update, s
     return status;
 }
 
-int update_direct(struct update_part *part, const struct update *update, struct arena *arena)
+int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena)
 {
     int adam = update->rule == UPDATE_ADAM, status = STATUS_DONE;
     if (part->mean != NULL) {
         accumulate(part, update->momentum, adam ? 1 - update->momentum : 1);
         part->step.D = part->mean;
-        part->step.norm = vector_norm(part->mean, part->n);
+        part->step.norm = adam ? part->past[0] > -INFINITY : vector_norm(part->mean, part->n);
         part->step.scale = part->past[0];
     }
     if (update_root(update, part->n, part->rows, part->columns) > 0)
         status = accumulate_square(part, adam ? update->second : 1, adam ? 1 - update->second : 1, arena);
-    if (status != STATUS_DONE || part->root == NULL || adam || part->step.norm == 0)
+    if (status != STATUS_DONE || part->root == NULL || part->step.norm == 0)
         return status;
-    return precondition(part, update, arena);
+    return precondition(part, update, k, arena);
 }
 
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,
-                ptrdiff_t k, struct arena *arena)
+                struct arena *arena)
 {
     const double *D = part->step.D;
     for (ptrdiff_t i = 0; update->decay > 0 && part->rows > 0 && i < part->n; ++i)
@@ -282,9 +274,10 @@ int update_move(const struct update_part *part, const struct update *update, dou
         return STATUS_DONE;
     switch (update->rule) {
     case UPDATE_CONSTANT:
+    case UPDATE_ADAM:
     case UPDATE_ADAGRAD:
     case UPDATE_SHAMPOO:
-        vector_add(part->W, -length * exp(part->step.scale), D, part->n);
+        vector_add(part->W, -length * part->step.unbias * exp(part->step.scale), D, part->n);
         break;
     case UPDATE_NORMALIZED:
         move_by(part->W, D, part->n, length, part->step.norm);
@@ -300,8 +293,6 @@ int update_move(const struct update_part *part, const struct update *update, dou
         break;
     case UPDATE_SPECTRAL:
         return spectral(part, length, arena);
-    case UPDATE_ADAM:
-        adam(part, update, length, k);
     }
     return STATUS_DONE;
 }

@@ -1,9 +1,9 @@
-/* One step of an update rule on one parameter: a matrix of an attention head, a factor of one, or a parameter of the
- * output head.  With the direction D, the gradient or (with momentum) m <- beta m + gradient:
+/* One step of an update rule on one part of the weights: a matrix of an attention head, a factor of it, or a parameter
+ * of the output head.  D is the gradient or, with momentum, m <- beta m + gradient:
  *
  *     constant             W <- W - lr D
  *     normalized           W <- W - lr D / ||D||
- *     normalized jointly   W <- W - lr D / (the norm of D of all matrices)
+ *     normalized jointly   W <- W - lr D / (the norm of D, all matrices together)
  *     polyak               the same direction, of length min(lr, (L - target) / (2 ||gradient||))
  *     mirror               phi(W) <- phi(W) - lr D / ||D||_q,  phi(w) = sign(w) |w|^(p-1),  1/p + 1/q = 1
  *     sign                 W <- W - lr sign(D),  sign(0) = 0:  steepest descent in the max norm
@@ -15,10 +15,10 @@
  *     shampoo              W <- W - lr L^(-1/4) D R^(-1/4),  L and R the sums of G G^T and of G^T G over the gradients
  *                          so far, + eps^2 I;  directions in which there was no gradient stay
  *
- * after W <- (1 - lr decay) W on matrices.  Steps by the gradient's own size or divided by its norm can be those in a
- * given metric, sum M W^2 or ||P^(1/2) W R^(1/2)||_F^2:  D / M or P^-1 D R^-1 in the place of D, and its dual norm.
- * Gradients and means are numbers of order one times the exponential of a scale, so that the rules do not depend on how
- * small they are (except for eps). */
+ * with W <- (1 - lr decay) W before the step of a matrix.  The rules constant and normalized can use a metric, sum M
+ * W^2 or ||P^(1/2) W R^(1/2)||_F^2:  they take D / M or P^-1 D R^-1 instead of D, and the dual norm.  Gradients and
+ * means are stored as numbers of order one and the logarithm of a scale, so the rules do not depend on how small they
+ * are (except for eps). */
 #ifndef TRAINING_UPDATE_H
 #define TRAINING_UPDATE_H
 
@@ -28,8 +28,8 @@
 
 struct arena;
 
-/* The rules up to polyak step along the gradient: bind_train.c reads that off the order, and ALONG of
- * python/attsvm/training/train.py names them. */
+/* The rules up to polyak step along the gradient.  bind_train.c uses their order, and ALONG of
+ * python/attsvm/training/train.py has their names. */
 #define UPDATE_RULE_LIST(RULE) \
     RULE(UPDATE_CONSTANT, "constant") \
     RULE(UPDATE_NORMALIZED, "normalized") \
@@ -47,40 +47,44 @@ enum { UPDATE_RULE_COUNT = UPDATE_RULE_LIST(TABLE_COUNT) };
 
 struct update {
     enum update_rule rule;
-    double p;               /* of mirror */
-    double momentum, decay; /* beta, or beta_1 of adam; of matrices, times lr */
-    double second, eps;     /* beta_2 of adam, eps */
+    double p;               /* the exponent of mirror */
+    double momentum, decay; /* beta, or beta_1 of adam; decay of the matrices */
+    double second, eps;     /* beta_2 of adam; eps of adam, adagrad and shampoo */
 };
 
+/* A part of the weights, its gradient, and what the rule keeps for it. */
 struct update_part {
     double *W, *G;
-    ptrdiff_t n, rows, columns; /* rows = 0: no matrix */
+    ptrdiff_t n, rows, columns; /* rows = 0: not a matrix */
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
-    const double *known;        /* the norm of G where it is known already, else NULL */
-    double norm;                /* of G */
-    double *mean, *root, *past; /* (n) m, (n_root) what update_root says, kept from step to step; (2) the scales of
-                                 * both; else NULL */
+    const double *given_norm;   /* the norm of G if the evaluator has computed it, else NULL */
+    double norm;                /* the norm of G */
+    double *mean, *root, *past; /* kept from step to step, or NULL: (n) m; (n_root) sqrt(v), or L and R; (2) the log
+                                 * scales of mean and root */
     ptrdiff_t n_root;
-    double *preconditioned; /* (n) room for the direction, where there is a root */
+    double *preconditioned; /* (n) room for the direction if there is a root; G itself if it is divided by a root */
     struct {
         const double *D;
-        double norm, scale; /* the direction is D exp(scale), norm that of D */
+        double norm, scale; /* the direction is D exp(scale); norm is the norm of D if the rule divides by it, and
+                               otherwise 0 only if the part does not move */
+        double unbias;      /* for adam: sqrt(1 - beta_2^(k+1)) / (1 - beta_1^(k+1)); else 1 */
     } step;
 };
 
-/* Whether the rule keeps m; and how many numbers of the squares of the gradients, of a part of n numbers: sqrt(v), or
- * L [rows,rows] and R [columns,columns]. */
+/* update_keeps_mean returns 1 if the rule keeps m.  update_root returns how many numbers it keeps of the squares of the
+ * gradients of a part of n numbers: sqrt(v), or L [rows,rows] and R [columns,columns], or none. */
 int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
-/* Turns part->step from the gradient to the direction of a step, and moves what is kept.  A root that the rule does not
- * keep is a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  STATUS_DONE, STATUS_NO_MEMORY,
- * STATUS_FACTORIZATION. */
-int update_direct(struct update_part *part, const struct update *update, struct arena *arena);
+/* The first half of step number k (from 0): updates what the rule keeps, and makes part->step, which is the gradient on
+ * entry, the direction.  If the rule keeps no root, a root is a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1
+ * [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena);
 
-/* Step number k (from 0) of a part, after update_direct.  `length`: lr, or that of polyak; `joint` exp(scale): the norm
- * of all that is normalised together with this part.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+/* The second half: moves the part along the direction.  `length` is lr, or the length of polyak.  joint exp(scale) is
+ * the norm of all parts that are normalised together with this one.  Returns STATUS_DONE, STATUS_NO_MEMORY or
+ * STATUS_FACTORIZATION. */
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,
-                ptrdiff_t k, struct arena *arena);
+                struct arena *arena);
 
 #endif

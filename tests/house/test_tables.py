@@ -10,7 +10,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from attsvm import _core
+from attsvm import _core, rules
 from attsvm.common.check import NORMS
 from attsvm.svm.methods import METHODS
 from attsvm.training import output_head
@@ -51,6 +51,10 @@ def test_every_member_is_documented(name):
     text = inspect.getdoc(TABLES[name][2])
     for word in getattr(_core, name):
         assert f'"{word}"' in text, f"{TABLES[name][2].__name__} does not say what {word!r} is"
+
+
+def test_every_rule_has_its_maker():
+    assert list(rules.__all__) == sorted(["UpdateRule", *(make.__name__ for make in rules.MAKERS)])
 
 
 def test_every_head_has_its_class():

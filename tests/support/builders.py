@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import attsvm
 import numpy as np
+from attsvm import _core
 
+SIGNED = [loss for loss in _core.LOSS if loss != "log"]  # losses of scores of both signs
 LENGTHS = [3, 1, 5, 2, 9]
 
 

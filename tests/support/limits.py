@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import attsvm
 import numpy as np
+from attsvm import _core
 from problems import sphere as unit
 from reference import per_query
 
-LOSSES = ("logistic", "exponential", "linear", "log")
+LOSSES = tuple(_core.LOSS)
 RATES = (0.1, 0.3, 1.0, 1.0, 1.0, 3.0)  # of the default learning rate
 SPECIAL = ("plain", "plain", "plain", "near ties", "infeasible", "nearly infeasible", "values", "copies")
 LAYOUTS = ("cross", "cross", "several queries", "ragged", "self", "self all", "causal", "window", "prompt", "T = 2")

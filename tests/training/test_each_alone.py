@@ -18,18 +18,13 @@ D = np.random.default_rng(5).uniform(0.5, 2, (4, 4))
 SIDES = D @ D.T + np.eye(4), D.T @ D + np.eye(4)
 
 # Options of train; of the problem: its head and attention heads; and whether factors are trained.
-PARTS = {
+PARTS = {word: dict(rule=word) for word in attsvm.rules.BY_WORD} | {
     "plain": {},
     "momentum": dict(momentum=0.5),
     "mirror": dict(rule=attsvm.rules.mirror(p=3.0)),
-    "jointly": dict(rule="normalized jointly", ridge=1e-3),
+    "normalized jointly": dict(rule="normalized jointly", ridge=1e-3),
     "constant": dict(rule="constant", ridge=1e-3),
-    "polyak": dict(rule="polyak"),
     "sign": dict(rule="sign", momentum=0.8, weight_decay=0.3),
-    "spectral": dict(rule="spectral"),
-    "adam": dict(rule="adam"),
-    "adagrad": dict(rule="adagrad"),
-    "shampoo": dict(rule="shampoo"),
     "ball": dict(ball=("nuclear", 1.0), ridge=0.1, weight_decay=0.1),
     "metric": dict(rule=attsvm.rules.normalized(D)),
     "metric of sides": dict(rule=attsvm.rules.normalized(SIDES)),

@@ -7,7 +7,7 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-from builders import BUILDERS, build_case, paper, problem_of
+from builders import BUILDERS, SIGNED, build_case, paper, problem_of
 from numpy.testing import assert_allclose
 from problems import Case
 
@@ -45,7 +45,7 @@ def draw_interval(rng):
     name, norm = str(rng.choice(list(BUILDERS))), NORMS[rng.integers(len(NORMS))]
     case = build_case(name, seed=int(rng.integers(1 << 30)))
     head = HEADS[str(rng.choice(list(HEADS)))](rng, case)
-    problem = attsvm.Problem(case.data, case.y, head, str(rng.choice(["logistic", "exponential", "linear"])))
+    problem = attsvm.Problem(case.data, case.y, head, str(rng.choice(SIGNED)))
     W = attsvm.train(problem, lr=0.2, steps=int(rng.choice([3, 30, 300])), record=0).W
     selected = case.data.select(W)
     W = W + (rng.random() < 0.2) * rng.standard_normal(W.shape) * np.linalg.norm(W) / 10

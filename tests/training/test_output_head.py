@@ -6,7 +6,7 @@ import pytest
 import reference
 import reference_rules
 from attsvm import _core
-from builders import BUILDERS, build_case, starts
+from builders import BUILDERS, SIGNED, build_case, starts
 from compare import close
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -212,7 +212,7 @@ def test_each_step_of_the_head_is_the_twins(name, kind, H, combine, rule):
 @pytest.mark.parametrize("kind", TRAINED)
 @SEVERAL
 @pytest.mark.parametrize("trained", ["W", "KQ"])
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear"])
+@pytest.mark.parametrize("loss", SIGNED)
 def test_a_constant_step_is_the_gradient_by_differences(kind, H, combine, trained, loss):
     case, problem, *_ = make("cross_ragged_several", kind, H, combine, loss)
     weights, lr, row = starts(case, trained, H), 1e-6, problem.head.row()

@@ -5,6 +5,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference_rules as twin
+from attsvm import _core
 from builders import BUILDERS, build_case, problem_of, starts
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -119,7 +120,7 @@ def test_each_step_on_all_kinds_of_data(kind, trained, rule):
     walk(case, starts(case, trained), *RULES[rule])
 
 
-@pytest.mark.parametrize("loss", ["exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", _core.LOSS)
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 def test_each_step_of_other_losses_and_with_one_v_per_query(loss, trained):
     case = build_case("cross", positive=loss == "log")
