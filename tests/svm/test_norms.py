@@ -124,8 +124,28 @@ def rows(deltas, Z):
         (1.5, [[1.0, 0.0]], [[1.0, 1.0]], True),
     ],
 )
-def test_unique_by_hand(norm, deltas, Z, unique):
-    assert attsvm.solve_svm(rows(deltas, Z), [0] * len(Z), norm).unique is unique
+@pytest.mark.parametrize("margin", [1.0, 5.0, 1e-5])
+def test_unique_by_hand(norm, deltas, Z, unique, margin):
+    data = rows(deltas, Z)
+    assert attsvm.solve_svm(data, [0] * len(Z), norm, margins=np.full((len(Z), 2), margin)).unique is unique
+
+
+def test_an_equality_without_a_multiplier_can_make_an_answer_unique():
+    """W = (1, w) with |w| <= 1 in the max norm; w = 0 where the tokens (0, 0) and (0, 1) are both selected."""
+    data = attsvm.cross_attention([[[0.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]], [[1.0]])
+    free = attsvm.cross_attention([[[0.0, 0.0], [-1.0, 0.0]]], [[1.0]])
+    assert attsvm.solve_svm(free, [0], "max").unique is False
+    assert attsvm.solve_svm(data, [[True, True, False]], "max").unique is True
+
+
+@pytest.mark.parametrize("norm", NORMS[:3])
+@pytest.mark.parametrize("margin", [1e-12, 1e12])
+def test_the_support_does_not_depend_on_the_size_of_the_margins(norm, margin):
+    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
+    data = attsvm.cross_attention(X, Z)
+    plain, scaled = (attsvm.solve_svm(data, [0] * 6, norm, margins=np.full((6, 8), m)) for m in (1.0, margin))
+    assert_array_equal(scaled.support, plain.support)
+    assert scaled.unique is plain.unique
 
 
 @pytest.mark.parametrize("norm", NORMS[:3])
