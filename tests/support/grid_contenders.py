@@ -182,7 +182,7 @@ def numba_functions(loops):
     """The gradient, by the library's small products or by loops that become vectors; and a run on W.  On one thread."""
     import numba
 
-    @numba.njit
+    @numba.njit(error_model="numpy")
     def products(W, X, Z, scores):
         n, T, d = X.shape
         P, U = np.empty((n, d)), Z @ W.T
@@ -194,7 +194,7 @@ def numba_functions(loops):
             P[q] = (-1 / (1 + np.exp(u)) / n * s * (scores[q] - u)) @ X[q]
         return P.T @ Z
 
-    @numba.njit(fastmath=True)
+    @numba.njit(fastmath=True, error_model="numpy")
     def plain(W, X, Z, scores):
         n, T, d = X.shape
         P, U, s = np.empty((n, d)), Z @ W.T, np.empty(T)
@@ -222,7 +222,7 @@ def numba_functions(loops):
 
     gradient = plain if loops else products
 
-    @numba.njit
+    @numba.njit(error_model="numpy")
     def descend(W, steps, X, Z, scores):
         for _ in range(steps):
             G = gradient(W, X, Z, scores)
