@@ -24,6 +24,7 @@ import numpy as np
 import speed_pages
 from grid_contenders import CONTENDERS, OTHER_HEADS, RUNS
 from places import TESTS
+from threadpoolctl import threadpool_limits
 
 SHAPES = [(6, 8, 10), (128, 5, 5), (1024, 2, 16), (100, 20, 20), (64, 32, 64), (1, 3000, 60), (1024, 64, 128)]
 HEAD_SHAPES = [(800, 8, 8), (64, 32, 64), (2500, 5, 14), (150, 20, 30), (300, 100, 24)]
@@ -170,6 +171,7 @@ def table(rows):
 def main(seed=SEED):
     core, rows = {max(os.sched_getaffinity(0))}, []
     os.sched_setaffinity(0, core)
+    threadpool_limits(1)
     flops, running = rate(), {name: Contender(name, core) for name in CONTENDERS}
     print(f"{flops / 1e9:.0f} Gflop/s")
     named = ((KINDS, SHAPES), (OTHER_HEADS, HEAD_SHAPES), (RULES, RULE_SHAPES), (["causal"], [CAUSAL]))

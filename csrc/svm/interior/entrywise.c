@@ -222,12 +222,13 @@ static void entrywise_move(struct ball *ball, double primal, double dual)
     images(b);
 }
 
-/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) requires.  If that overflows, lambda stays. */
+/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) requires, or ||W|| in the max norm.  If that
+ * overflows, lambda stays. */
 static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count),
-           power = pow(1 / answer->bound.lower, options->p);
-    if (options->norm != NORM_MAX && isnormal(power) && isnormal(power / product))
+           power = pow(1 / answer->bound.lower, options->norm == NORM_MAX ? 1 : options->p);
+    if (isnormal(power) && isnormal(power / product))
         vector_scale(answer->lambda, power / product, rows->count);
 }
 
