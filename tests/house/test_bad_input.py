@@ -277,7 +277,7 @@ two_heads("W", W)
 two_heads("Q", K=ones((2, 2, 3)), Q=ones((2, 2, 4)))
 
 refuse("problem", lambda g, x: attsvm.train(x), None, attsvm.self_attention(ones((1, 2, 2))))
-train("rule", "lion", "Normalized", None, 0)
+train("rule", "no rule", "Normalized", None, 0)
 train("momentum does not go with rule='polyak'", rule="polyak", momentum=0.5)
 train("weight_decay does not go with rule='mirror'", rule=RULES.mirror(p=3.0), weight_decay=0.5)
 train("momentum of rule='adam' is the first of betas", rule="adam", momentum=0.5)
@@ -570,7 +570,7 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
     wrong = {  # of each binding: values of one argument, or several that do not fit together
         "windows": [{"stop": [windows["stop"] + 1, start]}, {"start": start - 1, "stop": windows["stop"] - 1}],
         "margins": [{"reference": [np.full(2, 10**12), np.full(2, -1)]}],
-        "loss_values": [{"loss": [4]}], "loss_bounds": [{"loss": [-1]}],
+        "loss_values": [{"loss": [len(core.LOSS)]}], "loss_bounds": [{"loss": [-1]}],
         "objective": [{"loss": [-1, len(core.LOSS)], "y": [None], "H": [0, HUGE], "a": [None], "v": [None],
                        "kind": [None, len(core.HEAD)]}, {"H": 2, "concatenate": 1}],
         "loss": [{"Q": [one, None], "objective": [called]}, {"K": None, "Q": None},
@@ -579,7 +579,7 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
         "head": [{"kind": [3, -1], "v": [None]}, {"kind": 0, "v": np.ones(3)}],
         "projection_ball": [{"ball": [2, -1], "radius": [-1.0], "W": [np.ones(2)]}],
         "train": [
-            {"rule": [10, -1], "root": [np.ones(5)], "mean": [None, none(5)], "past": [none((1, 2)), None],
+            {"rule": [len(core.UPDATE_RULE), -1], "root": [np.ones(5)], "mean": [None, none(5)], "past": [none((1, 2)), None],
              "momentum": [1.0], "decay": [-1.0], "second": [1.0], "eps": [nan], "p": [1.0], "ball": [2],
              "lr": [np.array([0.1]), np.array([[0.1, 0.1]]), np.ones((2, 1)), none((1, 0))],
              "span": [none((1, 3, 2)), none((1, 4, 2))], "first": [-1, 4], "last": [HUGE],

@@ -227,7 +227,8 @@ def _bounds(case, sol, rows, tol):
     # No bound that it tells is better than W and multipliers prove, nor (of an answer) much worse.
     for its, mine, sign in zip(told, map(float, said), (1, -1) if sol.C is None else (-1, 1), strict=True):
         noise = 1e-11 + allowed / 2 + rounding
-        if its != mine and not -noise <= sign * (its / mine - 1) <= (
+        ratio = its / mine if mine != 0 else np.copysign(np.inf, its)
+        if its != mine and not -noise <= sign * (ratio - 1) <= (
             noise if sol.status == "optimal" and sol.C is None else np.inf
         ):
             return f"it tells {told}, the tokens say {tuple(map(float, said))}"

@@ -69,9 +69,10 @@ def memory_of(
     """Empty arrays for mean, root and past, for ``blocks`` matrices of each kind (one per run and attention head)."""
     mean = past = None
     root = None if metric is None else metric.numbers
-    if rule.squares or momentum > 0:
+    keeps_mean = rule.betas is not None or momentum > 0
+    if rule.squares or keeps_mean:
         size = sum(a.size for a in matrices) + (0 if v is None else v.size)
-        if rule.betas is not None or momentum > 0:
+        if keeps_mean:
             mean = np.zeros(size)
         if rule.squares == "entries":
             root = np.zeros(size)
