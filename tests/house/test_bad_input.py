@@ -580,7 +580,8 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
         "projection_ball": [{"ball": [2, -1], "radius": [-1.0], "W": [np.ones(2)]}],
         "train": [
             {"rule": [len(core.UPDATE_RULE), -1], "root": [np.ones(5)], "mean": [None, none(5)],
-             "past": [none((1, 2)), None], "momentum": [1.0], "decay": [-1.0], "second": [1.0], "eps": [nan], "p": [1.0], "ball": [2],
+             "past": [none((1, 2)), None], "momentum": [1.0], "decay": [-1.0], "second": [1.0], "eps": [nan],
+             "p": [1.0], "ball": [2],
              "lr": [np.array([0.1]), np.array([[0.1, 0.1]]), np.ones((2, 1)), none((1, 0))],
              "span": [none((1, 3, 2)), none((1, 4, 2))], "first": [-1, 4], "last": [HUGE],
              "record": [np.array([3, 0]), np.array([0, 0]), np.array([0, 1, 3])], "W": [none((0, 2, 2)), None, many],
