@@ -217,15 +217,16 @@ static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
     const struct objective *objective = work->objective;
     const struct head *head = &work->output.head;
     ptrdiff_t count = last - first, lead = lead_of(work, first, last);
-    double *value = work->value + first, *log_slope = work->log_slope + first;
+    double *u = work->score + first, *value = work->value + first, *log_slope = work->log_slope + first;
     double *gradient = columns_of(work->gradient, work, first, head->d);
-    if (head_evaluate(value, gradient, head, columns_of(work->O, work, first, head->d),
+    if (head_evaluate(u, gradient, head, columns_of(work->O, work, first, head->d),
                       columns_of(work->head, work, first, head_scratch(head)), first, count, lead)
         != 0)
         return STATUS_INTERRUPTED;
-    multiply_by_labels(gradient, value, work->output.y + first, head->d, count, lead);
+    multiply_by_labels(gradient, u, work->output.y + first, head->d, count, lead);
+    vector_copy(value, u, count);
     if (objective->loss != LOSS_CALL)
-        loss_values(value, log_slope, objective->loss, value, work->lift, work->lift, count);
+        loss_values(value, log_slope, objective->loss, u, work->lift, work->lift, count);
     else if (objective->call_loss(objective->loss_context, value, log_slope, count) != 0)
         return STATUS_INTERRUPTED;
     return STATUS_DONE;
