@@ -9,7 +9,7 @@
 #include "linalg/vector.h"
 
 #define PANEL GEMM_PANEL /* most rows of one product */
-#define WORTH_A_PANEL 4  /* if a sequence has fewer rows, each is computed by itself */
+#define WORTH_A_PANEL 4  /* fewest rows of a sequence that share matrix products; fewer rows are computed one by one */
 
 void backward_init(struct backward *backward, struct arena *arena)
 {

@@ -72,7 +72,7 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T)
     return first_of(logit, T, top);
 }
 
-/* The largest logit, less that of token a, among the tokens whose score differs from that of a; 0 if there are none. */
+/* The largest l_t - l_a among the tokens whose score differs from the score of a; 0 if no score differs. */
 INLINE double runner_up(const double *logit, const double *score, double top, double score_a, ptrdiff_t T)
 {
     double best = -__builtin_inf();

@@ -26,7 +26,7 @@ void threads_init(struct threads *threads, int most, struct arena *arena)
         threads->most = most;
 }
 
-/* Runs the part of the current loop that belongs to this worker. */
+/* Runs the items of the current loop that belong to this worker. */
 static void run_part(struct threads *threads, int number)
 {
     if (number < threads->parts)

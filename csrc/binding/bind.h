@@ -72,7 +72,7 @@ struct bind_value {
     PyObject *object; /* owned; but the answer of a callback is borrowed */
 };
 
-enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* the most that a binding may have */
+enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* largest numbers of arguments and of results */
 
 /* The state of one call.  Ctrl-C can stop it. */
 struct bind_call {
@@ -90,7 +90,7 @@ struct bind_call {
     struct threads threads;
 };
 
-/* Stores the message of a ValueError.  The function must return the result. */
+/* Stores the message of a ValueError, and returns the status that the function of the binding must then return. */
 int bind_refuse(struct bind_call *call, const char *message);
 
 /* Reads the signature.  Nonzero: an exception is set. */
@@ -102,7 +102,7 @@ int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_
 int bind_make_results(struct bind_call *call);
 PyObject *bind_hand_over(struct bind_call *call, PyObject *raised);
 
-/* Reads one argument by its part of a signature.  Nonzero: an exception is set. */
+/* Reads one argument as its item of the signature describes it.  Nonzero: an exception is set. */
 int bind_read(struct bind_call *call, struct bind_value *value, PyObject *object, const char *item);
 
 /* Returns 1 if an array of tokens is in single precision. */

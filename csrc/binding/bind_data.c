@@ -8,7 +8,7 @@
 #include "linalg/vector.h"
 
 #define CAPSULE "attsvm.windows"
-#define LONG ((npy_intp)1 << 16) /* from this many entries on, other threads may run while an array is read */
+#define LONG ((npy_intp)1 << 16) /* fewest entries of an array during whose reading other threads may run */
 
 /* The content of a capsule. */
 struct holder {

@@ -277,7 +277,8 @@ static int bounds_of_loss(struct bind_call *call)
 }
 
 #define POINT "objective, function head?, function loss?, double W[RH,k,z]?, double K[RH,k,m]?, double Q[RH,z,m]?"
-/* Weights of one run; w is dz, which has a value if W is given. */
+/* Weights of one run.  The letter w stands for dz, but has a value only if W is given; without W, a result of shape
+ * [H,k,w] is None. */
 #define ONE_POINT "objective, function head?, function loss?, double W[1H,k,w]?, double K[1H,k,m]?, double Q[1H,z,m]?"
 
 struct bind_entry bind_objective_table[] = {

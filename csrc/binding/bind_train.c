@@ -161,7 +161,7 @@ struct callbacks {
     double *squares; /* the next row of half the squares of factors, or NULL */
 };
 
-/* A part of the gradient: one array of numbers. */
+/* One array of the gradient. */
 struct piece {
     double *data;
     ptrdiff_t n;

@@ -30,7 +30,7 @@ struct bounds {
  * equality row that is off by less counts as met; a margin that is smaller counts as zero. */
 #define CERTIFICATE_ROUNDING 1e-13
 
-/* A margin row may fall short by this part of b: the default tolerance of the norm. */
+/* Fraction of b by which a margin row may fall short: the default tolerance of the norm. */
 #define CERTIFICATE_MISS 1e-9
 
 /* *size = ||W||, or its dual norm if `dual` is set, for W [rows,columns]; p is the exponent of the entrywise norm.
@@ -67,7 +67,7 @@ void certificate_clean(double *lambda, const struct rows *rows);
  * lambda is positive, and 0 if numerator and denominator are both zero, as on an impossible row. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
-/* lambda proves infeasibility if its Farkas residual is at most this. */
+/* Largest Farkas residual with which lambda proves infeasibility. */
 #define CERTIFICATE_FARKAS 1e-9
 
 /* The gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row and the second

@@ -6,7 +6,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PARALLEL 1e-14 /* a vector that is shorter than this after projection lies in the span, up to rounding */
+#define PARALLEL 1e-14 /* length after projection below which a vector lies in the span, up to rounding */
 
 /* A basis that grows while vectors are added in batches. */
 struct growing {

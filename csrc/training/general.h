@@ -22,7 +22,7 @@ struct threads;
 
 struct general_output {
     struct head head;
-    const double *values; /* (N, dv), or NULL for the identity, which the keys are then too */
+    const double *values; /* (N, dv); NULL: both the values and the keys are the identity */
     ptrdiff_t dv;
     const double *y; /* (M) */
     ptrdiff_t heads; /* H */

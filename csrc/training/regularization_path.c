@@ -18,7 +18,7 @@
 #include "training/excess.h"
 
 #define GAP_EVERY 8       /* iterations between two gaps of a nuclear ball, since each costs two SVDs */
-#define INSIDE (1 - 1e-9) /* below this part of the radius, the ball does not bind */
+#define INSIDE (1 - 1e-9) /* if ||W|| is below this fraction of the radius, the ball does not bind */
 
 struct path_search {
     const struct objective *objective;

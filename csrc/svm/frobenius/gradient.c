@@ -80,7 +80,7 @@ static int project(double *x, void *context)
     return STATUS_DONE;
 }
 
-/* The full step if f passes the test there, else the step to the minimum along d. */
+/* The full step if f passes the test at its end, else the step to the minimum along d. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct dual_descent *s = context;

@@ -17,7 +17,7 @@
  * 120, where the interior point needs only 15 iterations. */
 #define NEWTON_STEPS 50
 #define REFUTATIONS 3 /* corrections of a proof: each removes the rounding errors of the one before */
-#define SMALLEST 1e-8 /* in the weights of a proof, multipliers count as at least this part of the largest */
+#define SMALLEST 1e-8 /* least multiplier in the weights of a proof, as a fraction of the largest multiplier */
 
 int interior_point_factor(struct interior_point *s)
 {
@@ -201,7 +201,7 @@ int interior_point_equalities(struct interior_point *s)
 }
 
 /* v <- v - D A (I + A^* D A)^-1 A^* v, with a diagonal D of order v^2.  This removes A^* v, and changes every v_k by
- * only a small part of itself, so that signs stay. */
+ * only a small fraction of itself, so that signs stay. */
 int interior_point_refute(struct interior_point *s)
 {
     const struct rows *rows = s->rows;

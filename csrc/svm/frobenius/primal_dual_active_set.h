@@ -35,7 +35,7 @@ struct primal_dual_active_set {
     double *trial;                /* (m) a point of the arc from lambda to w; scratch */
     double *W, *U;                /* (dk, dz), (M, dk) scratch of the operators of rows.h */
     double *corrected;            /* (dk, dz) W before its correction */
-    ptrdiff_t *member, size;      /* S, ascending; its size */
+    ptrdiff_t *member, size;      /* the rows of S, ascending; their number */
     unsigned char *inside;        /* (m) marks S */
     double proximal, dual;
     double *ridge;             /* (m) proximal term plus the ridge of the soft margin */

@@ -24,7 +24,7 @@ static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
-#define STATIONARY 5e-5 /* largest residual of a stationary point: ten times the one aimed at */
+#define STATIONARY 5e-5 /* largest residual of a stationary point: ten times the gradient of the last round */
 
 struct capped {
     const struct coordinates *g;

@@ -30,7 +30,7 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* few rows join a factor that was built in one go */
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* spare rows: few rows join a new factor (kept = 0) later */
     ptrdiff_t stride = simd_padded(n + more + ROOM), most = simd_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);

@@ -19,7 +19,7 @@ struct newton_system {
     struct arena *arena; /* memory of a factorisation */
     ptrdiff_t m, D;
     double *inverse;                   /* (m) 1/d, set by the caller before each factorisation */
-    ptrdiff_t *member, size;           /* S, ascending; its size */
+    ptrdiff_t *member, size;           /* the rows of S, ascending; their number */
     double *L;                         /* the factor, of order min(|S|, D) */
     ptrdiff_t chunk;                   /* queries per matrix product */
     double *keys, *queries, *product;  /* (chunk, pk), (chunk, pz), (pk, pz): packed triangles of p = d (d+1) / 2

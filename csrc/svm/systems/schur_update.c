@@ -9,7 +9,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* If more rows than this part of |B| are exchanged, a new factor is cheaper. */
+/* Largest number of exchanged rows, as a fraction of |B|; with more, a new factor is cheaper. */
 #define EXCHANGED 0.2
 
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena)
