@@ -1,6 +1,6 @@
-/* Shared by the binding files, the only ones that include Python.h.  Python converts what a user gave, and names what
- * is wrong with it (python/attsvm/common/check.py).  Here arrays are only asserted, so that even a wrong private call
- * cannot crash.
+/* Shared by the binding files, the only ones that include Python.h.  Python converts the arguments that a user gave,
+ * and names the faults in them (python/attsvm/common/check.py).  Here arrays are only asserted, so that even a wrong
+ * private call cannot crash.
  *
  * A binding is a line of a table.  It has a name, a function, and a signature with the arguments and the results:
  *
@@ -20,8 +20,8 @@
  * be written to.  An argument with "?" at its end may be None, which becomes NULL or -1.
  *
  * Types of results are double and index, which are new arrays, or None if a letter has no value; number, int and word;
- * exception, for what a signal or a callback raised during the call (without such a result it is raised); and object,
- * which the function makes itself, holding the GIL.
+ * exception, for the exception that a signal or a callback raised during the call (without such a result it is raised);
+ * and object, which the function makes itself, holding the GIL.
  *
  * Converting a number can run Python code, and that can change an array.  So all numbers are read before the first
  * array. */

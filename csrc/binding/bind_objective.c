@@ -50,8 +50,8 @@ int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_val
     return a->data != NULL && size['i'] == d && size['h'] == size['j'];
 }
 
-/* Fills in the objective.  Returns NULL, or what is wrong with the arguments.  With scores it is a linear head on one
- * attention head; that head can be trained if values and y are given too. */
+/* Fills in the objective.  Returns NULL, or a message that names the fault in the arguments.  With scores it is a
+ * linear head on one attention head; that head can be trained if values and y are given too. */
 static const char *fill(struct holder *holder, const struct bind_call *call)
 {
     const struct bind_value *in = call->in;

@@ -5,8 +5,8 @@
  *     equality row   delta^T W z_q  = b    (t selected too; b = 0 unless given)
  *
  * Both sides are divided by length = ||delta|| ||z_q||.  From here on "row" means such a unit row.  Its right side is b
- * / length, and its multiplier lambda is length times that of the entry.  As operators over the rows k = 0 .. m-1, with
- * A^* the adjoint of A:
+ * / length, and its multiplier lambda is length times the multiplier of the entry.  As operators over the rows k = 0 ..
+ * m-1, with A^* the adjoint of A:
  *
  *     A(W)_k = delta_k^T W z_q(k) / length_k,    A^*(lambda) = sum_k lambda_k delta_k z_q(k)^T / length_k
  *

@@ -86,9 +86,9 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena);
 
-/* `check` of _core: passes multipliers and weights that are known beforehand to the gate.  W and lambda are those of
- * options->start_W and options->start, unchanged, or 0.  Returns STATUS_INFEASIBLE if lambda is a Farkas certificate,
- * otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
+/* `check` of _core: passes multipliers and weights that are known beforehand to the gate.  W and lambda are
+ * options->start_W and options->start, unchanged, or 0 if these are NULL.  Returns STATUS_INFEASIBLE if lambda is a
+ * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
 svm_method solver_check;
 
 /* solver_conclude in the Frobenius norm for lambda alone: sets W = A^*(lambda) first. */

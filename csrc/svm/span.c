@@ -11,7 +11,7 @@
 /* A basis that grows while vectors are added in batches. */
 struct growing {
     ptrdiff_t d, most, rank, waiting, at_once;
-    double *basis; /* (d, d), of which the first `rank` rows are set */
+    double *basis; /* (d, d); only the first `rank` rows are set */
     double *V;     /* (at_once, d) unit vectors not yet added to the basis */
     double *along; /* (at_once + 2, d) scratch */
 };

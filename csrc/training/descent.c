@@ -12,7 +12,7 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-/* The parts of one run: its matrices, then those of a trained head (v; or V and a; or v and lam). */
+/* The parts of one run: its matrices, then the parameters of a trained head (v; or V and a; or v and lam). */
 struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;

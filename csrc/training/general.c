@@ -13,7 +13,8 @@
 
 #define BLOCK 32768 /* numbers in the keys of a block (256 KiB): they stay in the L2 cache until the backward pass */
 
-/* Allocates what short windows keep.  If attended vectors are summed, all attention heads share the scores. */
+/* Allocates the numbers that short windows keep from the forward pass.  If attended vectors are summed, all attention
+ * heads share the scores. */
 static void init_kept(struct general_work *work, struct arena *arena)
 {
     const struct interleaved *windows = &work->windows.interleaved;

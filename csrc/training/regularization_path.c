@@ -143,6 +143,6 @@ int regularization_path_point(struct path_answer *answer, const struct objective
                                arena);
     if (status != STATUS_ITERATION_LIMIT)
         return status;
-    status = measure_point(&s); /* the last gap may be that of an earlier iterate */
+    status = measure_point(&s); /* the last gap may belong to an earlier iterate */
     return status != STATUS_DONE || answer->gap <= options->tol ? status : STATUS_ITERATION_LIMIT;
 }

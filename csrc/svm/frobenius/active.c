@@ -110,7 +110,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     for (;;) {
         /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, working_set_margins(s));
-        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least that of this row */
+        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least the gap of this row alone */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* check with margins computed from the tokens */
             j = most_violated(s, working_set_refine(s));

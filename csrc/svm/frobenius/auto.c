@@ -115,8 +115,8 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
     }
 
 /* Returns 1 if the windows are so long that the Gram matrices of the queries, which block ascent holds, have far more
- * entries than those of the rows that support W.  The measure is the length of the window in which a row lies, averaged
- * over the rows, because one long window may hold most rows. */
+ * entries than the Gram matrix of the rows that support W.  The measure is the length of the window in which a row
+ * lies, averaged over the rows, because one long window may hold most rows. */
 static int windows_are_long(const struct auto_size *s)
 {
     return s->pairs >= GENERATED_LONG * sqrt(s->unknowns) * s->rows && s->pairs >= GENERATED_GRAM

@@ -3,7 +3,7 @@
  *
  *     max b.lambda - 1/2 ||A^* lambda||^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 on margin rows
  *
- * A visit to a query reads the tokens of those of its rows that were violated or have a multiplier, solves the block
+ * A visit to a query reads the tokens of its rows that were violated or have a multiplier, solves the block
  * approximately, and adds a rank-one matrix to W = A^* lambda.  It needs u = W z of the query.  Queries are visited in
  * groups.  For a group, V = Z W^T is computed by one matrix product, kept up to date during the visits, and W receives
  * the changes of the whole group by a second product. */

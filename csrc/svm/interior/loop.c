@@ -18,7 +18,7 @@
 #define RIDGE 1e-15 /* added to K, relative to its diagonal, for dependent rows */
 #define TRIES 4     /* largest number of factorisations, each with a ridge 1000 times as large as before */
 #define NEAR 1e-4   /* below this gap singular values are computed; above it bounds of the norms suffice */
-#define SOLVED 1e-9 /* size of the last correction, relative to the solution */
+#define SOLVED 1e-9 /* corrections end with one of at most this size, relative to the solution */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
               const struct svm_options *options, struct arena *arena)
