@@ -237,7 +237,7 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
     int shifted = 0, far = tops(top, at, g_a, c, ldc, score, lds, T, 1);
-    if (far) { /* the runner-up may be as low */
+    if (far) { /* the largest logit with another score may be as low */
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();
         for (ptrdiff_t t = 0; t < T; ++t) {

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 
-/* spin iterations (about 20 us) before a worker blocks; consecutive loops usually follow sooner */
+/* Number of spin iterations before a worker blocks.  The next loop of a series usually comes sooner. */
 #define SPINS 500
 
 #if defined __x86_64__

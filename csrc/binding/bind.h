@@ -47,10 +47,10 @@ struct bind_item;
 struct objective;
 
 struct bind_entry {
-    PyMethodDef definition; /* its documentation is the signature */
+    PyMethodDef definition; /* the documentation of the function is the signature */
     int (*function)(struct bind_call *call);
     const void *context;
-    struct bind_item *items; /* of the signature, read when the module is made: first arguments, then results */
+    struct bind_item *items; /* items of the signature, read when the module is made: first arguments, then results */
     int given, arguments, results, keeps_gil, keeps_exception; /* given: arguments of a call, where a record counts
                                                                   once */
 };

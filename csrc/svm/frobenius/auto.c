@@ -26,7 +26,7 @@
 /* If the queries have LONG rows or more on average, twice as many rows count as few (see ACTIVE_SET_ROWS).  On a tight
  * problem with at most ACTIVE_UNKNOWNS unknowns the active set or the interior point is quickest at any number of
  * rows. */
-#define LONG 5 /* rows per query */
+#define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
 #define ACTIVE_MOST 4e8 /* largest product of support rows and rows for which the active set is tried last */
 
@@ -87,7 +87,7 @@ ptrdiff_t auto_budget(double dense, double iteration)
     return (ptrdiff_t)fmin(1 + dense / iteration, 1e9);
 }
 
-/* Budget of block ascent, in epochs or iterations of conjugate gradients. */
+/* Budget of block ascent and its active-set runs, in epochs and iterations of conjugate gradients. */
 static ptrdiff_t block_budget(const struct rows *rows, double dense)
 {
     struct auto_size s = auto_size(rows);

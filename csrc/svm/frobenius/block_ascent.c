@@ -13,7 +13,7 @@
 
 #define SWEEPS 5          /* largest number of cyclic sweeps over a block per visit */
 #define STEADY_SWEEP 0.03 /* sweeps end at this ratio of the largest move to the largest move of the first sweep */
-#define GROUP 64          /* queries in a group */
+#define GROUP 64          /* number of queries in a group */
 #define EVERY 4           /* every fourth epoch inspects all rows and visits all queries */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)

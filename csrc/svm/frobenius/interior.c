@@ -115,7 +115,7 @@ static double measure(struct interior_point *s)
     return s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* The direction to s_k x_k = mu - correction_k and b.x = 1. */
+/* Computes the direction to s_k x_k = mu - correction_k and b.x = 1. */
 static void direction(struct interior_point *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;

@@ -27,7 +27,7 @@ struct primal_dual_active_set {
     const struct svm_options *options;
     struct svm_answer *answer;
     struct arena *arena;
-    struct equalities equalities; /* its independent rows are always in S, the implied ones never */
+    struct equalities equalities; /* independent equality rows are always in S, implied ones never */
     double *lambda;               /* (m) the point of highest dual value */
     double *best_lambda, *best_W; /* (m), (dk, dz) points of the best upper and lower bound */
     double *b, *step;             /* (m) right sides; correction of w */

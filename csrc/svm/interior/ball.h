@@ -45,7 +45,7 @@ struct ball_norm {
     /* <S, Y> after steps of these lengths. */
     double (*products)(const struct ball *ball, double primal, double dual);
     void (*move)(struct ball *ball, double primal, double dual);
-    polish_method *polish; /* NULL: none */
+    polish_method *polish; /* the polish of this norm; NULL: none */
     /* Scales the multipliers of an answer; the bounds do not depend on their scale.  NULL: the multipliers stay as they
      * are. */
     void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options);

@@ -26,7 +26,7 @@ struct compact_rows {
     double *V;               /* (M, dk) the margin of row k of query q is D_k . V_q */
     const double *K;         /* (M, M) Z Z^T, so that V = K P; NULL if there are many queries */
     double *W;               /* (dk, dz) P^T Z, so that V = Z W^T, if K is NULL */
-    const double *x;         /* (|S|) factor of the current product; and its result `out` */
+    const double *x;         /* (|S|) vector of the current product; `out` is the result */
     double *out;
 };
 
