@@ -161,8 +161,8 @@ static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, p
 }
 
 /* Fast path for arrays that need no conversion: finite, in C order, shapes (n, T, dk) and (n, dz) or (n, S, dz), the
- * same array twice if causal.  For all other arrays the result is None; the caller then checks them one by one
- * and names the fault. */
+ * same array twice if causal.  For all other arrays the result is None; the caller then checks them one by one and
+ * names the fault. */
 static int plain_windows(struct bind_call *call)
 {
     PyObject *const given[2] = {call->in[0].object, call->in[1].object};

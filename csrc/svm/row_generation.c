@@ -13,8 +13,8 @@
  * in which block ascent solves the working set only roughly. */
 #define DEAR 1000000
 #define FIRST_ROUNDS 8 /* largest number of first rounds; their epochs are far cheaper than a solution */
-#define EPOCHS 60      /* epochs of block ascent in a first round */
-#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join, relative to the working set */
+#define EPOCHS 60      /* number of epochs of block ascent in a first round */
+#define FEW_JOIN 2e-3  /* first rounds end if the rows that join are a smaller fraction of the working set */
 #define CLEARLY 1e-2   /* in first rounds, rows join if they fall short of b by more than this fraction of b */
 #define ROWS_AT_ONCE 4 /* largest number of violated rows that a query adds in one round */
 #define MOST_ROUNDS 60 /* largest number of rounds; few are ever needed, and each but the last adds a row */

@@ -250,7 +250,7 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
     return status;
 }
 
-/* Multiplications between two polls of the monitor, about 10 microseconds. */
+/* Number of multiplications between two polls of the monitor, about 10 microseconds. */
 #define BETWEEN 2e4
 
 /* Writes a row of the records.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then means nothing. */

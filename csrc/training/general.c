@@ -11,7 +11,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define BLOCK 32768 /* numbers in the keys of a block (256 KiB): they stay in the L2 cache until the backward pass */
+/* Number of doubles in the keys of a block (256 KiB).  They stay in the L2 cache until the backward pass. */
+#define BLOCK 32768
 
 /* Allocates the numbers that short windows keep from the forward pass.  If attended vectors are summed, all attention
  * heads share the scores. */

@@ -72,7 +72,7 @@ struct auto_size auto_size(const struct rows *rows)
     return (struct auto_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
 }
 
-/* Multiplications for one system of a dense method, of order min(rows, unknowns). */
+/* Number of multiplications for one system of a dense method, of order min(rows, unknowns). */
 static double system_cost(const struct rows *rows)
 {
     struct auto_size s = auto_size(rows);

@@ -21,17 +21,17 @@
 #define MORE_EPOCHS 4   /* half the number of epochs after the first failed run; each failure doubles the number */
 #define MOST_EPOCHS 64  /* largest number of epochs of one ascent */
 #define ACTIVE_SET_RUNS 24
-/* With more positive multipliers per entry of W than this, an active-set run tends to diverge.  So epochs continue
+/* With more than FULL positive multipliers per entry of W, an active-set run tends to diverge.  So epochs continue
  * while the number of positive multipliers falls.  Without this rule the SVMs of data splits, whose solves are stopped
  * after a few iterations, lose .07 of their accuracy. */
 #define FULL 0.96
 
 /* A problem counts as tight, and is left to a dense method, in two cases.  (1) After epoch LOOK_AFTER: the number of
  * positive multipliers, times its growth since the first epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any
- * epoch: the same product exceeds OVERFULL per entry of W.  The interior point of a hard margin gets slower with the
- * number of entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems with .9 bits per
- * entry or more and d from 12 to 49, block ascent was slower than the interior point on one below the bound, and on
- * nearly all above it.) */
+ * epoch: the number of positive multipliers alone exceeds OVERFULL per entry of W.  The interior point of a hard margin
+ * gets slower with the number of entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems
+ * with .9 bits per entry or more and d from 12 to 49, block ascent was slower than the interior point on one below the
+ * bound, and on nearly all above it.) */
 #define LOOK_AFTER 3
 #define CROWDED_SUPPORT 1.3
 #define CROWDED_SUPPORT_MORE 4e-4

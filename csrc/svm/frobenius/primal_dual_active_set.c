@@ -130,7 +130,7 @@ int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, doub
     return s->options->soft == 0 && factor_cost(s, size) <= AS_CHEAP / 3.0;
 }
 
-/* Iterations that remain. */
+/* Number of iterations that remain. */
 static ptrdiff_t left(const struct primal_dual_active_set *s)
 {
     return s->options->max_iter - s->answer->iterations;

@@ -58,8 +58,8 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     return sum;
 }
 
-#define TALL 8  /* rows of U computed together */
-#define WIDE 16 /* columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
+#define TALL 8  /* number of rows of U computed together */
+#define WIDE 16 /* number of columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
 /* Subtracts the products of the rows above from U [from .. from+TALL, j .. j+width]. */
 INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)

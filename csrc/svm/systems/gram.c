@@ -10,7 +10,7 @@
 #include "svm/active_set.h"
 
 #define LANES SIMD_LANES
-#define PANEL_ROWS 16 /* rows of G that are computed together */
+#define PANEL_ROWS 16 /* number of rows of G that are computed together */
 /* Largest number of queries, in addition to 2 dz, for which K is made: then K P costs less than forming W and its
  * products with the queries.  It is also made if there are few rows, because the initial support, which needs K, saves
  * more than K costs. */
