@@ -8,8 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PANEL GEMM_PANEL /* most rows of one product */
-#define WORTH_A_PANEL 4  /* if a sequence has fewer rows, each is computed by itself */
+#define PANEL GEMM_PANEL /* largest number of rows of one product */
+#define WORTH_A_PANEL 4  /* fewest rows of a sequence that share matrix products; fewer rows are computed one by one */
 
 void backward_init(struct backward *backward, struct arena *arena)
 {

@@ -10,9 +10,9 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 8192         /* most doubles in the keys of a group (64 KiB); with more, single windows are as fast */
-#define SHORT_KEYS 16      /* on shorter keys single windows take twice as long: a group may have 8 SMALL doubles */
-#define MOST (SMALL * 768) /* most doubles in the keys of all groups (48 MiB) */
+#define SMALL 8192    /* largest number of doubles in the keys of a group (64 KiB); above, single windows are as fast */
+#define SHORT_KEYS 16 /* dk below which a group may have 8 SMALL doubles, since single windows take twice as long */
+#define MOST (SMALL * 768) /* largest number of doubles in the keys of all groups (48 MiB) */
 
 /* Length of the longest window of a group. */
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)

@@ -49,7 +49,7 @@ void interleaved_attend(double *O, ptrdiff_t lead, const struct interleaved_kept
                         const struct interleaved *interleaved, const double *U, ptrdiff_t columns, ptrdiff_t first,
                         ptrdiff_t last, int add);
 
-/* score = the score of each token less that of the reference, where G is the gradient of the head in o. */
+/* score = the score of each token minus the score of the reference, where G is the gradient of the head in o. */
 void interleaved_scores(double *score, const struct interleaved *interleaved, const double *G, ptrdiff_t lead,
                         ptrdiff_t first, ptrdiff_t last);
 

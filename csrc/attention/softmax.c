@@ -72,7 +72,7 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T)
     return first_of(logit, T, top);
 }
 
-/* The largest logit, less that of token a, among the tokens whose score differs from that of a; 0 if there are none. */
+/* The largest l_t - l_a among the tokens whose score differs from the score of a; 0 if no score differs. */
 INLINE double runner_up(const double *logit, const double *score, double top, double score_a, ptrdiff_t T)
 {
     double best = -__builtin_inf();
@@ -237,7 +237,7 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
     int shifted = 0, far = tops(top, at, g_a, c, ldc, score, lds, T, 1);
-    if (far) { /* the runner-up may be as low */
+    if (far) { /* the largest logit with another score may be as low */
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();
         for (ptrdiff_t t = 0; t < T; ++t) {

@@ -18,7 +18,7 @@ struct softmax {
     double lift, shift; /* shift is 0 unless exp(l_t - l_a) comes near underflow */
 };
 
-/* Number of interleaved windows, and the same results for each of them. */
+/* Number of windows that are interleaved.  The struct below has the results of struct softmax for each window. */
 #define SOFTMAX_LANES 8
 
 struct softmax_interleaved {

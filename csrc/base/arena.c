@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 64                   /* one cache line, and the widest vector */
-#define FIRST_BLOCK ((size_t)96 << 10) /* below malloc's mmap threshold of 128 KiB */
+#define ALIGNMENT 64                   /* bytes: one cache line, and the widest vector */
+#define FIRST_BLOCK ((size_t)96 << 10) /* bytes: below malloc's mmap threshold of 128 KiB */
 
 #define LARGEST_SPARE ((size_t)4 << 20) /* largest block that is kept for the next call */
-#define SPARES 4                        /* blocks that are kept: for the arena of a call and three inside it */
+#define SPARES 4 /* number of blocks that are kept: for the arena of a call and three inside it */
 
 struct arena_block {
     struct arena_block *previous;

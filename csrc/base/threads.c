@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 
-/* spin iterations (about 20 us) before a worker blocks; consecutive loops usually follow sooner */
+/* Number of spin iterations before a worker blocks.  The next loop of a series usually comes sooner. */
 #define SPINS 500
 
 #if defined __x86_64__
@@ -26,7 +26,7 @@ void threads_init(struct threads *threads, int most, struct arena *arena)
         threads->most = most;
 }
 
-/* Runs the part of the current loop that belongs to this worker. */
+/* Runs the items of the current loop that belong to this worker. */
 static void run_part(struct threads *threads, int number)
 {
     if (number < threads->parts)

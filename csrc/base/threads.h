@@ -15,7 +15,7 @@ struct threads_worker;
  * caller is 0. */
 typedef void threads_work(void *context, ptrdiff_t from, ptrdiff_t to, int worker);
 
-/* A loop with fewer multiplications runs in the caller: about 30 us, several times the cost of waking a thread. */
+/* Least number of multiplications of a loop that threads share: several times the cost of waking a thread. */
 #define THREADS_WORTH 1e5
 
 struct threads {

@@ -1,6 +1,6 @@
-/* Shared by the binding files, the only ones that include Python.h.  Python converts what a user gave, and names what
- * is wrong with it (python/attsvm/common/check.py).  Here arrays are only asserted, so that even a wrong private call
- * cannot crash.
+/* Shared by the binding files, the only ones that include Python.h.  Python converts the arguments that a user gave,
+ * and names the faults in them (python/attsvm/common/check.py).  Here arrays are only asserted, so that even a wrong
+ * private call cannot crash.
  *
  * A binding is a line of a table.  It has a name, a function, and a signature with the arguments and the results:
  *
@@ -20,8 +20,8 @@
  * be written to.  An argument with "?" at its end may be None, which becomes NULL or -1.
  *
  * Types of results are double and index, which are new arrays, or None if a letter has no value; number, int and word;
- * exception, for what a signal or a callback raised during the call (without such a result it is raised); and object,
- * which the function makes itself, holding the GIL.
+ * exception, for the exception that a signal or a callback raised during the call (without such a result it is raised);
+ * and object, which the function makes itself, holding the GIL.
  *
  * Converting a number can run Python code, and that can change an array.  So all numbers are read before the first
  * array. */
@@ -47,10 +47,10 @@ struct bind_item;
 struct objective;
 
 struct bind_entry {
-    PyMethodDef definition; /* its documentation is the signature */
+    PyMethodDef definition; /* the documentation of the function is the signature */
     int (*function)(struct bind_call *call);
     const void *context;
-    struct bind_item *items; /* of the signature, read when the module is made: first arguments, then results */
+    struct bind_item *items; /* items of the signature, read when the module is made: first arguments, then results */
     int given, arguments, results, keeps_gil, keeps_exception; /* given: arguments of a call, where a record counts
                                                                   once */
 };
@@ -72,7 +72,7 @@ struct bind_value {
     PyObject *object; /* owned; but the answer of a callback is borrowed */
 };
 
-enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* the most that a binding may have */
+enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* largest numbers of arguments and of results */
 
 /* The state of one call.  Ctrl-C can stop it. */
 struct bind_call {
@@ -90,7 +90,7 @@ struct bind_call {
     struct threads threads;
 };
 
-/* Stores the message of a ValueError.  The function must return the result. */
+/* Stores the message of a ValueError, and returns the status that the function of the binding must then return. */
 int bind_refuse(struct bind_call *call, const char *message);
 
 /* Reads the signature.  Nonzero: an exception is set. */
@@ -102,7 +102,7 @@ int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_
 int bind_make_results(struct bind_call *call);
 PyObject *bind_hand_over(struct bind_call *call, PyObject *raised);
 
-/* Reads one argument by its part of a signature.  Nonzero: an exception is set. */
+/* Reads one argument as its item of the signature describes it.  Nonzero: an exception is set. */
 int bind_read(struct bind_call *call, struct bind_value *value, PyObject *object, const char *item);
 
 /* Returns 1 if an array of tokens is in single precision. */

@@ -19,7 +19,8 @@ static const char *sentence(int status)
     }
 }
 
-/* Returns the exception that a poll or a callback has set, owned, or NULL.  The answer may have been final by then. */
+/* Returns the exception that a poll or a callback has set, owned, or NULL.  A result of the kernel does not exclude an
+ * exception, which may come after the answer was final. */
 static PyObject *take_exception(void)
 {
     PyObject *type, *value, *traceback;

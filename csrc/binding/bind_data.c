@@ -8,13 +8,13 @@
 #include "linalg/vector.h"
 
 #define CAPSULE "attsvm.windows"
-#define LONG ((npy_intp)1 << 16) /* from this many entries on, other threads may run while an array is read */
+#define LONG ((npy_intp)1 << 16) /* fewest entries of an array during whose reading other threads may run */
 
 /* The content of a capsule. */
 struct holder {
     struct windows w;
     PyObject *arrays[2]; /* keep the tokens and queries alive */
-    ptrdiff_t index[];   /* start, stop, indptr: copies, so that no Python code can change what was checked */
+    ptrdiff_t index[]; /* start, stop, indptr: copies, so that no Python code can change the indices after the check */
 };
 
 static void release_holder(struct holder *holder)
@@ -161,8 +161,8 @@ static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, p
 }
 
 /* Fast path for arrays that need no conversion: finite, in C order, shapes (n, T, dk) and (n, dz) or (n, S, dz), the
- * same array twice if causal.  The result is None for all others; the caller then checks the arrays one by one and
- * names what is wrong. */
+ * same array twice if causal.  For all other arrays the result is None; the caller then checks them one by one and
+ * names the fault. */
 static int plain_windows(struct bind_call *call)
 {
     PyObject *const given[2] = {call->in[0].object, call->in[1].object};

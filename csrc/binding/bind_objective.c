@@ -50,8 +50,8 @@ int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_val
     return a->data != NULL && size['i'] == d && size['h'] == size['j'];
 }
 
-/* Fills in the objective.  Returns NULL, or what is wrong with the arguments.  With scores it is a linear head on one
- * attention head; that head can be trained if values and y are given too. */
+/* Fills in the objective.  Returns NULL, or a message that names the fault in the arguments.  With scores it is a
+ * linear head on one attention head; that head can be trained if values and y are given too. */
 static const char *fill(struct holder *holder, const struct bind_call *call)
 {
     const struct bind_value *in = call->in;
@@ -277,7 +277,8 @@ static int bounds_of_loss(struct bind_call *call)
 }
 
 #define POINT "objective, function head?, function loss?, double W[RH,k,z]?, double K[RH,k,m]?, double Q[RH,z,m]?"
-/* Weights of one run; w is dz, which has a value if W is given. */
+/* Weights of one run.  The letter w stands for dz, but has a value only if W is given; without W, a result of shape
+ * [H,k,w] is None. */
 #define ONE_POINT "objective, function head?, function loss?, double W[1H,k,w]?, double K[1H,k,m]?, double Q[1H,z,m]?"
 
 struct bind_entry bind_objective_table[] = {

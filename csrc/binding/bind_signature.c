@@ -109,7 +109,7 @@ static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *
     return 1;
 }
 
-/* Raises an error that says what was expected, with the known lengths, and what came. */
+/* Raises an error that names the expected array, with the known lengths, and the given one. */
 static int wrong_array(const struct bind_call *call, const struct bind_item *item, PyObject *object)
 {
     char lengths[96] = "";

@@ -161,7 +161,7 @@ struct callbacks {
     double *squares; /* the next row of half the squares of factors, or NULL */
 };
 
-/* A part of the gradient: one array of numbers. */
+/* One array of the gradient. */
 struct piece {
     double *data;
     ptrdiff_t n;
@@ -273,10 +273,11 @@ static int train(struct bind_call *call)
     return status == STATUS_NOT_FINITE ? STATUS_DONE : status; /* the caller reports the overflow and keeps the run */
 }
 
-/* Runs the steps from `first` to `last`.  Of the records at `last`, only the one that ends the whole run is made; any
- * other needs the gradient with which the next part begins.  recorded() is called after each record; if it returns
- * true, the run stops.  combine(numbers) gets the losses (R), the log scales (R H) and those of v (R), and the
- * gradients of W, or K and then Q, and of v, and may change them.  A loss that is not finite ends the run. */
+/* Runs the steps from `first` to `last`.  The record at `last` is made only if `last` ends the whole run; otherwise it
+ * needs the gradient with which the next chunk begins.  recorded() is called after each record; if it returns true, the
+ * run stops.  combine(numbers) gets the losses (R); the log scales of the gradients, (R H) of W or of K and Q and (R)
+ * of v; and the gradients of W, or K and then Q, and of v.  It may change all of these numbers.  A loss that is not
+ * finite ends the run. */
 struct bind_entry bind_train_table[] = {
     BIND(train, train,
          "{" FIELDS(ITEM) "} run, int first, int last, function recorded?, function combine? -> int status, exception"),

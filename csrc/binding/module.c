@@ -86,7 +86,7 @@ static int execute(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
-#ifdef Py_GIL_DISABLED /* there is no state except atomics and what a call owns; callers guard their arrays */
+#ifdef Py_GIL_DISABLED /* the only state is atomics and the memory of each call; callers guard their arrays */
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -18,7 +18,7 @@
 #define BLOCK 48
 #define SPLIT 387
 #define MOST SPLIT
-#define WRONG 1e-8 /* relative to the largest number: rounding leaves 1e-12, a wrong entry 1e-3 */
+#define WRONG 1e-8 /* largest error, relative to the largest number: rounding leaves 1e-12, a wrong entry 1e-3 */
 
 static const ptrdiff_t sizes[] = {1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#define GEMM_PANEL 16 /* columns of a panel */
+#define GEMM_PANEL 16 /* number of columns of a panel */
 
 /* Number of doubles of a packed B [k,n]. */
 ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k);

@@ -7,13 +7,13 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define MEMORY 20     /* pairs kept: fewer need more evaluations; more cost as much as an evaluation */
-#define DECREASE 1e-4 /* part of the predicted decrease that a step must achieve (Wolfe) */
-#define FLATTER 0.9   /* part of the slope that may remain (Wolfe); most first steps satisfy it */
+#define MEMORY 20     /* number of pairs kept: fewer need more evaluations; more cost as much as an evaluation */
+#define DECREASE 1e-4 /* fraction of the predicted decrease that a step must achieve (Wolfe) */
+#define FLATTER 0.9   /* fraction of the slope that may remain (Wolfe); most first steps satisfy it */
 #define FIRST 0.1     /* length of the first step along the gradient, relative to x */
-#define TRIALS 20     /* trial steps along one direction: with more, rounding decides */
+#define TRIALS 20     /* largest number of trial steps along one direction: with more, rounding decides */
 #define STRETCH 4.0   /* largest growth factor of a trial step */
-#define INSIDE 0.1    /* interpolation stays away from the ends of a bracket by this part */
+#define INSIDE 0.1    /* least distance of an interpolated step from the ends of its bracket, relative to its length */
 
 struct minimizer {
     ptrdiff_t n, pairs, newest;
@@ -47,7 +47,7 @@ static void two_loops(struct minimizer *s)
     }
 }
 
-/* A point on the line: its step length, and value and slope there. */
+/* A point on the line: its step length, and the value and slope at this point. */
 struct point {
     double t, value, slope;
 };

@@ -60,8 +60,9 @@ void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_
 void matrix_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                  ptrdiff_t ldc, struct monitor *monitor);
 
-/* Multiplications between two polls of a monitor, a twentieth of a second on a slow processor.  matrix_rows_between
- * returns the number of rows with that many, at `cost` multiplications per row; at least MATRIX_PANEL. */
+/* Number of multiplications between two polls of a monitor, a twentieth of a second on a slow processor.
+ * matrix_rows_between returns the number of rows with MATRIX_BETWEEN multiplications, at `cost` multiplications per
+ * row; at least MATRIX_PANEL. */
 #define MATRIX_BETWEEN 2e8
 #define MATRIX_PANEL 256
 ptrdiff_t matrix_rows_between(double cost);

@@ -8,8 +8,8 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define MEMORY 10    /* values of f that the nonmonotone test looks back on */
-#define HALVINGS 40  /* halvings of a step before the search gives up */
+#define MEMORY 10    /* number of latest values of f in the nonmonotone test */
+#define HALVINGS 40  /* largest number of halvings of a step before the search gives up */
 #define STRETCH 10   /* growth of the step length if no positive curvature was seen */
 #define LONGEST 1e30 /* largest step length */
 

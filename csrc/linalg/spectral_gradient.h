@@ -12,7 +12,7 @@
 struct arena;
 struct monitor;
 
-#define SPECTRAL_GRADIENT_SUFFICIENT 1e-4 /* part of the predicted decrease that a step must achieve (Armijo) */
+#define SPECTRAL_GRADIENT_SUFFICIENT 1e-4 /* fraction of the predicted decrease that a step must achieve (Armijo) */
 
 /* All callbacks get the context; x, g and d have length n.  They return STATUS_DONE or a negative status, which ends
  * the descent. */

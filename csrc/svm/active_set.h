@@ -15,12 +15,12 @@
 
 #include "svm/rows.h"
 
-/* Relative tolerance of both tests.  A margin row is met if its margin falls short of b by less than this part of b.  A
- * multiplier counts as zero if it is negative by less than this part of the largest multiplier.  The value is a tenth
- * of the smallest gap that it makes sense to ask for. */
+/* Relative tolerance of both tests.  A margin row is met if its margin falls short of b by less than this fraction of
+ * b.  A multiplier counts as zero if it is negative by less than this fraction of the largest multiplier.  The value is
+ * a tenth of the smallest gap that it makes sense to ask for. */
 #define ACTIVE_SET_MET 1e-11
 
-/* The active set method beats every other method up to this many rows, or up to twice as many where the queries have
+/* Largest number of rows on which the active set method beats every other method; twice as many where the queries have
  * many rows each. */
 #define ACTIVE_SET_ROWS 400
 

@@ -8,7 +8,7 @@
 #include "linalg/blas.h"
 #include "linalg/vector.h"
 
-#define ENFORCEMENTS 3 /* rescalings of W against rounding, at most; each at least halves the miss */
+#define ENFORCEMENTS 3 /* largest number of rescalings of W against rounding; each at least halves the miss */
 
 /* (sum |x_i|^p)^(1/p).  The x_i are divided by the largest first, so that no power overflows, and a power that
  * underflows is too small to count.  Without the division the dual exponent 11 of p = 1.1 would lose all powers, and
@@ -60,7 +60,7 @@ struct doubt {
     double combination, product;
 };
 
-#define ROUNDINGS 4 /* of a term of b . lambda: of its b, its length, its multiplier and their product */
+#define ROUNDINGS 4 /* number of roundings in a term of b . lambda: of its b, length, multiplier and product */
 
 static struct doubt rounding_of(const double *lambda, const struct rows *rows)
 {
@@ -79,7 +79,7 @@ void certificate_clean(double *lambda, const struct rows *rows)
             lambda[k] = 0;
 }
 
-/* The amount by which row k may fall short of b > 0, with ||W||_F = size.  It is a part of b; or it is rounding, if
+/* The amount by which row k may fall short of b > 0, with ||W||_F = size.  It is a fraction of b; or it is rounding, if
  * other rows have a much larger b than this one (at most CERTIFICATE_MISS of the largest b). */
 static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size)
 {
@@ -110,8 +110,8 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
     }
     if (fixed) /* equality rows with b != 0 fix the scale of W */
         return missing ? 0 : 1;
-    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* a row with b < 0 may be missed by a tenth of the smallest
-                                                               sensible gap */
+    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* a row with b < 0 may be missed by 1e-10 |b|, a tenth of
+                                                               the default tolerance */
 }
 
 /* margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (If the compiler's long double is a
@@ -260,7 +260,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    /* With b of both signs b . lambda may cancel, and then it proves less. */
+    /* If b has both signs, b . lambda may cancel; a smaller b . lambda proves less. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);

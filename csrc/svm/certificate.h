@@ -30,7 +30,7 @@ struct bounds {
  * equality row that is off by less counts as met; a margin that is smaller counts as zero. */
 #define CERTIFICATE_ROUNDING 1e-13
 
-/* A margin row may fall short by this part of b: the default tolerance of the norm. */
+/* Fraction of b by which a margin row may fall short: the default tolerance of the norm. */
 #define CERTIFICATE_MISS 1e-9
 
 /* *size = ||W||, or its dual norm if `dual` is set, for W [rows,columns]; p is the exponent of the entrywise norm.
@@ -50,7 +50,7 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
  * [dk,dz] is scaled by s(W) in place.  With the Frobenius norm lambda [m] is scaled too, so that W = A^*(lambda) stays
  * true.  Negative multipliers on margin rows are set to zero.
  *
- * If C is not 0, the bounds are those of the soft margin's objective in the Frobenius norm, 1/2 ||W||_F^2 + C sum_k
+ * If C is not 0, they are bounds of the soft margin's objective in the Frobenius norm, 1/2 ||W||_F^2 + C sum_k
  * length_k^2 (b_k - A(W)_k)_+^2  over the margin rows.  The upper bound is its value at W, infinite if W misses an
  * equality row.  The lower bound is the value of its dual at lambda after the same cleaning, b.lambda - 1/2
  * ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2,  with ridge_k = 1 / (2 C length_k^2).  W is not changed.
@@ -63,16 +63,16 @@ int certificate_check(struct bounds *bound, double *W, double *lambda, const str
 void certificate_clean(double *lambda, const struct rows *rows);
 
 /* Returns the Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, after cleaning lambda as above.  The
- * margin is below this part of the row lengths' mean, weighted by |b_k lambda_k|.  The residual is infinite unless b .
- * lambda is positive, and 0 if numerator and denominator are both zero, as on an impossible row. */
+ * margin is at most this residual times the mean row length, weighted by |b_k lambda_k|.  The residual is infinite
+ * unless b . lambda is positive, and 0 if numerator and denominator are both zero, as on an impossible row. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
-/* lambda proves infeasibility if its Farkas residual is at most this. */
+/* Largest Farkas residual with which lambda proves infeasibility. */
 #define CERTIFICATE_FARKAS 1e-9
 
-/* The gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row and the second
- * term is what rounding allows.  That term is at most CERTIFICATE_LOOSEST, its value for a margin at the limit of the
- * Farkas test. */
+/* The gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row.  Rounding can
+ * prevent a gap below the second term.  That term is at most CERTIFICATE_LOOSEST, its value for a margin at the limit
+ * of the Farkas test. */
 double certificate_tolerance(double tol, double margin, const struct rows *rows);
 #define CERTIFICATE_LOOSEST (100 * 2.220446049250313e-16 / CERTIFICATE_FARKAS)
 

@@ -10,7 +10,7 @@
 #include "svm/certificate.h"
 #include "svm/rows_build.h"
 
-#define WHOLE 150                         /* with at most this many rows, all rows make the first working set */
+#define WHOLE 150                         /* largest number of rows that all join the first working set */
 #define WIDER 1.3                         /* rows of the first working set per row of the Frobenius support */
 #define LEAST (10 * CERTIFICATE_ROUNDING) /* least right side of a margin row; ||W||_F is about 1 */
 

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#define COPIES_MOST 300000 /* from this many rows on, row generation leaves copies out by itself */
+#define COPIES_MOST 300000 /* from this number of rows on, row generation leaves copies out by itself */
 
 static uint64_t hash(uint64_t h, const void *data, size_t bytes)
 {
@@ -37,7 +37,7 @@ static int lengths_repeat(const struct rows *rows, double *table, size_t mask)
     return 0;
 }
 
-/* The data that define a row.  Two rows are copies if all of their parts have the same bytes. */
+/* The arrays that define a row.  Two rows are copies if all of these arrays have the same bytes. */
 #define PARTS 5
 struct part {
     const void *data;

@@ -11,7 +11,7 @@
 #include "linalg/vector.h"
 
 /* A unit row depends on other rows if its squared distance to their span is below this: the squared rounding error of a
- * Gram entry, times the number of rows there may be. */
+ * Gram entry, times the largest possible number of rows. */
 #define DEPENDENT 1e-12
 
 /* Computes columns [rank,n] of a pivoted Cholesky factor of E E^* for the n equality rows e->row, and their pivots.

@@ -9,7 +9,7 @@
 #include "svm/certificate.h"
 
 /* A sum of n products has an error of at most n + SPARE roundings of the sum of its terms' absolute values, including
- * the roundings of the differences and lengths in it. */
+ * the roundings of the differences and lengths in its terms. */
 #define SPARE 16
 
 static double least_margin(const double *margin, const struct rows *rows, double size)

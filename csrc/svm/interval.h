@@ -2,7 +2,7 @@
  *
  *     min_k A(W)_k / ||W||   <=   largest margin   <=   ||A^*(lambda)||_dual / sum_k b_k lambda_k
  *
- * The rows are those of the entries, not divided by their lengths.  Each number includes a bound of its rounding
+ * Here a row is the row of an entry, not divided by its length.  Each number includes a bound of its rounding
  * error. */
 #ifndef SVM_INTERVAL_H
 #define SVM_INTERVAL_H

@@ -11,7 +11,7 @@
 int presolve_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    svm_method *method, struct arena *arena);
 
-/* The answer W = 0, for a problem whose rows every W meets. */
+/* Makes the answer W = 0, for a problem whose rows every W meets. */
 int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options);
 
 #endif

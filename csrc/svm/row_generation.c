@@ -9,15 +9,15 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
-/* From this many rows on, passes over all rows are the main cost.  Then row generation begins with first rounds, in
- * which block ascent solves the working set only roughly. */
+/* Number of rows from which on passes over all rows are the main cost.  Then row generation begins with first rounds,
+ * in which block ascent solves the working set only roughly. */
 #define DEAR 1000000
 #define FIRST_ROUNDS 8 /* largest number of first rounds; their epochs are far cheaper than a solution */
-#define EPOCHS 60      /* epochs of block ascent in a first round */
-#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join, relative to the working set */
-#define CLEARLY 1e-2   /* in first rounds rows join that fall short of b by more than this part of it */
-#define ROWS_AT_ONCE 4 /* violated rows that a query adds in one round, at most */
-#define MOST_ROUNDS 60 /* few rounds are ever needed; each but the last adds a row */
+#define EPOCHS 60      /* number of epochs of block ascent in a first round */
+#define FEW_JOIN 2e-3  /* first rounds end if the rows that join are a smaller fraction of the working set */
+#define CLEARLY 1e-2   /* in first rounds, rows join if they fall short of b by more than this fraction of b */
+#define ROWS_AT_ONCE 4 /* largest number of violated rows that a query adds in one round */
+#define MOST_ROUNDS 60 /* largest number of rounds; few are ever needed, and each but the last adds a row */
 #define ROUGH_TOL 1e-3 /* gap asked of a round while rows still join */
 
 struct generation {
@@ -71,8 +71,8 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }
 
-/* Keeps the better of two answers, by the gap over all rows: the earlier answer, or what an interrupted method
- * found. */
+/* Keeps the better of two answers, by the gap over all rows: the earlier answer, or the answer of an interrupted
+ * method. */
 static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
                        const struct svm_options *options, struct arena *arena)
 {

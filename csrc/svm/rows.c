@@ -144,13 +144,13 @@ static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
                     w->queries, w->dz, 0.0, p->out + from * w->dz, w->dz);
 }
 
-/* Multiplications for Z W^T. */
+/* Number of multiplications for Z W^T. */
 static double product_cost(const struct rows *rows)
 {
     return (double)rows->w->n_queries * (double)rows->w->dk * (double)rows->w->dz;
 }
 
-/* Multiplications for the products of all differences with one vector each. */
+/* Number of multiplications for the products of all differences with one vector each. */
 static double window_cost(const struct rows *rows)
 {
     return (double)rows->count * (double)rows->w->dk;

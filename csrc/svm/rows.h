@@ -5,8 +5,8 @@
  *     equality row   delta^T W z_q  = b    (t selected too; b = 0 unless given)
  *
  * Both sides are divided by length = ||delta|| ||z_q||.  From here on "row" means such a unit row.  Its right side is b
- * / length, and its multiplier lambda is length times that of the entry.  As operators over the rows k = 0 .. m-1, with
- * A^* the adjoint of A:
+ * / length, and its multiplier lambda is length times the multiplier of the entry.  As operators over the rows k = 0 ..
+ * m-1, with A^* the adjoint of A:
  *
  *     A(W)_k = delta_k^T W z_q(k) / length_k,    A^*(lambda) = sum_k lambda_k delta_k z_q(k)^T / length_k
  *
@@ -88,8 +88,9 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
 /* column [m] of the Gram matrix A A^* that belongs to row k.  delta [dk] and U [M,dk] are scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
-/* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part |b| + noise: for each
- * query at most `most` of them, those that are furthest below.  Returns the number of rows added. */
+/* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part |b| + noise.  If a
+ * query has more than `most` such rows, only the `most` rows that are furthest below b are added.  Returns the number
+ * of rows added. */
 ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,
                     double noise, ptrdiff_t most);
 

@@ -23,7 +23,7 @@ struct svm_options {
 
 struct svm_answer {
     double *W;      /* (dk, dz) weights of least norm that meet every row; meaningless if the lower bound is 0 */
-    double *lambda; /* (m) multipliers of the unit rows; if infeasible, those of a Farkas certificate */
+    double *lambda; /* (m) multipliers of the unit rows; if infeasible, the multipliers of a Farkas certificate */
     struct bounds bound;
     ptrdiff_t iterations;
     const char *method; /* name of the method that answered, without the norm, if it is not the one that was called;
@@ -51,7 +51,7 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
  * STATUS_NO_MEMORY. */
 int solver_keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena);
 
-/* A method stops at rounding level after this many iterations in which the gap did not improve. */
+/* Number of iterations without a better gap after which a method stops at rounding level. */
 #define SOLVER_STAGNANT 20
 
 /* One of several methods that are tried in turn. */
@@ -86,9 +86,9 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena);
 
-/* `check` of _core: passes multipliers and weights that are known beforehand to the gate.  W and lambda are those of
- * options->start_W and options->start, unchanged, or 0.  Returns STATUS_INFEASIBLE if lambda is a Farkas certificate,
- * otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
+/* `check` of _core: passes multipliers and weights that are known beforehand to the gate.  W and lambda are
+ * options->start_W and options->start, unchanged, or 0 if these are NULL.  Returns STATUS_INFEASIBLE if lambda is a
+ * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
 svm_method solver_check;
 
 /* solver_conclude in the Frobenius norm for lambda alone: sets W = A^*(lambda) first. */

@@ -6,12 +6,12 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PARALLEL 1e-14 /* a vector that is shorter than this after projection lies in the span, up to rounding */
+#define PARALLEL 1e-14 /* length after projection below which a vector lies in the span, up to rounding */
 
 /* A basis that grows while vectors are added in batches. */
 struct growing {
     ptrdiff_t d, most, rank, waiting, at_once;
-    double *basis; /* (d, d), of which the first `rank` rows are set */
+    double *basis; /* (d, d); only the first `rank` rows are set */
     double *V;     /* (at_once, d) unit vectors not yet added to the basis */
     double *along; /* (at_once + 2, d) scratch */
 };

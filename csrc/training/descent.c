@@ -12,7 +12,7 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-/* The parts of one run: its matrices, then those of a trained head (v; or V and a; or v and lam). */
+/* The parts of one run: its matrices, then the parameters of a trained head (v; or V and a; or v and lam). */
 struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;
@@ -250,7 +250,7 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
     return status;
 }
 
-/* Multiplications between two polls of the monitor, about 10 microseconds. */
+/* Number of multiplications between two polls of the monitor, about 10 microseconds. */
 #define BETWEEN 2e4
 
 /* Writes a row of the records.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then means nothing. */

@@ -6,8 +6,8 @@
  * its ball: ||W|| <= radius, or ||K||^2 + ||Q||^2 <= 2 radius for factors.  The parameters of a trained output head (v;
  * or V and a; or v and lam) take the same step, each normalised by its own gradient.
  *
- * The state of a run is its weights (with a span U and C, while W stays W(0)) and what its rule keeps.  So a run that
- * is cut into chunks is the same run, bit for bit. */
+ * The state of a run is its weights (with a span U and C, while W stays W(0)) and the numbers that its rule keeps.  So
+ * a run that is cut into chunks is the same run, bit for bit. */
 #ifndef TRAINING_DESCENT_H
 #define TRAINING_DESCENT_H
 
@@ -27,10 +27,10 @@ struct descent {
     int to_infimum; /* 1: polyak aims at the infimum of a fixed linear head without ridge, not at `target` */
     double radius;  /* negative: no ball */
     enum ball ball;
-    double *mean, *root;   /* what the rule keeps of all parts, run by run; descent_keeps returns their sizes */
-    double *past;          /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps nothing */
-    ptrdiff_t n_metric;    /* 0, or the size of a metric of each matrix, which `root` holds then */
-    ptrdiff_t first, last; /* steps of this chunk; the weights on entry are W(first) */
+    double *mean, *root; /* numbers that the rule keeps, run by run, part by part; descent_keeps returns their sizes */
+    double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps nothing */
+    ptrdiff_t n_metric;  /* 0, or the size of a metric of each matrix, which `root` holds then */
+    ptrdiff_t first, last;   /* steps of this chunk; the weights on entry are W(first) */
     const ptrdiff_t *record; /* (n_record) steps to record, ascending, within first .. last */
     ptrdiff_t n_record;
     const struct descent_callbacks *callbacks; /* NULL: none */
@@ -40,7 +40,7 @@ struct descent {
 struct descent_callbacks {
     void *context;
     /* Called after the evaluation of a step, which ended with `status`.  It returns that status or another one.  It may
-     * change loss and gradient into those of a larger problem, of which this problem is a part. */
+     * replace loss and gradient by the loss and gradient of a larger problem that contains this one. */
     int (*combine)(void *context, int status, struct gradient *gradient);
     int (*recorded)(void *context); /* after each record */
 };
@@ -49,8 +49,8 @@ struct descent_callbacks {
 struct descent_record {
     double *W;                           /* (n_record, R H, dk, dz): W or K Q^T */
     double *v;                           /* (n_record, R, n_v) parameters of a trained head */
-    double *loss, *norm, *log_grad_norm; /* norm: ||W|| or ||K Q^T||, all heads together; the gradient norm is that of
-                                            the matrices, with the ridge */
+    double *loss, *norm, *log_grad_norm; /* norm: ||W|| or ||K Q^T||, all heads together; log_grad_norm: of the gradient
+                                            of the matrices, with the ridge */
 };
 
 /* Number of parts of one run: its matrices, and the parameters of a trained head. */
@@ -66,7 +66,7 @@ void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *weigh
  * Returns STATUS_DONE at the last step.  The run ends earlier with STATUS_STATIONARY or STATUS_TARGET_REACHED (each run
  * has a zero gradient or has reached the target of polyak), STATUS_GRADIENT_NOT_FINITE (weights and loss are finite,
  * but the gradient of a run is not), STATUS_INTERRUPTED, STATUS_NOT_FINITE or the status of a callback.  The weights
- * are then those of *step, and all records up to it are made.  A step or a projection that fails returns its own
+ * then belong to *step, and all records up to it are made.  A step or a projection that fails returns its own
  * status. */
 int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
                 const struct objective *objective, const struct descent *descent, struct monitor *monitor,

@@ -1,4 +1,4 @@
-/* The logarithm of the excess of a fixed linear head: the mean loss less its infimum.  If attention has saturated, the
+/* The logarithm of the excess of a fixed linear head: the mean loss minus its infimum.  If attention has saturated, the
  * loss itself equals the infimum to the last bit. */
 #ifndef TRAINING_EXCESS_H
 #define TRAINING_EXCESS_H

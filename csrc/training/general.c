@@ -11,9 +11,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define BLOCK 32768 /* numbers in the keys of a block (256 KiB): they stay in the L2 cache until the backward pass */
+/* Number of doubles in the keys of a block (256 KiB).  They stay in the L2 cache until the backward pass. */
+#define BLOCK 32768
 
-/* Allocates what short windows keep.  If attended vectors are summed, all attention heads share the scores. */
+/* Allocates the numbers that short windows keep from the forward pass.  If attended vectors are summed, all attention
+ * heads share the scores. */
 static void init_kept(struct general_work *work, struct arena *arena)
 {
     const struct interleaved *windows = &work->windows.interleaved;

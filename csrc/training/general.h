@@ -22,7 +22,7 @@ struct threads;
 
 struct general_output {
     struct head head;
-    const double *values; /* (N, dv), or NULL for the identity, which the keys are then too */
+    const double *values; /* (N, dv); NULL: both the values and the keys are the identity */
     ptrdiff_t dv;
     const double *y; /* (M) */
     ptrdiff_t heads; /* H */
@@ -52,7 +52,7 @@ struct general_work {
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
     double *U, *P, *log_scale;     /* windows one by one: (M, H, dk), (M, H, dk), (H, M) */
-    double *logit;                 /* the same: (H entries) by query, then by head; U itself if keys are the identity */
+    double *logit;                 /* windows one by one: (H entries) by query, then head; U if keys are the identity */
     double *O, *gradient;          /* (padded M, head.d) */
     double *head;                  /* (padded M, head_scratch) */
     double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */

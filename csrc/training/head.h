@@ -28,7 +28,7 @@ struct head {
     const double *v; /* linear, quadratic, logarithm: (d), or (M, d) if v_stride is d; mlp: V (d, hidden) */
     ptrdiff_t v_stride;
     const double *a;  /* mlp: (hidden) */
-    ptrdiff_t hidden; /* 0 for the others */
+    ptrdiff_t hidden; /* 0 for the other kinds */
     double lam;       /* quadratic */
     /* call: computes value [M] and gradient [M,d] at O [M,d].  Nonzero: the function has failed. */
     int (*call)(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d);

@@ -9,7 +9,7 @@
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
 
-#define ROWS 2048 /* most rows in a block: products run at full speed, and the rows stay in cache */
+#define ROWS 2048 /* largest number of rows in a block: products run at full speed, and the rows stay in cache */
 
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena)

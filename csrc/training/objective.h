@@ -23,7 +23,7 @@ struct objective_work {
     const struct weights *at;
     enum evaluator evaluator;
     struct transform transform;
-    struct linear_work linear; /* of these three, only the one of the evaluator is made */
+    struct linear_work linear; /* only the work of the chosen evaluator is made */
     struct query_span_work query_span;
     struct general_work general;
 };

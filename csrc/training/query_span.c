@@ -8,8 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if it is less than this part of the
- * sum of their squares, ||P^T Z|| is computed from the matrix. */
+/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if it is less than this fraction of
+ * the sum of the squares of the P_q z_q^T, ||P^T Z|| is computed from the matrix. */
 #define CANCELS 1e-3
 
 /* Sums of squares below this may have lost digits to underflow. */

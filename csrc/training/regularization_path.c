@@ -17,8 +17,8 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-#define GAP_EVERY 8       /* iterations between two gaps of a nuclear ball, since each costs two SVDs */
-#define INSIDE (1 - 1e-9) /* below this part of the radius, the ball does not bind */
+#define GAP_EVERY 8       /* number of iterations between two gaps of a nuclear ball: each gap costs two SVDs */
+#define INSIDE (1 - 1e-9) /* if ||W|| is below this fraction of the radius, the ball does not bind */
 
 struct path_search {
     const struct objective *objective;
@@ -143,6 +143,6 @@ int regularization_path_point(struct path_answer *answer, const struct objective
                                arena);
     if (status != STATUS_ITERATION_LIMIT)
         return status;
-    status = measure_point(&s); /* the last gap may be that of an earlier iterate */
+    status = measure_point(&s); /* the last gap may belong to an earlier iterate */
     return status != STATUS_DONE || answer->gap <= options->tol ? status : STATUS_ITERATION_LIMIT;
 }

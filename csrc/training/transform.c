@@ -10,7 +10,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define QUERIES 128 /* most queries in a block: its rows and packed queries stay in cache while all tiles pass */
+#define QUERIES 128 /* largest number of queries in a block: rows and packed queries stay in cache for all tiles */
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {

@@ -53,8 +53,7 @@ void transform_whole(double *W, const struct weights *at, const struct windows *
 /* Reads the weights; each step begins with it.  Returns W (R H, dk, dz), or NULL on the way through factors. */
 const double *transform_prepare(struct transform *transform);
 
-/* Returns the array for dL/dW of all numbers on the way through W: that of the gradient, or G if weights are factors.
- */
+/* Returns the array for dL/dW of all numbers on the way through W: the gradient, or G if weights are factors. */
 double *transform_target(const struct transform *transform, const struct gradient *gradient);
 
 /* Computes dL/dK and dL/dQ of number n from dL/dW, if weights are factors and went through W; else does nothing. */

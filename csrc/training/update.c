@@ -11,7 +11,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* A singular value below this, times the longer side, times the largest one, is a rounding error. */
+/* A singular value is a rounding error if it is below RANK times the longer side times the largest singular value. */
 #define RANK (4 * DBL_EPSILON)
 
 int update_keeps_mean(const struct update *update)

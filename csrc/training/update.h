@@ -52,7 +52,7 @@ struct update {
     double second, eps;     /* beta_2 of adam; eps of adam, adagrad and shampoo */
 };
 
-/* A part of the weights, its gradient, and what the rule keeps for it. */
+/* A part of the weights, its gradient, and the numbers that the rule keeps for it. */
 struct update_part {
     double *W, *G;
     ptrdiff_t n, rows, columns; /* rows = 0: not a matrix */
@@ -76,9 +76,9 @@ struct update_part {
 int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
-/* The first half of step number k (from 0): updates what the rule keeps, and makes part->step, which is the gradient on
- * entry, the direction.  If the rule keeps no root, a root is a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1
- * [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+/* The first half of step number k (from 0): updates the numbers that the rule keeps, and makes part->step, which is the
+ * gradient on entry, the direction.  If the rule keeps no root, a root is a metric: M [rows,columns], or P^-1
+ * [rows,rows] and R^-1 [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena);
 
 /* The second half: moves the part along the direction.  `length` is lr, or the length of polyak.  joint exp(scale) is

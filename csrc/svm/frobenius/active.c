@@ -20,10 +20,10 @@
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
 
-/* With more rows than this, the initial support of initial_support.h costs more than it saves (measured). */
+/* Largest number of rows with an initial support (initial_support.h): on more rows it costs more than it saves. */
 #define START_ROWS (2 * ACTIVE_SET_ROWS)
 
-/* On few rows the monitor is polled only once in this many rounds: reading the clock costs a tenth of a short round. */
+/* Rounds between two polls of the monitor on few rows: reading the clock costs a tenth of a short round. */
 #define POLL_EVERY 16
 
 /* Returns the margin row that falls furthest short of b; -1 if all are met, up to rounding. */
@@ -110,7 +110,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     for (;;) {
         /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, working_set_margins(s));
-        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least that of this row */
+        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least the gap of this row alone */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* check with margins computed from the tokens */
             j = most_violated(s, working_set_refine(s));

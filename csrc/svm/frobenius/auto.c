@@ -26,37 +26,38 @@
 /* If the queries have LONG rows or more on average, twice as many rows count as few (see ACTIVE_SET_ROWS).  On a tight
  * problem with at most ACTIVE_UNKNOWNS unknowns the active set or the interior point is quickest at any number of
  * rows. */
-#define LONG 5 /* rows per query */
+#define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
-#define ACTIVE_MOST 4e8 /* the active set is tried last only if support times rows is at most this: about a minute */
+#define ACTIVE_MOST 4e8 /* largest product of support rows and rows for which the active set is tried last */
 
-/* A problem for the active set or the interior point tries the interior point first if it has more than this many
- * unknowns, and more than this many queries per unknown.  The interior point makes about 20 passes over the rows, the
- * active set about six per unknown. */
+/* A problem for the active set or the interior point tries the interior point first if it has more than INTERIOR_MANY
+ * unknowns, and more than INTERIOR_MANY queries per unknown.  The interior point makes about 20 passes over the rows,
+ * the active set about six per unknown. */
 #define INTERIOR_MANY 25
 
 #define TIGHT 0.9 /* bits of the selection per entry of W above which a problem may be tight */
 
-/* Queries count as copies if their distance is at most this part of their norm: rounding to 8 bits. */
+/* Queries count as copies if their distance is at most this fraction of their norm: rounding to 8 bits. */
 #define NEAR_COPY 4e-3
 
-/* A loose problem whose queries repeat first gets an eighth of this many steps of the active set, then this many epochs
- * of block ascent, then the active set without a budget.  Of 16 such problems block ascent solved seven within these
- * epochs; on the others it took .5 to 54 times as long as the active set. */
+/* Budget of block ascent, in epochs, on a loose problem whose queries repeat.  Before it, the active set may take
+ * REPEATED / 8 steps; after it, the active set runs without a budget.  Of 16 such problems block ascent solved seven
+ * within these epochs; on the others it took .5 to 54 times as long as the active set. */
 #define REPEATED 128
 
-/* From this many rows on, methods see working sets of rows, which is quicker and takes a tenth of the memory.  Hard
- * margins do so at any number of rows if a row's window has, on average, at least GENERATED_LONG sqrt(entries of W)
- * rows, and the Gram matrices of the queries, which block ascent holds, have GENERATED_GRAM entries (32 MB). */
+/* With at least GENERATED_ROWS rows, methods see working sets of rows, which is quicker and takes a tenth of the
+ * memory.  Hard margins do so at any number of rows if a row's window has, on average, at least GENERATED_LONG
+ * sqrt(entries of W) rows, and the Gram matrices of the queries, which block ascent holds, have GENERATED_GRAM entries
+ * (32 MB). */
 #define GENERATED_ROWS 300000
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
-#define VISITED 8 /* rows of a query that an epoch visits: the rows close to their margin */
+#define VISITED 8 /* typical number of rows of a query that an epoch visits: the rows close to their margin */
 
-/* A soft margin skips block ascent if the Gram matrices of its queries cost more than this many times the dense method.
- * The factor is above 1 because block ascent computes only the Gram entries that it visits.  (Of 60 random soft
- * margins, one took longer than LinearSVC and Newton's method in NumPy with 1, and none did with 10.) */
+/* A soft margin skips block ascent if the Gram matrices of its queries cost more than GRAM_WORTH times as much as the
+ * dense method.  The factor is above 1 because block ascent computes only the Gram entries that it visits.  (Of 60
+ * random soft margins, one took longer than LinearSVC and Newton's method in NumPy with 1, and none did with 10.) */
 #define GRAM_WORTH 10
 
 #define MOST_STEPS 4
@@ -71,7 +72,7 @@ struct auto_size auto_size(const struct rows *rows)
     return (struct auto_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
 }
 
-/* Multiplications for one system of a dense method, of order min(rows, unknowns). */
+/* Number of multiplications for one system of a dense method, of order min(rows, unknowns). */
 static double system_cost(const struct rows *rows)
 {
     struct auto_size s = auto_size(rows);
@@ -86,7 +87,7 @@ ptrdiff_t auto_budget(double dense, double iteration)
     return (ptrdiff_t)fmin(1 + dense / iteration, 1e9);
 }
 
-/* Budget of block ascent, in epochs or iterations of conjugate gradients. */
+/* Budget of block ascent and its active-set runs, in epochs and iterations of conjugate gradients. */
 static ptrdiff_t block_budget(const struct rows *rows, double dense)
 {
     struct auto_size s = auto_size(rows);
@@ -114,8 +115,8 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
     }
 
 /* Returns 1 if the windows are so long that the Gram matrices of the queries, which block ascent holds, have far more
- * entries than those of the rows that support W.  The measure is the length of the window in which a row lies, averaged
- * over the rows, because one long window may hold most rows. */
+ * entries than the Gram matrix of the rows that support W.  The measure is the length of the window in which a row
+ * lies, averaged over the rows, because one long window may hold most rows. */
 static int windows_are_long(const struct auto_size *s)
 {
     return s->pairs >= GENERATED_LONG * sqrt(s->unknowns) * s->rows && s->pairs >= GENERATED_GRAM

@@ -1,5 +1,5 @@
-/* method="auto" of the Frobenius norm; the Frobenius answer from which the methods of every other norm start; and what
- * is known of a problem before any method runs: its size, and the cost of a dense method. */
+/* method="auto" of the Frobenius norm; the Frobenius answer from which the methods of every other norm start; and the
+ * size of a problem and the cost of a dense method on it, which are known before any method runs. */
 #ifndef SVM_FROBENIUS_AUTO_H
 #define SVM_FROBENIUS_AUTO_H
 

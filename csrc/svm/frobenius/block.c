@@ -15,23 +15,23 @@
 #include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/methods.h"
 
-#define LOW 0.25        /* the guess takes rows this many standard deviations below the mean */
-#define NEAR_START 1e-2 /* a warm start with at most this gap skips the first ascent */
-#define LAST_FLIPS 0.01 /* an ascent ends when less than this part of the support changes */
-#define MORE_EPOCHS 4   /* epochs after a failed run: twice this, doubled each time */
-#define MOST_EPOCHS 64  /* most epochs of one ascent */
+#define LOW 0.25        /* the guess takes rows more than LOW standard deviations below the mean of their query */
+#define NEAR_START 1e-2 /* largest gap of a warm start that skips the first ascent */
+#define LAST_FLIPS 0.01 /* an ascent ends when an epoch changes less than this fraction of the support */
+#define MORE_EPOCHS 4   /* half the number of epochs after the first failed run; each failure doubles the number */
+#define MOST_EPOCHS 64  /* largest number of epochs of one ascent */
 #define ACTIVE_SET_RUNS 24
-/* With more positive multipliers per entry of W than this, an active-set run tends to diverge.  So epochs continue
+/* With more than FULL positive multipliers per entry of W, an active-set run tends to diverge.  So epochs continue
  * while the number of positive multipliers falls.  Without this rule the SVMs of data splits, whose solves are stopped
  * after a few iterations, lose .07 of their accuracy. */
 #define FULL 0.96
 
 /* A problem counts as tight, and is left to a dense method, in two cases.  (1) After epoch LOOK_AFTER: the number of
  * positive multipliers, times its growth since the first epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any
- * epoch: it exceeds OVERFULL per entry of W.  The interior point of a hard margin gets slower with the number of
- * entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems with .9 bits per entry or more
- * and d from 12 to 49, block ascent was slower than the interior point on one below the bound, and on nearly all above
- * it.) */
+ * epoch: the number of positive multipliers alone exceeds OVERFULL per entry of W.  The interior point of a hard margin
+ * gets slower with the number of entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems
+ * with .9 bits per entry or more and d from 12 to 49, block ascent was slower than the interior point on one below the
+ * bound, and on nearly all above it.) */
 #define LOOK_AFTER 3
 #define CROWDED_SUPPORT 1.3
 #define CROWDED_SUPPORT_MORE 4e-4
@@ -193,8 +193,8 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
 
 /* Tests whether the rows are infeasible by solving the soft margin with a large C.  The soft margin always has a
  * solution W = A^*(lambda), lambda = 2 C slack.  On infeasible rows the slack stays when C grows, so that ||A^*
- * lambda|| / sum lambda falls like 1 / C: lambda tends to a Farkas certificate.  The answer is replaced by that of the
- * soft margin; the certificate decides whether it is a proof. */
+ * lambda|| / sum lambda falls like 1 / C: lambda tends to a Farkas certificate.  The answer of the soft margin replaces
+ * the given one; the certificate decides whether its lambda is a proof. */
 static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct arena *arena)
 {
@@ -204,7 +204,7 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     struct svm_options soft = *options;
     soft.soft = PROBE / mean;
     soft.tol = 1e-6;
-    soft.start = NULL; /* the hard run began there and found no separating W */
+    soft.start = NULL; /* the run with hard margins used the warm start already, and found no separating W */
     ptrdiff_t iterations = answer->iterations;
     struct monitor quiet = *rows->monitor; /* polls for Ctrl-C; its gap is no bound of the hard problem */
     struct rows own = *rows;

@@ -11,10 +11,10 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SWEEPS 5          /* most cyclic sweeps over a block per visit */
-#define STEADY_SWEEP 0.03 /* sweeps end if the largest move is at most this part of the first sweep's */
-#define GROUP 64          /* queries in a group */
-#define EVERY 4           /* one epoch in this many inspects all rows and visits all queries */
+#define SWEEPS 5          /* largest number of cyclic sweeps over a block per visit */
+#define STEADY_SWEEP 0.03 /* sweeps end at this ratio of the largest move to the largest move of the first sweep */
+#define GROUP 64          /* number of queries in a group */
+#define EVERY 4           /* every fourth epoch inspects all rows and visits all queries */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {

@@ -3,7 +3,7 @@
  *
  *     max b.lambda - 1/2 ||A^* lambda||^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 on margin rows
  *
- * A visit to a query reads the tokens of those of its rows that were violated or have a multiplier, solves the block
+ * A visit to a query reads the tokens of its rows that were violated or have a multiplier, solves the block
  * approximately, and adds a rank-one matrix to W = A^* lambda.  It needs u = W z of the query.  Queries are visited in
  * groups.  For a group, V = Z W^T is computed by one matrix product, kept up to date during the visits, and W receives
  * the changes of the whole group by a second product. */
@@ -18,11 +18,11 @@ struct block_ascent {
     const struct rows *rows;
     double *ridge;               /* (m) rows_ridge */
     ptrdiff_t most;              /* number of rows of the longest query */
-    ptrdiff_t *near, *token;     /* (m) rows to visit and their tokens: those of query q begin at first[q] */
+    ptrdiff_t *near, *token;     /* (m) rows to visit and their tokens; the entries of query q begin at first[q] */
     double *length;              /* (m) lengths of the rows to visit */
     ptrdiff_t *n_near;           /* (M) number of rows to visit of each query */
     double **gram;               /* (M) G_q of the rows to visit, or NULL; block_ascent_end frees them */
-    ptrdiff_t *changed, *chosen; /* (M) queries with new rows to visit; (most) scratch */
+    ptrdiff_t *changed, *chosen; /* changed (M): queries with new rows to visit; chosen (most): scratch */
     struct arena *arena;         /* holds the G_q */
     ptrdiff_t *order;            /* (M) queries with rows; an epoch visits the first n_moving, in random order */
     ptrdiff_t n_order, n_moving;

@@ -17,7 +17,7 @@
 #include "linalg/vector.h"
 #include "svm/equalities.h"
 
-#define RENEW 200 /* iterations between gradients computed from x: updated gradients drift */
+#define RENEW 200 /* number of iterations between gradients computed from x: updated gradients drift */
 /* The certificate is computed at every one of the first EARLY iterations, then every LOOK iterations, since it costs as
  * much as three.  On nearly dependent rows an early iterate may be accurate enough, and the following ones not. */
 #define LOOK 7
@@ -80,7 +80,7 @@ static int project(double *x, void *context)
     return STATUS_DONE;
 }
 
-/* The full step if f passes the test there, else the step to the minimum along d. */
+/* The full step if f passes the test at its end, else the step to the minimum along d. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct dual_descent *s = context;

@@ -17,18 +17,18 @@
 static const struct {
     int epochs;   /* largest number of epochs */
     double step;  /* relaxation, 0 < step < 2 */
-    double flips; /* the ascent ends if an epoch changes at most this part of the support */
+    double flips; /* the ascent ends if an epoch changes at most this fraction of the support */
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
-#define ROUNDS 8       /* rounds after each ascent, at most */
-#define WRONG 0.6      /* rounds go on if this part of the wrong rows, at most, is left (at first: of S) */
-#define ONE_BY_ONE 0.1 /* up to this part of S, exchanging rows one by one costs less than a new factor */
+#define ROUNDS 8       /* largest number of rounds after each ascent */
+#define WRONG 0.6      /* rounds end if more than this fraction of the wrong rows (at first: of S) is left */
+#define ONE_BY_ONE 0.1 /* largest fraction of S that is exchanged row by row; above, a new factor is cheaper */
 
 struct support_guess {
     struct gram *gram;
     struct cholesky_update *factor;
     struct coordinate_ascent ascent;
-    ptrdiff_t *member, size; /* (m + 1) S of the next round, ascending; its size */
+    ptrdiff_t *member, size; /* (m + 1) the rows of the next S, ascending; size is their number */
     unsigned char *inside;   /* (m) marks S of the next round */
     double *w;               /* (m) x of the current round, of either sign */
     double *target, *margin; /* (padded) x in the order of the factor; G w */
@@ -102,8 +102,8 @@ static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
 }
 
 /* Rounds from S, which continue while each has far fewer wrong rows than the last.  *wrong = 0: x is the solution.
- * Rows whose distance from the others cancels are left out: the active set method can decide whether they depend on
- * these. */
+ * Rows whose distance from the other rows of S cancels are left out: the active set method can decide whether they
+ * depend on S. */
 static int refine_support(struct support_guess *s, double *x, ptrdiff_t *wrong)
 {
     int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
@@ -144,7 +144,8 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         if (*solved)
             return STATUS_DONE;
     }
-    /* The rounds may have moved away from the solution.  The ascent does not, so S is that of its x. */
+    /* The rounds may have moved away from the solution.  The last ascent only approaches it, so S becomes the support
+     * of the x of that ascent. */
     positive_rows(&s, x);
     if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;

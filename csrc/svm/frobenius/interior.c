@@ -29,10 +29,10 @@
  * when the Cholesky factorisation fails. */
 #define LEAST_PROXIMAL 1e-14
 #define MOST_PROXIMAL 1e-8
-#define LEAST_SHARE 1e-3   /* at the start, rows with small b count as if they had this part of the mean |b| */
-#define FIRST_ATTEMPT 1e-3 /* first attempt to finish at this gap, or at this Farkas residual */
-#define NEXT_ATTEMPT 1e-2  /* next attempt when that gap or residual has shrunk by this factor */
-#define IMPROVES 0.9       /* an iteration that leaves more than this part of the gap makes no progress */
+#define LEAST_SHARE 1e-3   /* least |b| of a row in the weights of the start, as a fraction of the mean |b| */
+#define FIRST_ATTEMPT 1e-3 /* gap or Farkas residual at which the first attempt to finish is made */
+#define NEXT_ATTEMPT 1e-2  /* factor by which that gap or residual must shrink before the next attempt */
+#define IMPROVES 0.9       /* an iteration that leaves more than this fraction of the best gap makes no progress */
 
 static int interior_point_init(struct interior_point *s)
 {
@@ -115,7 +115,7 @@ static double measure(struct interior_point *s)
     return s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* The direction to s_k x_k = mu - correction_k and b.x = 1. */
+/* Computes the direction to s_k x_k = mu - correction_k and b.x = 1. */
 static void direction(struct interior_point *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;
@@ -154,7 +154,7 @@ static int interior_point_advance(struct interior_point *s)
     double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
-    /* factorisation, and the part of both directions that is proportional to dlevel */
+    /* factorisation, and the term of both directions that is proportional to dlevel */
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;

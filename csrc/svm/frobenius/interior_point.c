@@ -10,14 +10,14 @@
 
 #define MORE_PROXIMAL 100  /* growth of the proximal term when Cholesky fails */
 #define FIRM 1e-5          /* 1/d of equality rows, relative to the least 1/d of soft rows: less would lose digits */
-#define PASSES 3           /* passes of iterative refinement on the support */
-#define GUESSES 20         /* systems per guess of the support; a right guess needs 1 to 4 */
+#define PASSES 3           /* number of passes of iterative refinement on the support */
+#define GUESSES 20         /* largest number of systems per guess of the support; a right guess needs 1 to 4 */
 #define LINE_RESOLVED 1e-9 /* relative accuracy of a step length: the next support hardly depends on it */
-/* Newton steps of a soft margin.  A tight one takes 5 to 17, one with 172 unknowns took 45, and a loose one takes up to
- * 120, where the interior point needs only 15 iterations. */
+/* Largest number of Newton steps of a soft margin.  A tight one takes 5 to 17, one with 172 unknowns took 45, and a
+ * loose one takes up to 120, where the interior point needs only 15 iterations. */
 #define NEWTON_STEPS 50
-#define REFUTATIONS 3 /* corrections of a proof: each removes the rounding errors of the one before */
-#define SMALLEST 1e-8 /* in the weights of a proof, multipliers count as at least this part of the largest */
+#define REFUTATIONS 3 /* number of corrections of a proof: each removes the rounding errors of the one before */
+#define SMALLEST 1e-8 /* least multiplier in the weights of a proof, as a fraction of the largest multiplier */
 
 int interior_point_factor(struct interior_point *s)
 {
@@ -201,7 +201,7 @@ int interior_point_equalities(struct interior_point *s)
 }
 
 /* v <- v - D A (I + A^* D A)^-1 A^* v, with a diagonal D of order v^2.  This removes A^* v, and changes every v_k by
- * only a small part of itself, so that signs stay. */
+ * only a small fraction of itself, so that signs stay. */
 int interior_point_refute(struct interior_point *s)
 {
     const struct rows *rows = s->rows;

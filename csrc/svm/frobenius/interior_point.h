@@ -18,7 +18,7 @@ struct interior_point {
     double level, dlevel, proximal;
     double *ridge;                         /* (m) rows_ridge, 0 on hard rows */
     double *x, *s, *margin;                /* (m) iterate; margin = A(W) + ridge o x */
-    double *dx, *ds, *h, *correction;      /* (m) direction, its right side, and dx o ds of the predictor */
+    double *dx, *ds, *h, *correction;      /* (m) direction dx, ds; right side h; dx o ds of the predictor */
     double *dx_level, *dW_level;           /* (m), (dk, dz) change of dx and dW per unit of dlevel */
     double *W, *dW, *rest, *M;             /* (dk, dz) iterate, direction; rest = A^* x - W, due to rounding; M is
                                               scratch */

@@ -11,17 +11,17 @@
 #include "svm/active_set.h"
 #include "svm/systems/compact_rows.h"
 
-#define EXCHANGES 60     /* systems per run, at most */
+#define EXCHANGES 60     /* largest number of systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems: below the eigenvalues of a support with a margin of 1e-4 */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is solved by a factor */
-#define AS_CHEAP 100     /* a system is solved by a factor that costs at most this many iterations */
-#define QUICKER 4        /* a factor does this many multiplications in the time of one of conjugate gradients */
-#define DENSE_MOST 12000 /* rows of the largest factor */
-#define REFINEMENTS 3    /* refinements of a dense solution, at most */
-#define ROUGHLY 1e-3     /* refinement ends at this part of the accuracy asked, while many rows are wrong */
+#define AS_CHEAP 100     /* largest cost of the first factor, in iterations, unless conjugate gradients have failed */
+#define QUICKER 4        /* speed of a factorisation, in multiplications per second, relative to conjugate gradients */
+#define DENSE_MOST 12000 /* largest number of rows of a factor */
+#define REFINEMENTS 3    /* largest number of refinements of a dense solution */
+#define ROUGHLY 1e-3     /* residual at which refinement ends, as a fraction of the accuracy asked for */
 
-/* Sets the ridges: that of the soft margin plus the proximal term.  A soft margin goes without a proximal term until a
- * factorisation fails. */
+/* Sets the ridge of each row: the ridge of the soft margin plus the proximal term.  A soft margin goes without a
+ * proximal term until a factorisation fails. */
 static void set_ridge(struct primal_dual_active_set *s, double proximal)
 {
     s->proximal = proximal;
@@ -130,7 +130,7 @@ int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, doub
     return s->options->soft == 0 && factor_cost(s, size) <= AS_CHEAP / 3.0;
 }
 
-/* Iterations that remain. */
+/* Number of iterations that remain. */
 static ptrdiff_t left(const struct primal_dual_active_set *s)
 {
     return s->options->max_iter - s->answer->iterations;

@@ -27,7 +27,7 @@ struct primal_dual_active_set {
     const struct svm_options *options;
     struct svm_answer *answer;
     struct arena *arena;
-    struct equalities equalities; /* its independent rows are always in S, the implied ones never */
+    struct equalities equalities; /* independent equality rows are always in S, implied ones never */
     double *lambda;               /* (m) the point of highest dual value */
     double *best_lambda, *best_W; /* (m), (dk, dz) points of the best upper and lower bound */
     double *b, *step;             /* (m) right sides; correction of w */
@@ -35,7 +35,7 @@ struct primal_dual_active_set {
     double *trial;                /* (m) a point of the arc from lambda to w; scratch */
     double *W, *U;                /* (dk, dz), (M, dk) scratch of the operators of rows.h */
     double *corrected;            /* (dk, dz) W before its correction */
-    ptrdiff_t *member, size;      /* S, ascending; its size */
+    ptrdiff_t *member, size;      /* the rows of S, ascending; their number */
     unsigned char *inside;        /* (m) marks S */
     double proximal, dual;
     double *ridge;             /* (m) proximal term plus the ridge of the soft margin */

@@ -14,11 +14,12 @@
 #define NOISE 8.0
 
 /* If the distance of a row from the span of S cancels, it is computed again from the tokens.  The row depends on S if
- * that distance is below this part of the absolute sum of its coefficients: a hundred times tighter than the Farkas
+ * that distance is below this fraction of the absolute sum of its coefficients: a hundred times tighter than the Farkas
  * residual that will be certified. */
 #define DEPENDS 1e-11
 
-/* A coefficient below this part of the largest is rounding error; dividing by it would make the step far too long. */
+/* A coefficient below this fraction of the largest one is rounding error; dividing by it would make the step far too
+ * long. */
 #define NEGLIGIBLE 1e-12
 
 int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)

@@ -34,8 +34,9 @@ struct ball_norm {
     /* K [m,m] <- A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal, with u [m] = A(w).  Returns
      * STATUS_DONE or STATUS_INTERRUPTED. */
     int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
-    /* Sets R for products mu; if `corrected`, less the second-order products of the last direction.  Stores it as
-     * `along` and in force [p,q] <- T^-1 (force - M(R)). */
+    /* Sets R so that the step with dY = R - H(dh, dW) leads to products S Y = mu, to first order.  If `corrected`, the
+     * second-order products of the last direction are subtracted from the products to be reached.  Stores R as `along`
+     * and in force [p,q] <- T^-1 (force - M(R)). */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
     /* Computes the step dh, dV of the ball's own variables.  A full step changes M by dM. */
     void (*direct)(struct ball *ball, double dh, const double *dV, const double *dM);
@@ -44,8 +45,9 @@ struct ball_norm {
     /* <S, Y> after steps of these lengths. */
     double (*products)(const struct ball *ball, double primal, double dual);
     void (*move)(struct ball *ball, double primal, double dual);
-    polish_method *polish; /* NULL: none */
-    /* Scales lambda of an answer, whose scale the bounds do not fix.  NULL: it stays as it is. */
+    polish_method *polish; /* the polish of this norm; NULL: none */
+    /* Scales the multipliers of an answer; the bounds do not depend on their scale.  NULL: the multipliers stay as they
+     * are. */
     void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options);
 };
 
@@ -59,14 +61,14 @@ struct ball {
     double power;     /* exponent of the entrywise norm */
     double pairs;     /* number of products: <S, Y> = pairs mu on the central path */
     double h, *W;     /* primal point; W (p,q) */
-    double trace, *M; /* of the multipliers; M (p,q) */
+    double trace, *M; /* trace and image M (p,q) of the multipliers Y */
     double kappa, along, *w;
 };
 
 #define BALL_ABOVE 1.1  /* h at the start, relative to ||W|| */
 #define BALL_INSIDE 0.5 /* dual norm of M at the start */
-#define BALL_FAR 1e3    /* a step this long counts as unlimited */
-#define BALL_STUCK 1e-8 /* a shorter step means that the iteration is at rounding level */
-#define BALL_PASSES 4   /* corrections of a solution by its residual, at most: more do not help */
+#define BALL_FAR 1e3    /* shortest step length that counts as unlimited */
+#define BALL_STUCK 1e-8 /* least step length; a shorter step means that the iteration is at rounding level */
+#define BALL_PASSES 4   /* largest number of corrections of a solution by its residual: more do not help */
 
 #endif

@@ -14,11 +14,11 @@
 #include "linalg/vector.h"
 
 #define SLACK 0.1   /* least slack at the start, relative to the mean slack */
-#define NONE 1e-12  /* a smaller mean slack is rounding */
+#define NONE 1e-12  /* least mean slack; a smaller one is rounding */
 #define RIDGE 1e-15 /* added to K, relative to its diagonal, for dependent rows */
-#define TRIES 4     /* factorisations tried, each with a ridge 1000 times as large as before */
+#define TRIES 4     /* largest number of factorisations, each with a ridge 1000 times as large as before */
 #define NEAR 1e-4   /* below this gap singular values are computed; above it bounds of the norms suffice */
-#define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last one */
+#define SOLVED 1e-9 /* corrections end with one of at most this size, relative to the solution */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
               const struct svm_options *options, struct arena *arena)

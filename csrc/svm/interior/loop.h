@@ -13,10 +13,11 @@ struct loop {
     struct arena *inside; /* memory for the current rows */
     struct coordinates_packed set;
     double *lambda, *s, *dlambda, *ds; /* (m) each; s and ds are 0 on equality rows */
-    double *target, *missing, *a, *u;  /* (m) of lambda ds + s dlambda; primal residual b + s - A(W); A(W); A(w) */
-    double *right, *rest;              /* (m) scratch */
-    double *K;                         /* (m,m) Schur matrix and its factor */
-    double *adjoint, *force, *dV, *dM; /* (p,q) dual residual A^*(lambda) - M; part of dV without dlambda; dV; dM */
+    double *target, *missing, *a,
+        *u;               /* (m) target of lambda ds + s dlambda; primal residual b + s - A(W); A(W); A(w) */
+    double *right, *rest; /* (m) scratch */
+    double *K;            /* (m,m) Schur matrix and its factor */
+    double *adjoint, *force, *dV, *dM; /* (p,q) dual residual A^*(lambda) - M; dV without the term of dlambda; dV; dM */
     struct {
         double gap;          /* relative gap over the packed rows */
         double size, *W, *s; /* ||W||; W (p,q); slacks (m) */

@@ -13,9 +13,9 @@
 #include "svm/methods.h"
 #include "svm/frobenius/auto.h"
 
-#define SLACK 5e-2 /* rows outside the set join if their slack is less, relative to the largest b */
-#define AT_ONCE 16 /* rows that a query adds at once, at most: few rows of a long window are active */
-#define SPARE 0.5  /* part of the tolerance that is used: the certificate computes the gap again, with rounding */
+#define SLACK 5e-2 /* rows outside the working set join if their slack is below this fraction of the largest b */
+#define AT_ONCE 16 /* largest number of rows that a query adds at once: few rows of a long window are active */
+#define SPARE 0.5  /* fraction of the tolerance that is used: the certificate computes the gap again, with rounding */
 
 /* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance.  The
  * certificate may refuse an answer that has reached it, because s still differs from A(W) - b; in the last stage the
@@ -122,7 +122,7 @@ static int interior_polish(struct interior *f, const struct coordinates *g, doub
     return status;
 }
 
-/* Adds the rows whose slack is below `slack`, as a part of the largest b; returns how many were added. */
+/* Adds the rows whose slack is below `slack` times the largest b; returns the number of rows added. */
 static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, double slack)
 {
     ptrdiff_t joined = rows_join(f->chosen, g->rows, g->b, f->a, 0, -slack * g->largest, AT_ONCE);
@@ -181,8 +181,8 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
         return status;
     answer->iterations = 0;
     status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
-    int single = certificate_rotates(options->norm) && (g.p == 1 || g.q == 1); /* only one singular value: W is that of
-                                                                                  the Frobenius norm */
+    int single = certificate_rotates(options->norm)
+                 && (g.p == 1 || g.q == 1); /* only one singular value: W is the solution for the Frobenius norm */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE

@@ -9,7 +9,7 @@
 #include "linalg/vector.h"
 #include "svm/interior/ball.h"
 
-#define TRIAL 1.2   /* first trial step; if it is possible the step counts as unlimited */
+#define TRIAL 1.2   /* first trial step length; if this step is possible, the step counts as unlimited */
 #define SHRINK 0.92 /* ratio of successive trial steps */
 
 void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)

@@ -39,7 +39,8 @@ void psd_into_frame(double *B, struct psd *s, const double *V);
 /* V [p,q] = 2 (G B G^T)_12. */
 void psd_out_of_frame(double *V, struct psd *s, const double *B);
 
-/* Sets R for products mu; if `corrected`, less the second-order products of the last direction. */
+/* Sets R so that the step with dY = R - dS leads to products S Y = mu, to first order.  If `corrected`, the
+ * second-order products dS dY of the last direction are subtracted from the products to be reached. */
 void psd_aim(struct psd *s, double mu, int corrected);
 
 /* dY = R - dS. */

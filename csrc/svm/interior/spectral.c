@@ -18,7 +18,7 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-#define STEADY 0.9 /* the last correction of w reduces kappa to more than this part of it */
+#define STEADY 0.9 /* corrections of w end when one leaves more than this fraction of kappa */
 
 struct spectral_ball {
     struct ball ball;

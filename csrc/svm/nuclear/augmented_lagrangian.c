@@ -66,7 +66,7 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
     return STATUS_DONE;
 }
 
-/* phi and its gradient at Y; leaves c for the multipliers. */
+/* Returns phi at Y and computes its gradient.  Leaves in s->c the multipliers that belong to Y. */
 static double value(double *gradient, const double *Y, void *context)
 {
     struct nuclear_augmented_lagrangian *s = context;

@@ -10,8 +10,8 @@
 
 #define JOINS 50 /* with more rows per entry of W, too many may join the interior point's working set */
 
-/* Evaluations that the augmented Lagrangian may take.  The interior point's working set usually has about as many rows
- * as W has entries.  If there are very many rows, more of them may join, so the budget grows. */
+/* Number of evaluations that the augmented Lagrangian may take.  The interior point's working set usually has about as
+ * many rows as W has entries.  If there are very many rows, more of them may join, so the budget grows. */
 static ptrdiff_t factored_budget(const struct rows *rows, const struct auto_size *s)
 {
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
@@ -30,7 +30,7 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
     int n = 0, large = s.smaller > AUTO_DENSE;
     if (!large) {
         factored.max_iter = factored_budget(rows, &s);
-        if (s.rows <= JOINS * s.unknowns) /* on more rows it is not given up: the interior point would take too long */
+        if (s.rows <= JOINS * s.unknowns) /* with more rows the interior point after it would take too long */
             factored.solve = nuclear_factored_if_quick;
     }
     if (factored.max_iter > NUCLEAR_LOOSE || options->start_W != NULL)

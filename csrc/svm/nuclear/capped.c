@@ -3,8 +3,8 @@
  *     min ||W||_*   s.t.  the rows,  rank W <= m
  *
  * Without the bound the problem is convex.  If m singular values of its solution suffice, that is the answer.
- * Otherwise W = K Q^T with m columns descends from there, on an augmented Lagrangian, to a stationary point of a
- * nonconvex problem.  The norm of that point is an upper bound of the least norm, and the multipliers of the convex
+ * Otherwise W = K Q^T with m columns descends from that solution, on an augmented Lagrangian, to a stationary point of
+ * a nonconvex problem.  The norm of that point is an upper bound of the least norm, and the multipliers of the convex
  * problem give a lower one. */
 #include "svm/methods.h"
 #include "svm/nuclear/augmented_lagrangian.h"
@@ -18,13 +18,13 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-/* Penalty parameters and relative gradients of the rounds.  They go further than those of nuclear_factored, because no
- * polish follows: at a stationary point of bounded rank S need not be positive semidefinite. */
+/* Penalty parameters and relative gradients of the rounds.  They go further than the rounds of nuclear_factored,
+ * because no polish follows: at a stationary point of bounded rank S need not be positive semidefinite. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
-#define STATIONARY 5e-5 /* largest residual of a stationary point: ten times the one aimed at */
+#define STATIONARY 5e-5 /* largest residual of a stationary point: ten times the gradient of the last round */
 
 struct capped {
     const struct coordinates *g;

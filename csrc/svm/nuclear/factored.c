@@ -24,10 +24,10 @@ static const struct {
 } rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
 
-#define COLUMNS 8 /* columns beside 0.7 sqrt|S|: half more than the rank of any solution tried */
-#define SPARE 0.5 /* rows whose margin exceeds b by more than this, in units of b, are dropped after round one */
+#define COLUMNS 8 /* columns in addition to 0.7 sqrt|S|; together at least 1.5 times the rank of any solution tried */
+#define SPARE 0.5 /* excess of a margin over b, in units of b, above which a row is dropped after round one */
 
-#define NEAR 0.5 /* a warm start is polished if its least margin is at least this part of its mean margin */
+#define NEAR 0.5 /* least margin of a warm start that is polished, as a fraction of its mean margin */
 
 /* State of one call. */
 struct factored {

@@ -57,7 +57,8 @@ void clip_derivative(struct clip *s, double tau, double shift)
             s->odd[i * r + j] = s->odd[j * r + i] = (even - odd) / 2;
         }
     }
-    /* The tail acts on whole rows or columns of the frame, including its square part: subtract it there. */
+    /* The tail acts on whole rows or columns of the frame, including the first r of them, on which `even` acts:
+     * subtract the tail from `even`. */
     for (ptrdiff_t i = 0; i < r; ++i)
         for (ptrdiff_t j = 0; j < r; ++j)
             s->even[i * r + j] -= s->tail[s->p > s->q ? j : i];

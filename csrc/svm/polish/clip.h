@@ -16,7 +16,8 @@ struct clip {
     ptrdiff_t p, q, r, k; /* r = min(p, q); k is the number of s > h */
     double h;
     double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
-    /* The operator T has a factor tau pi / (1 - pi + shift) for each factor pi of the derivative: T D = U (even o D' +
+    /* The operator T has a factor tau pi / (1 - pi + shift) for each factor pi of the derivative.  `even` is the mean
+     * of the factors of T for the symmetric and skew parts, and `odd` is half their difference: T D = U (even o D' +
      * odd o D'^T) V^T + D V^T diag(tail) V,  D' = U^T D V^T  (p < q: + U diag(tail) U^T D). */
     double *even, *odd, *tail; /* (r,r), (r,r), (r) */
     double *half, *D, *turned; /* (p,q), (r,r), (r,q) scratch */

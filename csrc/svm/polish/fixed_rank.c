@@ -21,8 +21,8 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-#define SPARE_COLUMNS 3  /* more columns than the estimated rank: with one too few the iteration ends elsewhere */
-#define PATIENCE 15      /* 3 to 6 steps are usual */
+#define SPARE_COLUMNS 3  /* number of columns beyond the estimated rank: with one too few, another point is reached */
+#define PATIENCE 15      /* largest number of steps that do not halve the residual; 3 to 6 steps in all are usual */
 #define LEAST_SHIFT 1e-9 /* least tau: T and the constant of the quadratic convergence stay below 1e9 */
 
 struct fixed_rank {

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define LOST 3.0 /* from a larger residual hardly any start converged */
+#define LOST 3.0 /* the iteration ends at a larger residual: from such a residual hardly any start converged */
 
 int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char *active, const struct coordinates *g,
                 struct arena *arena)

@@ -17,10 +17,12 @@ struct polish_pair {
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
                           ptrdiff_t *iterations, struct arena *arena);
 
-/* The polish of the nuclear norm, which tries several ridges if the pair is close, and that of the spectral norm. */
+/* fixed_rank_polish is for the nuclear norm; it tries several ridges if the pair is close.  semismooth_polish is for
+ * the spectral norm. */
 polish_method fixed_rank_polish, semismooth_polish;
 
-/* S may change only if the residual is below this: with a larger one the signs are not those of the solution. */
+/* Largest residual at which S may change: with a larger residual, the signs of lambda and of the slacks are not yet
+ * those of the solution. */
 #define POLISH_STEADY 0.1
 
 /* The part of the state that both methods share.  It is the first member of their own states. */
@@ -35,7 +37,7 @@ struct polish {
     unsigned char *active;         /* (m) marks S */
     struct coordinates_packed set; /* the rows of S */
     double *right;                 /* (|S|) scratch */
-    int patience;                  /* the iteration ends after this many steps that do not halve the residual */
+    int patience;                  /* number of steps without halving the residual after which the iteration ends */
     int follows;                   /* set if `evaluate` depends on S, and not only on lambda and W */
     /* pack allocates the memory that depends on S.  evaluate computes W, a and the numbers above at the current point;
      * nonzero: a number is not finite.  step takes a Newton step and returns STATUS_DONE, STATUS_INTERRUPTED, or

@@ -11,8 +11,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define STEPS 8    /* steps of the restoration, at most; it converges quadratically, in 3 or 4 steps as a rule */
-#define HELD 1e-15 /* rows are restored to this part of the largest b: rounding */
+#define STEPS 8    /* largest number of steps of the restoration; it converges quadratically, in 3 or 4 as a rule */
+#define HELD 1e-15 /* largest error of a restored row, as a fraction of the largest b: rounding */
 
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {

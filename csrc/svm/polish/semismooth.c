@@ -25,8 +25,8 @@
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
-#define PATIENCE 4       /* steps that do not halve the residual, at most */
-#define LEAST_SHIFT 1e-4 /* factor of errors of W off the range of M; rounding errors in K grow with its inverse */
+#define PATIENCE 4       /* largest number of steps that do not halve the residual */
+#define LEAST_SHIFT 1e-4 /* least shift: multiplies errors of W off the range of M; K has errors of order 1 / shift */
 #define RIDGE 1e-14      /* added to the diagonal of K, relative to it, as a proximal term: for dependent rows */
 
 struct semismooth {

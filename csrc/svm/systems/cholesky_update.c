@@ -30,7 +30,7 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* few rows join a factor that was built in one go */
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* spare rows: few rows join a new factor (kept = 0) later */
     ptrdiff_t stride = simd_padded(n + more + ROOM), most = simd_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);
@@ -58,8 +58,8 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     return sum;
 }
 
-#define TALL 8  /* rows of U computed together */
-#define WIDE 16 /* columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
+#define TALL 8  /* number of rows of U computed together */
+#define WIDE 16 /* number of columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
 /* Subtracts the products of the rows above from U [from .. from+TALL, j .. j+width]. */
 INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)

@@ -11,7 +11,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* A smaller pivot (the diagonal is 1) means that rows of one query depend on each other. */
+/* Least pivot of a block with unit diagonal: a smaller one means that rows of one query depend on each other. */
 #define SINGULAR 1e-14
 
 struct compact_rows {
@@ -26,7 +26,7 @@ struct compact_rows {
     double *V;               /* (M, dk) the margin of row k of query q is D_k . V_q */
     const double *K;         /* (M, M) Z Z^T, so that V = K P; NULL if there are many queries */
     double *W;               /* (dk, dz) P^T Z, so that V = Z W^T, if K is NULL */
-    const double *x;         /* (|S|) factor of the current product; and its result `out` */
+    const double *x;         /* (|S|) vector of the current product; `out` is the result */
     double *out;
 };
 
@@ -139,7 +139,7 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
     }
 }
 
-/* out = x, with the part of each query multiplied by the inverse of its block. */
+/* out = x, with the entries of each query multiplied by the inverse of the block of that query. */
 static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;

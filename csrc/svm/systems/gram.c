@@ -10,10 +10,10 @@
 #include "svm/active_set.h"
 
 #define LANES SIMD_LANES
-#define PANEL_ROWS 16 /* rows of G that are computed together */
-/* K is made for up to this many queries beyond 2 dz: then K P costs less than forming W and its products with the
- * queries.  It is also made if there are few rows, because the initial support, which needs K, saves more than K
- * costs. */
+#define PANEL_ROWS 16 /* number of rows of G that are computed together */
+/* Largest number of queries, in addition to 2 dz, for which K is made: then K P costs less than forming W and its
+ * products with the queries.  It is also made if there are few rows, because the initial support, which needs K, saves
+ * more than K costs. */
 #define QUERIES 160
 
 /* D [m, padded]: the unit differences of a window's rows.  z is the length of its query. */
@@ -32,7 +32,7 @@ static void differences(double *restrict D, const double *restrict X, const doub
     }
 }
 
-/* Copies the part of G [stride, stride] right of the diagonal to the left of it. */
+/* Copies the entries of G [stride, stride] right of the diagonal to the left of it. */
 SIMD_DISPATCH
 static void mirror(double *G, ptrdiff_t stride)
 {

@@ -11,7 +11,7 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Up to this many rows of a query, plain loops over a triangle are quicker than a matrix product. */
+/* Largest number of rows of a query for which plain loops over a triangle are quicker than a matrix product. */
 #define FEW_ROWS 4
 
 static ptrdiff_t packed(ptrdiff_t d)

@@ -19,9 +19,9 @@ struct newton_system {
     struct arena *arena; /* memory of a factorisation */
     ptrdiff_t m, D;
     double *inverse;                   /* (m) 1/d, set by the caller before each factorisation */
-    ptrdiff_t *member, size;           /* S, ascending; its size */
+    ptrdiff_t *member, size;           /* the rows of S, ascending; their number */
     double *L;                         /* the factor, of order min(|S|, D) */
-    ptrdiff_t chunk;                   /* queries per matrix product */
+    ptrdiff_t chunk;                   /* number of queries per matrix product */
     double *keys, *queries, *product;  /* (chunk, pk), (chunk, pz), (pk, pz): packed triangles of p = d (d+1) / 2
                                           entries */
     double *delta, *weighted, *square; /* (longest, dk) twice, (max(dk, dz), max(dk, dz)) scratch */

@@ -9,7 +9,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* If more rows than this part of |B| are exchanged, a new factor is cheaper. */
+/* Largest number of exchanged rows, as a fraction of |B|; with more, a new factor is cheaper. */
 #define EXCHANGED 0.2
 
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena)
@@ -50,7 +50,7 @@ static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t siz
     return STATUS_DONE;
 }
 
-/* Lists the rows of S outside B in `came`, and those of B outside S in `left`. */
+/* Lists the rows of S outside B in `came`, and the rows of B outside S in `left`. */
 static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
                     ptrdiff_t *left, ptrdiff_t *n_left)
 {

@@ -28,7 +28,7 @@ struct schur_update {
     ptrdiff_t *place;        /* (m) index of each row in `member`, or -1 */
     ptrdiff_t *slot;         /* (m) column number of each row, or -1 */
     double *L;               /* (|B|, |B|) */
-    struct rows_parts parts; /* of B */
+    struct rows_parts parts; /* data of the rows B */
     double *Y;               /* (room, |B|) Y^T: each row is a column of Y */
     double *products;        /* (room, room) lower triangle of Y^T Y */
     ptrdiff_t room, n_columns;
