@@ -23,7 +23,7 @@ ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterat
 # which is used instead, has a gap about three times as large.
 PAIRS = 2e7
 FEWEST = 20  # with fewer test queries an accuracy says nothing, and is nan
-SPARE = 3  # this many tokens per dimension nearly always span the same space as all tokens
+SPARE = 3  # number of tokens per dimension that nearly always span the same space as all tokens
 # Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
 TINY = 1e-300
@@ -135,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span of tokens and queries: the part of the own W outside the span adds nothing.
+        # The SVM's W lies in the span of tokens and queries: the component of the own W outside the span adds nothing.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)

@@ -114,7 +114,7 @@ def _verdicts(made: Made) -> list[str]:
 
 
 def _said(made: Made, width: int, verbose: bool) -> str:
-    """What is printed of a figure: claims that fail (all if ``verbose``), answers without a proof, a line of counts."""
+    """The printed lines of a figure: failed claims (all if ``verbose``), answers without a proof, a line of counts."""
     counts = re.sub(r", 0 \w+", "", verdicts_line(count_verdicts(_verdicts(made))))
     line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
     rows: list[tuple[str, ...]] = []

@@ -68,7 +68,7 @@ class Limit:
 
 
 class Judge:
-    """Judges the records of one run: what each proves by theorem A (best tokens) or theorem B (any tokens)."""
+    """The limits that the records of one run prove by theorem A (best tokens) or theorem B (any tokens)."""
 
     def __init__(self, run: Run):
         problem = run.problem
@@ -180,7 +180,7 @@ class Judge:
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
-        """The message of an open limit: what the last record lacks, and for which query."""
+        """The message of an open limit: the condition that the last record misses, and the query."""
         best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"

@@ -35,9 +35,9 @@ MESSAGES = {
     "gradient not finite": "ended after {}: the gradient left the range of double precision",
 }
 
-RUNS_SHOWN = 8  # most runs that are printed of several side by side
+RUNS_SHOWN = 8  # largest number of runs that are printed side by side
 DIGITS = 4  # printed digits of the ends of an interval
-AT_ONCE = 1 << 15  # most numbers of the records that are processed at once, so that they stay in cache
+AT_ONCE = 1 << 15  # largest count of numbers of records processed at once, so that they stay in cache
 
 
 @dataclass(repr=False, eq=False)
@@ -459,7 +459,7 @@ class Run(Result):
 
 
 def _over(probabilities: Any, single: bool) -> Any:
-    """Which queries are undecided, in the shape of the data's queries."""
+    """Flags of the undecided queries, in the shape of the data's queries."""
     if isinstance(probabilities, list):
         flags = [undecided(part, single) for part in probabilities]
         return flags if flags[0].ndim else np.stack(flags)  # ragged sequences with one query each: (n,)

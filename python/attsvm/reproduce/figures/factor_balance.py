@@ -1,4 +1,4 @@
-"""Which norm (K, Q) minimise: factors balance, and then their squares are the nuclear norm.
+"""The norm that (K, Q) minimise: factors balance, and half the sum of their squares is then the nuclear norm.
 
 ``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are equal for balanced factors, where
 ``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small steps, jointly normalised so that it

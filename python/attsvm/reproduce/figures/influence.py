@@ -1,4 +1,4 @@
-"""Support is influence: what a sequence did is what its rows do for the SVM, and few supports mean few errors.
+"""Influence: a sequence acts on training as its rows act on the SVM, and few support tokens mean few errors.
 
 Left: each sequence of a problem is left out in turn, and attention is trained again.  ``influence()`` of the SVM
 predicts how far the direction turns, by solving without the rows of that sequence.  Removing a sequence without a
@@ -6,7 +6,8 @@ support token turns nothing.  If the remaining sequences select other tokens, th
 removals are counted.
 
 Right: a fixed teacher selects the tokens.  The share of sequences that hold a support token bounds, in expectation, the
-error of the SVM on a new sequence: the SVM of the others selects rightly on every sequence without a support token.
+error of the SVM on a new sequence.  The reason: leave out a sequence without a support token, and the SVM of the other
+sequences still selects its tokens rightly.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Head and attention trained together: attention spares the labels that are easy.
+"""Head and attention trained together: attention asks no margin of sequences whose labels are easy.
 
 The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
 the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own

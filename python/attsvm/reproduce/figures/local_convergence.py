@@ -24,7 +24,8 @@ STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
-TWIN_STEPS = {"W": 300, "KQ": 40}  # compared with NumPy: later the textbook gradient has lost half of its digits
+# Steps before the weights are compared with NumPy; later the textbook gradient loses half of its digits.
+TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
@@ -51,7 +52,8 @@ def draw(rng):
 
 
 def experiment(rng):
-    """Trains, solves both SVMs of the selected tokens, and measures both from the data alone."""
+    """Trains W and (K, Q), solves both SVMs of the tokens that each run selects, and measures runs and SVM answers from
+    the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     scores = y[:, None] * (X @ v)

@@ -22,7 +22,7 @@ LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
 POINTS = 40  # points of each curve
-TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
+TWIN_STEPS = 50  # steps before W is compared with NumPy; later the textbook gradient loses half of its digits
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (

@@ -209,7 +209,8 @@ def claims(results):
 
 @picture((15, 7.6), len(DIMENSIONS), 2, sharey="row")
 def plot(results, *axes):
-    """A column per dimension.  Above: distances along training.  Below: the same against what other tokens keep."""
+    """A column per dimension.  Above: distances along training.  Below: the distance of W_fin + R W_svm at the end of
+    each run, against the largest probability of a token left out."""
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]

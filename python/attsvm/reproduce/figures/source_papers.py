@@ -1,4 +1,4 @@
-"""What the source papers say besides: rank, new sequences, heads as regularisers, the shape of the loss.
+"""Further statements of the source papers: rank, new sequences, heads as regularisers, the shape of the loss.
 
 - *Higher rank helps.* With factors K and Q of m columns: how close their product comes to the nuclear SVM of its
   tokens, and how often these are the best tokens.
