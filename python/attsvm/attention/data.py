@@ -40,7 +40,7 @@ class Data:
     queries : (M, dz) array
     values : (N, dv) array
         The vectors that attention averages; the keys unless others were given.  All three arrays are read-only.  They
-        are copies of what was given; with ``copy=False``, and of memory maps, they are views.
+        are copies of the given arrays; with ``copy=False``, and for memory maps, they are views.
     start, stop : (M,) integer arrays
         Query q sees the tokens ``start[q] .. stop[q] - 1``; read-only.
 

@@ -19,8 +19,8 @@ from .cases import Cases, as_cases, pulled
 from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterations
-# Block ascent is used up to this sum of squared window lengths; above it would need gigabytes.  The gradient method,
-# which is used instead, has a gap about three times as large.
+# Largest sum of squared window lengths for block ascent, which would need gigabytes above it.  The gradient method is
+# used there; its gap is about three times as large.
 PAIRS = 2e7
 FEWEST = 20  # with fewer test queries an accuracy says nothing, and is nan
 SPARE = 3  # number of tokens per dimension that nearly always span the same space as all tokens
@@ -113,9 +113,9 @@ def fit_svm(
 ) -> Fit:
     """The SVM of the training rows, compared with the head's own W and tried on the test rows.
 
-    ``iterations``: solve approximately, by at most this many iterations.  The upper bound of the margin is then more
-    accurate than the margin that was reached.  If no W meets all rows yet, the W of the multipliers is used, or None if
-    the windows are very long.  ``near``: an SVM of the same training rows; its multipliers are the warm start.
+    ``iterations``: solve approximately, by at most that number of iterations.  The upper bound of the margin is then
+    more accurate than the margin that was reached.  If no W meets all rows yet, the W of the multipliers is used, or
+    None if the windows are very long.  ``near``: an SVM of the same training rows; its multipliers are the warm start.
     """
     cases = as_cases(head, train)
     data, method = cases.data, ""

@@ -72,7 +72,7 @@ ROUNDING = 1e-14  # a minimum is reached when the gradient is below this fractio
 # line search: stop when the slope is below FLAT times the initial slope, or after TRIES evaluations
 FLAT, TRIES = 0.2, 12
 STIFF = 1e8  # sigma of the projection onto the equalities, which is applied twice
-CONTRADICTION = 1e-11  # stop as infeasible at this relative residual: a hundredth of what proves that no W exists
+CONTRADICTION = 1e-11  # stop as infeasible at this relative residual, a hundredth of the residual that proves it
 LARGEST = 1e8  # largest number of entries in all matrices C_k: 0.8 GB, and up to three times as much in temporaries
 
 

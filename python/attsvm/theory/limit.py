@@ -18,8 +18,8 @@ from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, 
 Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
 # update rules that the theorems cover; on one matrix the first two are the same
 STEPS = ("normalized", "normalized jointly", "constant")
-# Bound on the relative error of the recorded loss.  A record whose loss is above the barrier by more cannot be proved
-# by theorem A.
+# Bound on the relative error of the recorded loss.  If the loss of a record exceeds the barrier by more than this,
+# theorem A cannot prove the record.
 LOSS_OFF = 1e-9
 # Theorem B is tried only if e^-lead (R / margin)^2 is below WORTH, with the least lead and the margin that W has
 # reached: a trial costs as much as ten steps.  At the first records that theorem B proves, the median of this number is

@@ -25,7 +25,7 @@ CAPTION = (
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # 1 - correlation of a converged run with its SVM; some locally optimal runs have not converged
-COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # numbers of sequences; T and d; number of new sequences
+COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # numbers of training sequences; T, d; number of new sequences
 RUNS, QUICK = 200, 40
 SETTINGS = (
     f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "

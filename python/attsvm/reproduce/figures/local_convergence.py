@@ -81,7 +81,7 @@ def experiment(rng):
 
 
 def twins(problem, X, Z, scores, W, K, Q):
-    """Relative distance of the weights from those of the same descent by the textbook gradient in NumPy."""
+    """Relative distance of the weights from the weights of the same descent by the textbook gradient in NumPy."""
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
     both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
