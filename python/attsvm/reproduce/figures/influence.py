@@ -35,7 +35,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Turns predicted and trained, by removed sequence; share with support tokens and error, by number of sequences."""
+    """For each removed sequence: its turn, predicted and trained.  For each number of sequences: the share of them that
+    holds a support token, and the error on new sequences."""
     problem = sphere_problem(rng, N, T, D)
     run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()

@@ -42,7 +42,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Divergences (p, norm, points) from SVMs of the run's own tokens, and of the tokens of the run with that p."""
+    """Divergences (p, norm, points) from SVMs of the tokens of the same run, and from SVMs of the tokens of the
+    run whose exponent is that of the norm."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
