@@ -341,8 +341,8 @@ class Run(Result):
         return self._intervals(kind, selected, self.weights)
 
     def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds (low, high) of the largest margin of a single run at ``weights`` (records, [H,] dk, dz), the weights
-        of its last records.
+        """The bounds (low, high) of the largest margin of a single run at ``weights`` (records, [H,] dk, dz), the
+        weights of its last records.
 
         Both are (records,); with H attention heads (records, H), each head for its own selection.
         """
