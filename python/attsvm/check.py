@@ -187,7 +187,7 @@ def theorem(data):
     spend(1000 * most * dk * dz)
     if proof["claim"] == "infeasible":  # the equations are sum y_e A_e = 0, and the multipliers are their unknowns
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
-        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: unless equal, tokens count as orthogonal
+        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: distinct tokens count as orthogonal
         for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
             a, t = (place[tuple(keys[k])] for k in pair)
             parts = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] else dict(enumerate(difference))

@@ -71,12 +71,12 @@ class UpdateRule:
 
     @property
     def turns(self) -> str:
-        """How the first step transforms the gradient: to its "signs", to its "polar" factor, or not at all ("")."""
+        """The transform of the gradient in the first step: "signs", "polar" (its polar factor), or "" (none)."""
         turns = {"max": "signs", "entries": "signs", "spectral": "polar", "sides": "polar"}
         return turns.get(self.squares or str(self.norm), "")
 
     def length(self, dk: int, dz: int) -> float:
-        """The Frobenius length of a step with lr = 1 on W (dk, dz), from which the default learning rate is made.
+        """The Frobenius length of a step with lr = 1 on W (dk, dz); the default learning rate is computed from it.
 
         The steps of AdaGrad and Shampoo shrink like 1 / sqrt(k).  For them it is the length of step 100: by default
         their first steps are ten times as long as those of other rules, and 2,000 steps go about as far.

@@ -40,7 +40,7 @@ class Data:
     queries : (M, dz) array
     values : (N, dv) array
         The vectors that attention averages; the keys unless others were given.  All three arrays are read-only.  They
-        are copies of what was given; with ``copy=False``, and of memory maps, they are views.
+        are copies of the given arrays; with ``copy=False``, and for memory maps, they are views.
     start, stop : (M,) integer arrays
         Query q sees the tokens ``start[q] .. stop[q] - 1``; read-only.
 
@@ -226,8 +226,8 @@ class Data:
 
     @cached_property
     def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Which queries see several tokens, and which entries are theirs.  None if all queries do, or none.  A query
-        that sees one token has no row, and a solve leaves it out."""
+        """Flags of the queries that see several tokens, and of their entries; None if all queries see
+        several tokens, or none does.  A query that sees one token has no row, and a solve leaves it out."""
         lengths = self.lengths
         several = lengths > 1
         return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
@@ -461,7 +461,7 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
 
 
 def fits(name: str, data: Any, W: np.ndarray) -> None:
-    """Raises unless ``data`` are data with tokens and queries of the lengths that weights W (..., dk, dz) need."""
+    """Raises unless ``data`` is a Data object whose tokens and queries have the lengths of weights W (..., dk, dz)."""
     check_data(name, data, shard=True)
     if data._W_shape != W.shape[-2:]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Which tokens each query selects, and the margins that weights and multipliers prove for a selection."""
+"""The tokens that each query selects, and the margins that weights and multipliers prove for a selection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .data import Data, outside
 
 CHOSEN = 0.9  # a query that selects one token gives it at least this probability
 LOW, HIGH = 1e-6, 1e-3  # with several selected tokens: highest probability of a token left out, least of a selected one
-SMALLEST, LARGEST = 1e-150, 1e150  # of the largest margin asked: the squared norm of W must be in range too
+SMALLEST, LARGEST = 1e-150, 1e150  # bounds of the largest margin asked: the squared norm of W must be in range too
 TIED = 1e-12  # two scores that differ by less than this fraction of the window's largest score are equal
 
 
@@ -120,7 +120,7 @@ class Selection:
         return flags
 
     def asked(self, entries: np.ndarray) -> np.ndarray:
-        """What the rows of these entries must reach, in the units of the argument ``margins``."""
+        """The margins that the rows of these entries must reach, in the units of the argument ``margins``."""
         if self.rhs is not None:
             return np.ldexp(self.rhs[entries], self.power)
         return np.ones(len(entries)) if self.kept is None else np.where(self.kept[entries], 0.0, 1.0)
@@ -133,7 +133,7 @@ class Selection:
 
     @property
     def largest(self) -> float:
-        """The largest absolute value of what the rows must reach."""
+        """The largest absolute value of the margins that the rows must reach."""
         return 1.0 if self.rhs is None else math.ldexp(np.abs(self.rhs[self.rhs > -np.inf]).max(), self.power)
 
     def within(self, data: Data) -> Selection:
@@ -161,7 +161,7 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
-    """Which queries have not chosen yet, from probabilities (..., T): a bool array (...).
+    """Flags (...) of the queries that have not chosen a token yet, from probabilities (..., T).
 
     With ``single``, one token is to be selected: a query is undecided if its largest probability is below CHOSEN.
     Otherwise it is undecided if some probability lies strictly between ``low`` and ``high``.

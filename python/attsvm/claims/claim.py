@@ -23,8 +23,8 @@ function     of                                            interval
 
 A run without a number (NaN or infinite) is never dropped; it counts against the claim.  It counts as beyond the bound;
 if the bound has two ends, as beyond either of them.  In a mean it counts as the end of the range that is worse for the
-claim.  The note says how many such runs there were.  A claim about a part of the runs takes ``number[part]``; another
-claim then says how large that part is.
+claim.  The note says how many such runs there were.  A claim about some of the runs takes ``number[flags]``; another
+claim then says how many runs these are.
 
 If no run violates it, a lower bound b of a share holds from ln .025 / ln b runs on (.95: 72 runs, .99: 368), and a
 bound of a median from 6 runs on.
@@ -358,7 +358,7 @@ def none(text: str, flags: Any) -> Claim:
 
 
 class _Sample:
-    """The values of a claim, the finite ones among them, how many are not finite; and the bound."""
+    """The values of a claim, the finite values among them, the number of the others, and the bounds."""
 
     def __init__(self, text: str, values: Any, low: float | None, high: float | None):
         if low is None and high is None:
@@ -371,7 +371,8 @@ class _Sample:
         self.unsaid = f"{self.silent} without a number" if self.silent else ""
 
     def against(self, below: Any, above: Any) -> list[Any]:
-        """The readings of runs without a number that count against the claim: ``below``, ``above``, or both."""
+        """The values that replace a missing number so that it violates the claim: ``below`` if there is a lower bound,
+        ``above`` if there is an upper bound."""
         low, high = self.low, self.high
         return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
 

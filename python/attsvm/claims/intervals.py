@@ -19,9 +19,9 @@ __all__ = [
 ]
 
 TAIL = 0.025  # probability of each tail
-LEAST_MEDIAN = 6  # least runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
+LEAST_MEDIAN = 6  # least number of runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
 DRAWS = 10_000  # random weights for the interval of a mean: its tail is .025 +- .0016
-MOST_RUNS = 100_000  # most runs that are tried; where these do not decide, the statistic lies on its bound
+MOST_RUNS = 100_000  # largest number of runs that is tried; if it does not decide, the statistic lies on its bound
 
 
 def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:

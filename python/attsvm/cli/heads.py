@@ -22,10 +22,10 @@ from ..heads.report import results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
 from ..heads.view import view
 
-DIGITS = 4  # most digits of the number of a layer or head
+DIGITS = 4  # largest number of digits in the number of a layer or head
 DPI = 160
-TOKENS = (10, 50)  # least and most tokens of a sentence: fewer say little, more do not fit the page
-MOST_TOKENS = 50_000  # most tokens that are read of a text
+TOKENS = (10, 50)  # least and largest number of tokens of a sentence: fewer say little, more do not fit the page
+MOST_TOKENS = 50_000  # largest number of tokens that are read from a text
 
 
 def add_parser(commands: Any) -> None:

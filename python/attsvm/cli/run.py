@@ -31,7 +31,7 @@ from .arrays import as_data, as_selected, read_arrays
 NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
 RECORDS = 100  # records of a run, for its curves
 RATE = between(0, math.inf, "a positive number")
-QUERIES_SHOWN = 40  # most rows of a heat map that can be told apart
+QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
 
 
 def add_parser(commands: Any) -> None:

@@ -36,7 +36,7 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
 
 
 def _unreadable(name: str, value: Any, error: Exception) -> str:
-    """The error message for a value that NumPy cannot read: why, and what to give instead."""
+    """The error message for a value that NumPy cannot read: the reason, and the form to give instead."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
         return f"{name} must be an array of a type that NumPy knows, got bfloat16: give {name}.float()"
     if isinstance(error, ValueError):
@@ -62,8 +62,7 @@ def is_ragged(value: Any) -> bool:
 
 
 def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.ndarray]) -> Any:
-    """``read(name, array)`` for an array, or, if ``ragged``, the list of its results for each part of a list of
-    arrays."""
+    """``read(name, array)`` of an array, or, if ``ragged``, the list of these results for a list of arrays."""
     if ragged and isinstance(value, (list, tuple)) and any(depth(part) != 0 for part in value):
         return [read(f"{name}[{i}]", part) for i, part in enumerate(value)]
     return read(name, value)
@@ -223,7 +222,7 @@ def as_index(name: str, value: Any, length: int) -> np.ndarray:
 
 
 def as_flag(name: str, value: Any) -> bool:
-    """True or False; no word stands for one of them."""
+    """The value as a bool; raises TypeError for numbers and strings."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be a bool, got {type(value).__name__}")
     return bool(value)

@@ -16,7 +16,7 @@ from .progress import counted
 from .replicated import Cell, Replicated, cells_of, seed_of
 from .threads import as_jobs, on_workers
 
-# number of tasks aimed at, and most runs per task: enough tasks to keep all workers busy at little overhead
+# Number of tasks aimed at, and largest number of runs per task: all workers stay busy at little overhead.
 TASKS, LONGEST_TASK = 64, 32
 BEGIN = b'{"seed": '  # how every file of replicate begins
 Numbers = dict[str, np.ndarray]

@@ -27,8 +27,8 @@ class Result:
     frame.
     """
 
-    _hidden: ClassVar[tuple[str, ...]] = ("data",)  # parts of the state that to_dict leaves out
-    _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict adds to the state
+    _hidden: ClassVar[tuple[str, ...]] = ("data",)  # attributes that to_dict leaves out
+    _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict adds
     _least_width = 0  # least width of the column of names when printed, so that results of one class line up alike
 
     def __init_subclass__(cls, **keywords: Any) -> None:

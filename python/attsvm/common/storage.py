@@ -49,7 +49,7 @@ def storable_later(load_module: Callable[[], object]) -> None:
 
 
 def state_of(value: Any) -> dict[str, Any]:
-    """The state of an object of a storable class: what a file keeps of it."""
+    """The state of an object of a storable class, as a file keeps it."""
     if hasattr(value, "_state"):
         return dict(value._state())
     if isinstance(value, tuple):  # a named tuple
@@ -117,7 +117,8 @@ def load(file: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are equal: arrays, numbers and what consists of them by value, with NaN equal to NaN."""
+    """Whether two values are equal.  Arrays, numbers, and lists, dicts and objects of these are compared by value; NaN
+    equals NaN."""
     if isinstance(a, (np.ndarray, float)) and isinstance(b, (np.ndarray, float)):
         a, b = np.asarray(a), np.asarray(b)
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")

@@ -38,7 +38,7 @@ def _checksum(value: Any) -> int:
 
 
 class Workers:
-    """What can be built from a sum over all workers: ranks, tables with one row per worker, and means of gradients.
+    """Operations built from a sum over all workers: ranks, tables with one row per worker, and means of gradients.
 
     Every method must be called by all workers in the same order.  Therefore the workers are constructed before any of
     them checks its own data.  The checks run inside :meth:`together`: if one worker refuses its data, the others learn

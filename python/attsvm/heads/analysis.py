@@ -14,7 +14,7 @@ from .head import Head, check_head
 from .report import HeadReport
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # numbers of training queries for which the curve has an SVM
-TEST = 500  # most test queries; the standard error of an accuracy of 0.9 is then 0.013
+TEST = 500  # largest number of test queries; the standard error of an accuracy of 0.9 is then 0.013
 SPLITS = 5
 DRAWS = 3  # untrained heads of each kind: enough to see how far their numbers differ
 # Iterations of block ascent for approximate SVMs.  ITERATIONS: for random choices, and for fewer than MANY queries; the

@@ -18,7 +18,7 @@ from .choices import TRAINING, all_queries, is_sink
 from .head import Choices, Head
 from .sequences import Text
 
-ENTRIES = 2_000_000  # after this many logits the scale is estimated, and queries that are not hard are dropped
+ENTRIES = 2_000_000  # number of logits after which the scale is estimated, and queries that are not hard are dropped
 MOST = 16_000_000  # largest number of logits that are kept of the other queries
 BLOCK = 1_000_000  # largest number of logits that are computed at one time
 RANK = 1e-6  # singular values of W below this fraction of the largest are rounding: weights are in single precision
@@ -33,7 +33,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 @storable
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Untrained heads of one kind, on the same tokens and queries, with (about) as many hard queries.
+    """Untrained heads of one kind, on the same tokens and queries, with (about) the same number of hard queries.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ def null_head(
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """The part of the queries that are hard at this scale; all queries if the scale is 0."""
+    """The queries that are hard at this scale; all queries if the scale is 0."""
     at, fall, sizes = part
     if len(at) == 0 or scale == 0:
         return part

@@ -1,4 +1,4 @@
-"""Names of the singular directions of a head's W: the queries and tokens that load each direction most."""
+"""Names of the singular directions of a head's W: the queries and tokens with the largest loadings on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .choices import all_queries
 from .head import Head
 
 QUERIES = 1000  # largest number of queries from which directions are named
-LOADING = 40  # number of queries, those that load a direction most, that give it its name
+LOADING = 40  # number of queries that name a direction: the queries with the largest loadings on it
 WORDS = 4  # words of the queries, and of the tokens, in a name
 SAME = 0.6  # the name is a position if at least this share of the tokens stand there
 PLACES = {0: "the query itself", 1: "the token after", -1: "the token before"}
@@ -85,7 +85,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
 
 
 def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """(k, r) array: what each direction adds to each entry's margin, ``s (u . (x_selected - x_t)) (v . z)``."""
+    """(k, r) array: the term of each direction in each entry's margin, ``s (u . (x_selected - x_t)) (v . z)``."""
     ahead, queries = cases.pairs(entries)
     return values * (ahead @ left) * (queries @ right)
 

@@ -1,4 +1,4 @@
-"""The result of :func:`attsvm.torch.faithfulness`: what heads do in their model, as a table."""
+"""The result of :func:`attsvm.torch.faithfulness`: a table of damage, importance and recovered fractions."""
 
 from __future__ import annotations
 

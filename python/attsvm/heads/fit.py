@@ -19,11 +19,11 @@ from .cases import Cases, as_cases, pulled
 from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterations
-# Block ascent is used up to this sum of squared window lengths; above it would need gigabytes.  The gradient method,
-# which is used instead, has a gap about three times as large.
+# Largest sum of squared window lengths for block ascent, which would need gigabytes above it.  The gradient method is
+# used there; its gap is about three times as large.
 PAIRS = 2e7
 FEWEST = 20  # with fewer test queries an accuracy says nothing, and is nan
-SPARE = 3  # this many tokens per dimension nearly always span the same space as all tokens
+SPARE = 3  # number of tokens per dimension that nearly always span the same space as all tokens
 # Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
 TINY = 1e-300
@@ -113,9 +113,9 @@ def fit_svm(
 ) -> Fit:
     """The SVM of the training rows, compared with the head's own W and tried on the test rows.
 
-    ``iterations``: solve approximately, by at most this many iterations.  The upper bound of the margin is then more
-    accurate than the margin that was reached.  If no W meets all rows yet, the W of the multipliers is used, or None if
-    the windows are very long.  ``near``: an SVM of the same training rows; its multipliers are the warm start.
+    ``iterations``: solve approximately, by at most that number of iterations.  The upper bound of the margin is then
+    more accurate than the margin that was reached.  If no W meets all rows yet, the W of the multipliers is used, or
+    None if the windows are very long.  ``near``: an SVM of the same training rows; its multipliers are the warm start.
     """
     cases = as_cases(head, train)
     data, method = cases.data, ""
@@ -135,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span of tokens and queries: the part of the own W outside the span adds nothing.
+        # The SVM's W lies in the span of tokens and queries: the component of the own W outside the span adds nothing.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)

@@ -162,7 +162,7 @@ def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Why)
 def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
-    """What each singular direction adds to the margin."""
+    """Bars: the contribution of each singular direction to the margin."""
     ax = current(ax)
     ax.bar(np.arange(len(found.shares)), found.shares, **{"color": BLUE, **bar_kw})
     ax.set(xlabel=f"singular direction of the {found.of} W", ylabel="share of the margin")

@@ -19,7 +19,7 @@ from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
-MOST = 10  # the table says how many of these most damaging heads it cannot analyse
+MOST = 10  # number of most damaging heads among which the table counts the heads that it cannot analyse
 NULL = 1 / 3  # null sink: value shorter than this fraction of the mean length (observed: below a fifth, or about 1)
 LONGEST = 64  # longest window for :func:`attsvm.theory.capacity`, which takes a second or two there
 
@@ -96,12 +96,12 @@ class HeadReport(Result):
 
     @property
     def fits(self) -> list[Fit]:
-        """All SVMs of the head's choices: those of the curve and the nuclear-norm SVM."""
+        """All SVMs of the head's choices: the SVMs of the curve and the nuclear-norm SVM."""
         return [*self.curve, *([self.nuclear] if self.nuclear else [])]
 
     @property
     def sink_kind(self) -> str:
-        """What the head's sinks add to the residual stream.
+        """The kind of the head's sinks, by the values that they add to the residual stream.
 
         "null sink": their values are shorter than a third of the mean, so that they add next to nothing.  "value sink":
         they add the same vector again and again.  "": less than half of the hard queries select a sink, or the values
@@ -153,7 +153,7 @@ class HeadReport(Result):
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy minus that of untrained heads, of the kind that is predicted better, if there are any."""
+        """Held-out accuracy minus that accuracy of untrained heads, of the kind that is predicted better, if any."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property
@@ -217,7 +217,7 @@ class HeadReport(Result):
 
     @property
     def balance(self) -> float:
-        """How balanced K and Q are: 1 minus half the distance of ``K^T K`` and ``Q^T Q``, each scaled to norm 1.
+        """The balance of K and Q: 1 minus half the distance of ``K^T K`` and ``Q^T Q``, each scaled to norm 1.
 
         Training from a small start leaves it near 1.  nan in the head space.
         """

@@ -72,7 +72,7 @@ def measure(
         - ``top``, ``effective``: means of the largest probability and of ``1 / sum p^2``;
         - ``norm``: norm of the head's W, or in the head space the standard deviation of its logits;
         - ``own``: margin of the head's W, divided by the largest margin;
-        - ``negative``: share of negative entries in the gradients of the logits;
+        - ``negative``: sum of the negative entries in the gradients of the logits, over the sum of all absolute values;
         - ``low``, ``high``: bounds of the largest margin that the head's W and those gradients prove, without the SVM;
         - ``null_*``: the same numbers for a random head, whose probabilities get the same gradients.
 

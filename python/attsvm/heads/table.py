@@ -107,7 +107,8 @@ def _gain(report: Any) -> str:
 
 
 def _nuclear(report: Any) -> str:
-    """Accuracy of the nuclear-norm SVM; in brackets that of the Frobenius SVM of (about) as many queries."""
+    """Accuracy of the nuclear-norm SVM; in brackets the accuracy of the Frobenius SVM of (nearly) the same
+    number of queries."""
     if (nuclear := report.nuclear) is None:
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))

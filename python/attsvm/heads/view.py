@@ -79,8 +79,9 @@ def view(
     heads : list of HeadReport, or list of Head
         From :func:`analyze_model`.  Heads without a report are analysed, on one split and without controls.
     sequences : int
-        Largest number of sequences that are shown.  They are the same for all heads that read the same text: those with
-        the most support tokens, and a quarter of them those with the most held-out queries.
+        Largest number of sequences that are shown.  They are the same for all heads that read the same text.  Three
+        quarters are the sequences with the largest multipliers of support tokens, and one quarter are the sequences
+        with the largest numbers of held-out queries.
     title : str
     text : list of Head, optional
         The same heads, read on sentences of your own: ``attsvm.torch.read(model, [tokenizer(sentences,

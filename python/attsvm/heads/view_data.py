@@ -31,7 +31,7 @@ from .why import svm_weights
 MOST = 4_000_000  # largest number of characters of JSON: a phone can open the page, and a notebook can hold it
 FEWEST = 2  # the number of sequences is not reduced below this before heads are left out
 QUERIES = 48  # largest number of queries of a sequence: support tokens first, then large probabilities
-TOKENS, LEAST = 24, 0.005  # most tokens of a query, and the least attention for which the page draws a line
+TOKENS, LEAST = 24, 0.005  # largest number of lines from a query to its tokens, and the least attention with a line
 RIVALS = 5  # number of nearest rivals by the SVM, and by the head's own W
 DIRECTIONS = 6  # number of directions with the largest shares; the page sums the other shares
 NAMED, BESIDE = 32, 8  # number of named directions of each head, and of its SVM
@@ -52,7 +52,7 @@ def contents(
 
     ``shown``: the same heads on another text, whose first sequences are shown.  All heads that read the same text show
     the same sequences, at most ``count``.  If the JSON is too long, fewer sequences are shown, and then fewer heads:
-    those with the most queries that count stay.
+    the heads with the largest numbers of queries that count stay.
     """
     groups: dict[Any, list[int]] = {}
     looked = reports if shown is None else shown
@@ -119,7 +119,7 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     """Indices of the sequences to show, of readable length if there are any.
 
     Three quarters are the sequences with the largest multipliers of support tokens, summed over the heads; one quarter
-    are those with the most held-out queries.
+    are the sequences with the largest numbers of held-out queries.
     """
     text = reports[0].head.text
 

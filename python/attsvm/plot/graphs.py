@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["draw_graphs", "in_order"]
 
-DRAWN, NAMED = 8, 20  # most graphs in a picture; most nodes of a graph that shows their numbers
+DRAWN, NAMED = 8, 20  # largest numbers of graphs in a picture, and of nodes in a graph with numbered nodes
 ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
 
 

@@ -17,7 +17,7 @@ from .curves import band, correlations, largest, style, weights_of
 
 __all__ = ["correlation", "margin_share", "saturation"]
 
-OVER = 3  # top of the axis over the least upper bound, since the first bounds are far above it
+OVER = 3  # top of the axis, divided by the least upper bound, since the first bounds are far above it
 
 
 @drawing(Run)

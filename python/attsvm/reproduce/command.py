@@ -37,9 +37,9 @@ failed in {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {ful
 (None of 400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on
 proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
 locally optimal directions, joint paths, a ReLU head's bound."""
-CHANCE = {"quick": (0, 400), "full": (0, 400)}  # failed, of resampled reports; by tests/support/chance_of_failure.py
+CHANCE = {"quick": (0, 400), "full": (0, 400)}  # (failed, all) resampled reports; by tests/support/chance_of_failure.py
 EXTRAS = ("jinja2", "joblib", "matplotlib", "scipy")
-SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # started first: they take two fifths of the time
+SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # are started first: they take 40 % of the time
 
 
 def add_parser(commands: Any) -> None:
@@ -114,7 +114,7 @@ def _verdicts(made: Made) -> list[str]:
 
 
 def _said(made: Made, width: int, verbose: bool) -> str:
-    """What is printed of a figure: claims that fail (all if ``verbose``), answers without a proof, a line of counts."""
+    """The printed lines of a figure: failed claims (all if ``verbose``), answers without a proof, a line of counts."""
     counts = re.sub(r", 0 \w+", "", verdicts_line(count_verdicts(_verdicts(made))))
     line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
     rows: list[tuple[str, ...]] = []

@@ -107,7 +107,7 @@ PAGE = """<!doctype html>
 {% endfor %}
 </body></html>
 """
-OPEN = 3  # claims of a section that are shown unfolded, besides those that fail
+OPEN = 3  # number of claims of a section that are shown unfolded, besides the failed claims
 
 
 class Section(NamedTuple):
@@ -223,7 +223,7 @@ def verdicts_line(counts: Mapping[str, int]) -> str:
 
 
 def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> None:
-    """Writes a figure's claims into ``claims.json``; replaces its former entries and keeps those of other figures.
+    """Writes a figure's claims into ``claims.json``; replaces its former entries and keeps those of others.
 
     An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
     verdict.

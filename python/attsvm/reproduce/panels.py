@@ -1,4 +1,4 @@
-"""What the pictures share: panels, their look, and error bars."""
+"""Panels of the pictures, their look, and error bars."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def finish(
 ) -> None:
     """Sets title, labels and logarithmic axes ("x", "y" or "xy") of a panel, and draws its legend.
 
-    The legend is placed where there is room, or ``below`` the panel, by that part of its height.  ``axis`` goes to
-    ``ax.set``.
+    The legend is placed where there is room, or ``below`` the panel, at a distance of that fraction of its height.
+    ``axis`` goes to ``ax.set``.
     """
     where = {"loc": "best"} if below is None else {"loc": "upper center", "bbox_to_anchor": (0.5, -below)}
     look_of_curves(ax, title, fontsize=8, **where)

@@ -1,4 +1,4 @@
-"""What several figures share: random problems, initial weights, and how a training ended."""
+"""Random problems, initial weights, and tests of the end of a training, for several figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..plot.curves import SATURATED
 from ..theory import conditions as theory
 from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
 
-# Most problems that are drawn until a figure accepts one; the most selective figure accepts one in fifty.
+# Largest number of problems that are drawn until a figure accepts one; the most selective figure accepts one in fifty.
 DRAWS = 10_000
 # Bound on the distance of a share from its reference.  95 % intervals are +-.05 for references of 400 runs and more,
 # and +-.11 for the 80 runs of the quick version.

@@ -44,7 +44,7 @@ class TokenSelector(BaseEstimator):
 
     See Also
     --------
-    AttentionClassifier : for sequences of which only the class is known.
+    AttentionClassifier : for sequences with known classes and unknown selected tokens.
     attsvm.Separation : the certificate.
 
     Examples

@@ -20,12 +20,12 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped
 for name, (word, problems) in _core.METHOD.items():
     for problem in problems.split():
         METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
-# With at most this many rows no search for cycles is made: a solver finds the contradiction faster.
+# Largest number of rows without a search for cycles: a solver finds the contradiction faster.
 CYCLE_ROWS = 400
 # Over a vocabulary with more rows than this, Newton's method in the levels is faster than the methods in C.  Measured:
 # with 4,000 rows it takes 0.25 s and C 0.02 to 0.2 s; with 31,000 rows 0.9 s and C 0.8 to 5 s.
 LEVELS_ROWS = 20_000
-# Most contexts for Newton's method in the levels: a step solves a dense system with one unknown per context.
+# Largest number of contexts for Newton's method in the levels: a step solves a dense system of that order.
 LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 

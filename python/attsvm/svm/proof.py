@@ -27,7 +27,7 @@ from .support import ROUNDED, log_pulls, products
 
 DEPENDENT = 1e-9  # An equation depends on others if they leave less than this fraction of the largest equation.
 BINDING = 1e-6  # A margin binds if W exceeds it by less than this fraction of the largest margin asked.
-MOST_DEPENDED = 12  # most equations that a dependent one may combine: exact factors of 40 take minutes
+MOST_DEPENDED = 12  # largest number of equations that a dependent one may combine: exact factors of 40 take minutes
 NUDGES = (0.0, 1e-13, 1e-11, 1e-9)  # steps of W, tried in turn, into the margins that it misses by rounding
 
 

@@ -25,7 +25,7 @@ from .separation import Separation
 from .solve import solve_svm
 from .support import ROUNDED
 
-# most points in one window: with all of 100,000 points in one window the solver treats it as one dense problem
+# Largest number of points in one window: the solver treats one window of 100,000 points as one dense problem.
 WINDOW = 1000
 ORIGIN = -1  # instead of a point's number: the row is the point itself, not a pair
 

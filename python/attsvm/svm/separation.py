@@ -22,7 +22,7 @@ from .transform import Answer, Request
 # 5e-5.
 RANK_TOLERANCE = 1e-4
 STATE = ("data", "selection", "norm", "method", "C", "status")  # attributes that a file keeps, besides the answer
-ROWS_SHOWN = 4  # most rows of a certificate that the message lists one by one
+ROWS_SHOWN = 4  # largest number of rows of a certificate that the message lists one by one
 SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 
 

@@ -88,8 +88,8 @@ def solve_svm(
         row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.  Its methods
         are "block" and "interior" (of rows and entries of W, only one may be many thousands).
     rank : int, optional
-        Cap on the rank of W, what K and Q with that many columns can reach; nuclear norm only.  Where it binds the
-        problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
+        Cap on the rank of W, such as the number of columns of K and Q; nuclear norm only.  Where it binds the problem
+        is not convex: the answer is "stationary", with the bound of the problem without the cap.
     margins : array_like in the data's entry shape, optional
         The margin that each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
         ``= 0`` between several selected tokens.  Margins may have any sign; that of the first selected token is not

@@ -54,7 +54,7 @@ ZERO, NONZERO = 1e-7, 1e-5
 # The support rows, at unit length and restricted to the face, leave a free direction if their least singular value is
 # below SINGULAR, and none if it is above REGULAR.
 SINGULAR, REGULAR = 1e-11, 1e-7
-LARGEST = 4_000_000  # most numbers in the matrix of the restricted rows (32 MB)
+LARGEST = 4_000_000  # largest number of entries in the matrix of the restricted rows (32 MB)
 
 
 def is_unique(sol: Any) -> bool | None:
@@ -106,7 +106,7 @@ def _rows(sol: Any) -> tuple[Any, ...]:
 
 
 def _split(values: np.ndarray, top: float) -> np.ndarray | None:
-    """Which values are nonzero relative to ``top``, as a bool array; None if a value lies between ZERO and NONZERO."""
+    """Flags of the values that are nonzero relative to ``top``; None if a value lies between ZERO and NONZERO."""
     large = np.abs(values) >= NONZERO * top
     return large if (large | (np.abs(values) <= ZERO * top)).all() else None
 

@@ -112,7 +112,7 @@ def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
     return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)
 
 
-MOST = 2e8  # most numbers in the tokens that an array D as metric leads to: 1.6 GB
+MOST = 2e8  # largest number of entries of the tokens that an array D as metric leads to: 1.6 GB
 
 
 class Whitening:

@@ -66,14 +66,14 @@ SIGMA, GROWTH = 5.0, 2.0
 # Sigma grows only if the gap falls to no less than this fraction of the last gap.  (With 0.1 sigma grew until rounding
 # dominated on tight problems.)
 CONVERGING = 0.3
-# most Newton steps per update of the multipliers; updates without a better bound after which it stops
+# Largest number of Newton steps per update of the multipliers, and of updates in a row without a better bound.
 STEPS, STALLED = 60, 10
 ROUNDING = 1e-14  # a minimum is reached when the gradient is below this fraction of the multipliers
 # line search: stop when the slope is below FLAT times the initial slope, or after TRIES evaluations
 FLAT, TRIES = 0.2, 12
 STIFF = 1e8  # sigma of the projection onto the equalities, which is applied twice
-CONTRADICTION = 1e-11  # stop as infeasible at this relative residual: a hundredth of what proves that no W exists
-LARGEST = 1e8  # most numbers in all matrices C_k: 0.8 GB, and up to three times as much in temporaries
+CONTRADICTION = 1e-11  # stop as infeasible at this relative residual, a hundredth of the residual that proves it
+LARGEST = 1e8  # largest number of entries in all matrices C_k: 0.8 GB, and up to three times as much in temporaries
 
 
 class Found(NamedTuple):

@@ -27,7 +27,7 @@ IN_RANGE = 300  # The products in the conditions must lie within 1e-IN_RANGE .. 
 # Scores that differ by less than this fraction of the gap to the best score count as equal, and margins up to 1 + EQUAL
 # as tight.  With larger differences weights of norm log(1 / difference) can be stationary.
 EQUAL = 1e-9
-BEATEN_SHOWN = 8  # most beaten queries that are listed one by one
+BEATEN_SHOWN = 8  # largest number of beaten queries that are listed one by one
 DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 
 

@@ -18,8 +18,8 @@ from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, 
 Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
 # update rules that the theorems cover; on one matrix the first two are the same
 STEPS = ("normalized", "normalized jointly", "constant")
-# Bound on the relative error of the recorded loss.  A record whose loss is above the barrier by more cannot be proved
-# by theorem A.
+# Bound on the relative error of the recorded loss.  If the loss of a record exceeds the barrier by more than this,
+# theorem A cannot prove the record.
 LOSS_OFF = 1e-9
 # Theorem B is tried only if e^-lead (R / margin)^2 is below WORTH, with the least lead and the margin that W has
 # reached: a trial costs as much as ten steps.  At the first records that theorem B proves, the median of this number is
@@ -68,7 +68,7 @@ class Limit:
 
 
 class Judge:
-    """Judges the records of one run: what each proves by theorem A (best tokens) or theorem B (any tokens)."""
+    """The limits that the records of one run prove by theorem A (best tokens) or theorem B (any tokens)."""
 
     def __init__(self, run: Run):
         problem = run.problem
@@ -180,7 +180,7 @@ class Judge:
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
-        """The message of an open limit: what the last record lacks, and for which query."""
+        """The message of an open limit: the condition that the last record misses, and the query."""
         best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"

@@ -32,13 +32,13 @@ from ..training.problem import Problem
 
 UNIT = 2.0**-53  # relative error of one rounding
 EVALUATED = 64 * UNIT  # error of an evaluated excess, relative to the numbers that enter it: at most 20 operations
-CHUNK = 2**16  # most numbers of token differences computed at once, so that they stay in cache
+CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of rho, R, the diameter and the step
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
 TINY = 1e-300  # replaces a number that underflowed
 TRIES = 52  # trials of the bound P^2 on ||M||^2: P^2 - ||M||^2 grows from 1e-9 rho^2 to rho^2, by a factor of 1.5 each
-# up to this many rows the largest distance is computed from all pairs of rows, else from pairs of queries
+# largest number of rows for which the largest distance is computed from all pairs of rows, not of queries
 EXACT_ROWS = 512
 EXACT_QUERIES = 2048  # with more queries than this only the longest row is used
 
@@ -167,8 +167,8 @@ class BestTokens:
         return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
-        """The excess at weights ([H,] dk, dz) after ``step`` steps, each of which may have added a rounding error to
-        W."""
+        """The excess at weights ([H,] dk, dz) after ``step`` steps; each step may have added a rounding error
+        to W."""
         with np.errstate(all="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
             # -inf if all scores of the query are equal
@@ -303,11 +303,15 @@ def longest_step(rho: float, longest: float, apart: float) -> float:
 
 
 class State(NamedTuple):
-    """The numbers of theorem B at one record for a selection, each rounded to the safe side."""
+    """The numbers of theorem B at one record for a selection, each rounded to the safe side.
+
+    A threat is a token that scores at least as much as the selected token of its query.  P are the rows of all other
+    tokens.
+    """
 
     holds: bool = False  # whether every query has attention above 1/2 on its token, and an output above all scores of P
     drift: float = math.inf  # R E: bounds |d log mu / ds + <r, D>| on P
-    threats: float = math.inf  # tau: bounds the sum of |mu| over the threats, divided by S
+    threats: float = math.inf  # tau: bounds the sum of |mu| over rows of threats, divided by S, the sum over P
     pull: float = math.inf  # ||M||
     size: float = math.inf  # bounds sum |mu|, so that ||dF|| <= R size
 

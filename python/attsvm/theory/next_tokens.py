@@ -17,7 +17,7 @@ from ..common.result import Lines, Result
 from ..training.output_head import LinearHead, LogarithmHead
 from ..training.problem import Problem
 
-SHOWN = 8  # most components that are printed
+SHOWN = 8  # largest number of components that are printed
 
 
 @dataclass(repr=False, eq=False)

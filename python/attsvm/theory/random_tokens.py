@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count
 
-REACH = 12.0  # integrals over a normal variable end at this many standard deviations; the tails beyond have mass 4e-33
+REACH = 12.0  # standard deviations at which integrals over a normal variable end; the tails have mass 4e-33
 POINTS = 4001  # points of such an integral; half as many give the same result to 1e-14 up to T = 200
 
 

@@ -19,7 +19,7 @@ from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
 from ..training.train import train
 
-HALVINGS = 60  # most halvings of the interval of radii in the search for a given ridge
+HALVINGS = 60  # largest number of halvings of the interval of radii in the search for a ridge
 SAME_RIDGE = 1e-3  # relative error of the ridge at which the search ends; a gap of 1e-6 fixes gradients no better
 STEP = 0.3  # first step of a round, as a fraction of the radius; step k is shorter by sqrt(k)
 ROUND = 250  # steps of a round; the next round begins with half the step

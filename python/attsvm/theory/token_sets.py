@@ -20,7 +20,7 @@ from ..svm.solve import solve_svm
 from ..svm.transform import Request
 from .conditions import correlation
 
-LATE_SHOWN = 8  # most queries that are listed by number
+LATE_SHOWN = 8  # largest number of queries that are listed by number
 
 
 def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ from .products import tensors
 
 MASKS = ("attention_mask", "decoder_attention_mask")
 HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # masks of torch.nn, true at padding
-EXTRA = 8  # most tokens before the patches of an image, such as a class token, a distillation token and registers
-TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # methods of tokenizers, of which one is needed
+EXTRA = 8  # largest number of tokens before an image's patches: a class token, a distillation token, registers
+TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # a tokenizer needs one of these methods
 IDS = ("input_ids", "decoder_input_ids")
 
 
@@ -45,9 +45,9 @@ class Batch:
             self._bind(inspect.signature(call.forward if isinstance(call, torch.nn.Module) else call))
 
     def _bind(self, signature: inspect.Signature) -> None:
-        """Names the positional arguments, and decides how a function is called.
+        """Gives the positional arguments their names, and passes a tuple as one argument if the function needs that.
 
-        A function of one argument gets a tuple as a whole.  A function that takes the batch in neither way is an error.
+        Raises TypeError if the function can take the batch neither as several arguments nor as one.
         """
         with contextlib.suppress(TypeError):
             self.named |= signature.bind_partial(*self.args).arguments

@@ -107,7 +107,7 @@ def from_cache(
 
 
 def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:
-    """A batch of which only the words are known; the id of a token is its index among all words."""
+    """A batch that has only its words; the id of a token is its index among all words."""
     given = {"attention_mask": torch.ones(size, length)}
     if words is not None and (not isinstance(words, Sequence) or len(words) != size):
         raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")

@@ -25,7 +25,7 @@ DECAY = 1e-4  # weight decay of the regressions, for tokens and queries of mean 
 ITERATIONS = 20  # iterations of L-BFGS; W then has a cosine of at least .9999 with W after 100 iterations (MiniLM)
 WHITENED = 2000  # number of queries whose logits a whitened cut approximates
 HIDDEN = -1e300  # logit of a hidden token: finite, since the probability 0 is multiplied by its logarithm
-KEPT = 4  # cuts have the rank of the own W divided by this
+KEPT = 4  # a cut has the rank of the own W, divided by KEPT
 
 
 DRAWN_FACTORS = dict(zip(DRAWN, (gaussian_factors, shuffled_factors), strict=True))

@@ -21,7 +21,7 @@ from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
-SMALL = 10**8  # below this number of parameters times positions of a batch, the model runs on one thread of PyTorch
+SMALL = 10**8  # if parameters times positions of a batch are fewer, the model runs on one thread of PyTorch
 SAMPLED = 64  # number of outputs of each batch that are stored, to recognise another model or other inputs
 
 

@@ -1,4 +1,4 @@
-"""What heads do in their model: the damage without them, and how much of it substitutes undo."""
+"""The importance of heads in their model, and the fraction of it that substitutes recover."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def faithfulness(
     file: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Faithfulness:
-    """How much a head matters, and how much of that substitutes recover.
+    """The importance of each head in its model, and the fraction of it that each substitute recovers.
 
     The model runs on held-out batches with substitutes in place of each head, and of all heads at once.  Its output is
     compared with the original one.  The *damage* is the mean difference.  The *importance* of a head is the damage of
@@ -204,7 +204,7 @@ def _plan(sizes: list[int], seeds: int) -> Plan:
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """For each row the indices of the heads that it replaces; for rows of layers also the last layer."""
+    """The indices of the heads that each row of the table replaces, and the last of its layers if rows are layers."""
     every = list(range(len(found)))
     if rows == "heads":
         return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}

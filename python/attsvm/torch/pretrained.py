@@ -15,8 +15,8 @@ from ..heads.head import Head
 from ..heads.sequences import EXAMPLE, read_sentences
 from .read import read
 
-BATCH = 32  # most sentences of a batch, all of one length
-IMAGES = 8  # most images of a batch; with 197 patches each they have about as many tokens as a batch of sentences
+BATCH = 32  # largest number of sentences in a batch, all of one length
+IMAGES = 8  # largest number of images in a batch: 197 patches each, about as many tokens as in a batch of sentences
 MADE = 200  # number of digits that are read without image files; with 197 patches each they fit into 50,000 tokens
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SAMPLE = 3  # number of batches on which the damage is measured, with a forward pass of them for each head

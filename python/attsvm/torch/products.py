@@ -45,7 +45,7 @@ def tensors(args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
-    """The product of two activations that ``out`` is; None if a factor is a matrix of weights."""
+    """The two factors of ``out``, the result of a product of activations; None if a factor is a matrix of weights."""
     if name == "einsum":
         return _einsum(args, out)
     *added, first, second = (None, None, *tensors(args, kwargs)[:3])

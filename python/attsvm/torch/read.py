@@ -75,8 +75,8 @@ def read(
     queries : int
         Largest number of queries that train an SVM.
     tokens : int
-        Whole sequences are drawn at random from all batches until they have this many tokens.  Their queries and keys
-        are kept.
+        Whole sequences are drawn at random from all batches until they have this number of tokens.  Their queries and
+        keys are kept.
     store : path-like, optional
         Folder for the arrays, which are then memory-mapped; by default they stay in memory.
     seed : int

@@ -162,7 +162,7 @@ class Layer:
         return [getattr(one, name) for one in self.kept]
 
     def _own(self, parts: Any, h: int) -> Any:
-        """The part of head h; if there are fewer parts than heads, neighbouring heads share a part."""
+        """The entry of head h; if there are fewer entries than heads, neighbouring heads share one."""
         return parts[h * len(parts) // self.heads]
 
     def _own_parts(self, name: str, h: int) -> list[np.ndarray] | None:
@@ -271,7 +271,7 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
-    """The part of each head's array at these places, in at least single precision."""
+    """The slice of each head's array at these places, in at least single precision."""
     return None if x is None else single(x[:, *places]).cpu().numpy()
 
 

@@ -21,15 +21,16 @@ from .standard_form import attend, capped
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")
 KNOWN = "an array, 'uniform', 'none', 'offset +1' (any number), 'the query itself', 'first token' or 'nearest query'"
-# A scale is found from this many logits: 8,000 queries with 25 tokens; the mean of their tops has an error of .003.
+# Number of logits from which a scale is found, such as 8,000 queries with 25 tokens each; the mean of their largest
+# probabilities then has an error of .003.
 LOGITS = 200_000
 STEPS = 40  # steps of the bisection of the scale
-WIDEST = 12.0  # the bisection searches this far, in natural logarithms, to both sides
+WIDEST = 12.0  # the bisection searches scales between exp(-WIDEST) and exp(WIDEST)
 
 
 @dataclass(eq=False)
 class Call:
-    """One head's part of an attention call.
+    """The arrays of one head in an attention call.
 
     ``x`` are tokens (B, T, dk), ``z`` queries (B, S, dz).  ``seen`` (B, S, T) says whether a query sees a token.
     ``bias`` (B, S, T), ``sink`` (B, S) and ``cap`` act on the logits, or are None.  ``first`` (B,) is the first token
@@ -174,7 +175,7 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
-    """Products of tokens and queries, and the part of the logits that comes from a bias.
+    """Products of tokens and queries, and the term of the logits that comes from a bias.
 
     If K and Q have a last row for the bias, it is multiplied through that row; otherwise it is added unchanged.
     """

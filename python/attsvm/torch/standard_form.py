@@ -12,7 +12,7 @@ from .watch import Attention
 
 AGREES = 5e-6  # largest difference of probabilities, or of attended values over the largest value, in float32
 BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of its row is hidden: its probability is 0
-NOISE = 16  # a bias below this many roundings of the largest logit counts as none
+NOISE = 16  # a bias below NOISE roundings of the largest logit counts as none
 
 
 Around = tuple[Tensor, Tensor | None, Tensor | None]  # whether a query sees a token; the bias; the sink

@@ -188,7 +188,7 @@ class Substitution(Watch):
 
 
 def _inputs(head: Head, standard: Standard) -> tuple[Tensor, Tensor]:
-    """Tokens and queries of the head's space in this call; raises unless its weights are those that were read."""
+    """Tokens and queries of the head's space in this call; raises unless its weights are the weights read before."""
     call, m = standard.call, standard.q.shape[3]
     k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])
     q = single(standard.q[:, head.number])

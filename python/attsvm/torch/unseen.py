@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
-# Names of classes that are an attention, not a part of one (projection, norm, bias).
+# Names of classes of whole attention modules, not of their components (projection, norm, bias).
 AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)
-OPEN = 8  # most probabilities that are followed at one time
-SHOWN = 6  # most modules that the message names
+OPEN = 8  # largest number of arrays of probabilities that are followed at one time
+SHOWN = 6  # largest number of modules that the message names
 
 
 @dataclass(eq=False)
@@ -75,7 +75,7 @@ class Unseen:
         self._miss(within) if within else self.open.append((prob, self.innermost()))
 
     def same(self, given: Any, out: Tensor) -> None:
-        """Follows probabilities: ``out`` are the same probabilities as ``given``, if ``given`` are any."""
+        """Follows ``out``, which holds the same numbers as ``given``, if ``given`` is followed already."""
         for prob, module in self.open:
             if prob is given:
                 self.open.append((out, module))

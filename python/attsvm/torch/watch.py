@@ -190,7 +190,7 @@ class Watch(TorchFunctionMode):
                 self.found(call)
 
     def finish(self) -> None:
-        """Ends the forward pass: reports the last call, and drops what was followed."""
+        """Ends the forward pass: reports the last call, and drops the arrays that were followed."""
         self._flush()
         self.products.clear()
         self.maps.clear()

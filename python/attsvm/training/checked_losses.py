@@ -9,9 +9,9 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric
 
-# where a user's loss is checked first, if the head is not linear and the range of u is not known
+# Points at which a user's loss is checked first, if the head is not linear and the range of u is not known.
 GRID = np.linspace(-10.0, 10.0, 401)
-AGREE = 1e-6  # tolerances: of the given logarithm against that of the derivative; of the derivative against differences
+AGREE = 1e-6  # tolerance of the given logarithm of the derivative, and of the derivative against differences
 PART = 1 / 8  # a derivative is compared with a difference over this fraction of a grid step
 # A score above -ROUNDED times the largest score counts as zero: a product v.x of zero may be negative by the rounding
 # of its terms.

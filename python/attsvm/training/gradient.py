@@ -9,10 +9,10 @@ import numpy as np
 from ..attention.data import largest
 from ..rules import UpdateRule, as_rule
 
-# times the longer side of a matrix: singular values below this fraction of the largest count as zero, as in
-# csrc/training/update.c
+# Singular values below RANK times the longer side of the matrix, relative to the largest, count as zero, as in
+# csrc/training/update.c.
 RANK = 4 * 2.0**-52
-# up to this many numbers in a window's keys, C processes eight windows at a time when it trains W itself
+# Largest count of numbers in a window's keys up to which C, when it trains W itself, processes eight windows at a time.
 SIDE_BY_SIDE = 1024
 IN_RANGE = 1e-50, 1e50  # bounds of the largest number in the queries, so that Z Z^T stays in range
 
@@ -46,7 +46,7 @@ def next_step(run: Any) -> np.ndarray:
 
 
 def metric_of(root: np.ndarray, squares: str, dk: int, dz: int) -> Any:
-    """The metric in which a rule with squares takes steps, from what it keeps of the squares.
+    """The metric in which a rule with squares takes steps, from the squares that it keeps.
 
     ``root`` holds the roots of the entries' sums (..., dk dz), or L and R side by side (..., dk dk + dz dz).  The
     metric is scaled to mean 1, or to mean eigenvalue 1, over the directions with a gradient so far; it is 1 in the

@@ -70,7 +70,7 @@ class _Parametric:
         return {name: getattr(self, name) for name in self.names}
 
     def row(self) -> np.ndarray:
-        """All parameters in one flat array, of a head whose parameters all queries share."""
+        """All parameters in one flat array.  All queries must share the parameters of the head."""
         return np.concatenate([np.ravel(getattr(self, name)) for name in self.names])
 
     def from_row(self, row: np.ndarray) -> Any:

@@ -22,7 +22,7 @@ from .checked_losses import CallableLoss, check_log_loss
 from .gradient import Gradient
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
-QUERIES, TOKENS = 64, 256  # most queries, and tokens of a window, from which the scale of the data is estimated
+QUERIES, TOKENS = 64, 256  # largest numbers of queries, and of tokens of a window, for an estimate of the data's scale
 LEAST_PRODUCT = -305  # power of ten below which sums of products lose digits or underflow
 
 
@@ -212,11 +212,11 @@ class Problem:
 
     @cached_property
     def _token_squares(self) -> tuple[float, float]:
-        """What a default learning rate is made from, as ``(total, share)``.
+        """The numbers ``(total, share)`` from which a default learning rate is computed.
 
         ``total`` sums, over the queries that see several tokens, the mean of ``1/2 ||x - x'||^2 ||z||^2`` over pairs of
-        these tokens, and divides by the number of all queries.  ``share`` is the part of the queries that see several.
-        The quotient is 1 for random vectors of length one.
+        these tokens, and divides by the number of all queries.  ``share`` is the fraction of queries that see several
+        tokens.  The quotient is 1 for random vectors of length one.
         """
         data = self.data
         chosen = _spread(0, len(data.queries), QUERIES)
@@ -505,7 +505,7 @@ class Problem:
 
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A head that is zero, in the place of the user's function where there are no queries."""
+    """A head that is zero.  It replaces the user's function on a shard without queries."""
     return np.zeros(len(o)), np.zeros_like(o)
 
 

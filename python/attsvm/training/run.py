@@ -35,9 +35,9 @@ MESSAGES = {
     "gradient not finite": "ended after {}: the gradient left the range of double precision",
 }
 
-RUNS_SHOWN = 8  # most runs that are printed of several side by side
+RUNS_SHOWN = 8  # largest number of runs that are printed side by side
 DIGITS = 4  # printed digits of the ends of an interval
-AT_ONCE = 1 << 15  # most numbers of the records that are processed at once, so that they stay in cache
+AT_ONCE = 1 << 15  # largest count of numbers of records processed at once, so that they stay in cache
 
 
 @dataclass(repr=False, eq=False)
@@ -341,8 +341,8 @@ class Run(Result):
         return self._intervals(kind, selected, self.weights)
 
     def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds (low, high) of the largest margin at these weights (records, [H,] dk, dz), which are the last
-        recorded ones, of a single run.
+        """The bounds (low, high) of the largest margin of a single run at ``weights`` (records, [H,] dk, dz), the
+        weights of its last records.
 
         Both are (records,); with H attention heads (records, H), each head for its own selection.
         """
@@ -459,7 +459,7 @@ class Run(Result):
 
 
 def _over(probabilities: Any, single: bool) -> Any:
-    """Which queries are undecided, in the shape of the data's queries."""
+    """Flags of the undecided queries, in the shape of the data's queries."""
     if isinstance(probabilities, list):
         flags = [undecided(part, single) for part in probabilities]
         return flags if flags[0].ndim else np.stack(flags)  # ragged sequences with one query each: (n,)

@@ -3,7 +3,7 @@
 H attention heads are trained together.  One output head reads the sum of their attended vectors, or the vectors side by
 side.  The gradient of each weight matrix is normalised by itself; only the loss couples the heads.  The direction of
 each turns to the SVM of the tokens that this head selects.  Summed heads have the same best tokens and mostly select
-the same ones.  Side by side, each head is read by its own part of the output head and selects its own tokens.
+the same ones.  Side by side, each head is read by its own block of the output head and selects its own tokens.
 """
 
 import numpy as np

@@ -61,7 +61,8 @@ def experiment(rng):
 
 
 def cone(rng, problem, selected, W):
-    """The local cone against its derivation in NumPy, and how often its claim is false at weights on its boundary."""
+    """Relative errors of mu and R of the local cone against NumPy, and the number of weights on the cone's boundary at
+    which some query's loss does not fall along W."""
     X, Z = tokens_of(problem.data)
     found = diagnose(problem, selected).local_cone
     if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without a support token
@@ -109,7 +110,7 @@ def derived_cone(X, Z, scores, selected, W):
 
 
 def descends(X, Z, scores, at, along):
-    """Flags: whether each query's part of the loss, at weights ``at``, falls in the direction ``along``.
+    """Flags: whether each query's term of the loss, at weights ``at``, falls in the direction ``along``.
 
     It falls if scores and logits have positive covariance under the query's attention.  The covariance is summed over
     pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.

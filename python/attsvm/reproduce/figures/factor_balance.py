@@ -1,4 +1,4 @@
-"""Which norm (K, Q) minimise: factors balance, and then their squares are the nuclear norm.
+"""The norm that (K, Q) minimise: factors balance, and half the sum of their squares is then the nuclear norm.
 
 ``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are equal for balanced factors, where
 ``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small steps, jointly normalised so that it
@@ -18,7 +18,7 @@ from ..textbook import certificate, slope
 
 N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
 LR, STEPS = 0.05, 8000
-LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path along which the drift is measured, and its steps
+LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path with measured drift; lengths of its steps
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
 RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
 STARTS = {

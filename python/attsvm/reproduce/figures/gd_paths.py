@@ -19,8 +19,8 @@ from ..textbook import apart, descend, tokens_of, unit
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
-TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
-NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}  # preferred by training; the other
+TWIN_STEPS = 50  # steps before W is compared with NumPy; later the textbook gradient loses half of its digits
+NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}  # the preferred norm; the other
 KINDS = ("one", "two")
 CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "

@@ -94,7 +94,8 @@ def _judged(stack, r, X, V, z, norm):
 
 
 def _controls(W, X, attention, norm):
-    """Correlations of the lowest layer with the SVM of all its queries, and of those that lead to the output."""
+    """Correlations of the lowest layer with the SVM of all its queries, and with the SVM of the queries that lead to
+    the output."""
     chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     read = attention[-1].argmax(axis=-1)[:, None]

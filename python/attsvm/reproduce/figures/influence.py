@@ -1,4 +1,4 @@
-"""Support is influence: what a sequence did is what its rows do for the SVM, and few supports mean few errors.
+"""Influence: a sequence acts on training as its rows act on the SVM, and few support tokens mean few errors.
 
 Left: each sequence of a problem is left out in turn, and attention is trained again.  ``influence()`` of the SVM
 predicts how far the direction turns, by solving without the rows of that sequence.  Removing a sequence without a
@@ -6,7 +6,8 @@ support token turns nothing.  If the remaining sequences select other tokens, th
 removals are counted.
 
 Right: a fixed teacher selects the tokens.  The share of sequences that hold a support token bounds, in expectation, the
-error of the SVM on a new sequence: the SVM of the others selects rightly on every sequence without a support token.
+error of the SVM on a new sequence.  The reason: leave out a sequence without a support token, and the SVM of the other
+sequences still selects its tokens rightly.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ CAPTION = (
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # 1 - correlation of a converged run with its SVM; some locally optimal runs have not converged
-COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # numbers of sequences; T and d; number of new sequences
+COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # numbers of training sequences; T, d; number of new sequences
 RUNS, QUICK = 200, 40
 SETTINGS = (
     f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "
@@ -34,7 +35,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Turns predicted and trained, by removed sequence; share with support tokens and error, by number of sequences."""
+    """For each removed sequence: its turn, predicted and trained.  For each number of sequences: the share of them that
+    holds a support token, and the error on new sequences."""
     problem = sphere_problem(rng, N, T, D)
     run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()

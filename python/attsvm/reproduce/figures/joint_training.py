@@ -1,4 +1,4 @@
-"""Head and attention trained together: attention spares the labels that are easy.
+"""Head and attention trained together: attention asks no margin of sequences whose labels are easy.
 
 The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
 the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own
@@ -27,7 +27,7 @@ LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
 LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
-RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; at larger radii rounding decides
+RADII = (3.0, 10.0, 30.0)  # radii of the balls of the joint path; at larger radii rounding decides
 GRID, ZOOMS = 91, 12
 HALVINGS = 60  # bisections of the interval of margins
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}

@@ -30,7 +30,8 @@ NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LO
 
 
 def experiment(rng):
-    """For every setting: whether a run is proved, and on the best tokens; both steps; what later steps change."""
+    """For every setting: whether the limit is proved and selects the best tokens, the steps of the proof and of
+    attention above DECIDED, and the changes by later steps."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
     return stacked([_judged(problem) for problem in problems])

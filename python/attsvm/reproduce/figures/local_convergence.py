@@ -24,7 +24,8 @@ STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
-TWIN_STEPS = {"W": 300, "KQ": 40}  # compared with NumPy: later the textbook gradient has lost half of its digits
+# Steps before the weights are compared with NumPy; later the textbook gradient loses half of its digits.
+TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
@@ -51,7 +52,8 @@ def draw(rng):
 
 
 def experiment(rng):
-    """Trains, solves both SVMs of the selected tokens, and measures both from the data alone."""
+    """Trains W and (K, Q), solves both SVMs of the tokens that each run selects, and measures runs and SVM answers from
+    the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     scores = y[:, None] * (X @ v)
@@ -79,7 +81,7 @@ def experiment(rng):
 
 
 def twins(problem, X, Z, scores, W, K, Q):
-    """Relative distance of the weights from those of the same descent by the textbook gradient in NumPy."""
+    """Relative distance of the weights from the weights of the same descent by the textbook gradient in NumPy."""
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
     both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)

@@ -22,7 +22,7 @@ LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
 POINTS = 40  # points of each curve
-TWIN_STEPS = 50  # compared with NumPy: later the textbook gradient has lost half of its digits
+TWIN_STEPS = 50  # steps before W is compared with NumPy; later the textbook gradient loses half of its digits
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
@@ -42,7 +42,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Divergences (p, norm, points) from SVMs of the run's own tokens, and of the tokens of the run with that p."""
+    """Divergences (p, norm, points) from SVMs of the tokens of the same run, and from SVMs of the tokens of the
+    run whose exponent is that of the norm."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}

@@ -1,12 +1,12 @@
-"""Next-token prediction: what the token-priority graph ranks diverges, what it ties stays finite.
+"""Next-token prediction: margins that the token-priority graph ranks diverge, margins that it ties stay finite.
 
 Sequences consist of random tokens; the next token is one of them, the label.  Each last token has a token-priority
 graph, whose edges go from the label of a sequence to its other tokens.  Tokens on a cycle belong to one component and
 are never ranked (first panel: one of the graphs, components in colour).  W is trained by the log-loss of the label's
-probability.  It turns to the SVM with equal logits within components and margins across them (second panel).  The part
+probability.  It turns to the SVM with equal logits within components and margins across them (second panel).  The term
 of W within the components stays finite: it converges to the minimiser W_fin of the loss on these tokens alone (third
-panel).  With a loss that is not convex in attention, W turns to the SVM of the tokens it has selected itself, which is
-mostly not that of the graph (fourth panel).
+panel).  With a loss that is not convex in attention, W turns to the SVM of the tokens it has selected itself, which
+is mostly another SVM than the one of the graph (fourth panel).
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 def draw(rng):
-    """Sequences, labels and embeddings, one of whose graphs has a cycle; and what next_token() says of them."""
+    """Sequences, labels and embeddings, one of whose graphs has a cycle; and the result of next_token() for them."""
     for _ in draws():
         drawn = sample.next_token(N, T, K, D, rng)
         found = next_token(*drawn)
@@ -62,7 +62,7 @@ def experiment(rng):
 
 
 def converge(found, W_svm, start):
-    """Training by log-loss: direction, part in the cyclic subspace, attention outside of the label's component."""
+    """Training by log-loss: direction, component in the cyclic subspace, attention outside of the label's component."""
     data, kept = found.data, found.selected
     trained = train(found.problem, start, lr=LR, steps=STEPS, record=EVERY)
     basis, W_fin, gradient = finite_part(found)
@@ -97,7 +97,7 @@ def finite_part(found):
 
 
 def local(sequences, labels, E, start, W_svm):
-    """Training by a squared loss: correlations with the SVM of the tokens selected, and with that of the graph."""
+    """Training by a squared loss: correlations with the SVM of the tokens selected, and with the SVM of the graph."""
     data = cross_attention(E[sequences], E[sequences[:, -1]])
     problem = Problem(data, None, CallableHead(squared_loss(E, labels)), "linear")
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)

@@ -148,7 +148,7 @@ def directions(W):
 
 
 def last_change(run):
-    """The step of the first record after which the selected tokens stay those of the end."""
+    """The step of the first record from which on the run selects the tokens that it selects at the end."""
     others = [k for k, W in enumerate(run.weights) if not np.array_equal(run.data.select(W), run.selected)]
     return run.steps[max(others, default=-1) + 1]
 

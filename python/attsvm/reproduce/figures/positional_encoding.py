@@ -1,4 +1,4 @@
-"""What positional encodings are for: copies of a word become tokens that attention can tell apart.
+"""Positional encodings: copies of a word become tokens that attention can tell apart.
 
 A word may occur twice in a sentence, and attention is to select one random word of each sentence.  Without a code of
 the position, a copy of the selected word cannot be ranked below it, and no W separates them.  With sines and cosines of
@@ -15,7 +15,7 @@ from ..panels import finish, picture
 from ..textbook import certificate, unit
 
 N, T, WORDS, D = 6, 6, 8, 12
-SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # length of the code over that of a word
+SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # length of the code divided by the length of a word
 
 PAPER = "{NOWHERE}: what positional encodings do to separability"
 CAPTION = (

@@ -21,7 +21,7 @@ DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 ABSOLUTE = 1e-7  # the published rank tolerance
-HASTE = 3  # steps of projected gradient, which needs hundreds: the certificate must show that it is not done
+HASTE = 3  # steps of a gradient solver that needs hundreds: the certificate must show that the answer is not optimal
 
 PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
 CAPTION = (

@@ -1,4 +1,4 @@
-"""How fast directions converge: slopes on a log-log plot.
+"""Rates of convergence of the direction: slopes on a log-log plot.
 
 Under normalised descent and under Polyak steps the norm of W grows in proportion to the step k; under plain descent it
 grows like log k.  The error of the direction is about one over the norm.  So the first two rules have slope -1, and

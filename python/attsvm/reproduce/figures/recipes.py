@@ -54,7 +54,7 @@ IN_NUMPY = RECIPES[3:]
 
 
 def together(runs, seed):
-    """Of all runs: correlations of each recipe's weights with its SVM and with the plain SVM; how sparsemax ended."""
+    """For each run: correlations of each recipe's weights with its SVM and with the plain SVM; how sparsemax ended."""
     rngs = [np.random.default_rng([seed, 41, r]) for r in range(runs)]
     X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])

@@ -62,7 +62,7 @@ def mixture(outputs, c):
 
 
 def stationarity(outputs, c, s):
-    """The largest derivative of a token minus that of the mixture s: 0 at the maximum."""
+    """The largest derivative of a token minus the mean derivative under the mixture s: 0 at the maximum."""
     g = slopes(outputs, c, s)
     return g.max() - g @ s
 

@@ -47,7 +47,7 @@ KINDS = {
 # Published means at step 2,000, confirmed by running the published code (62 to 68 runs each); shown in the claims.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # of 400, by SciPy alone (reference_shares.py, d7d1777)
+ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # shares of 400 draws by SciPy (reference_shares.py, d7d1777)
 
 
 def experiment(rng):
@@ -209,7 +209,8 @@ def claims(results):
 
 @picture((15, 7.6), len(DIMENSIONS), 2, sharey="row")
 def plot(results, *axes):
-    """A column per dimension.  Above: distances along training.  Below: the same against what other tokens keep."""
+    """A column per dimension.  Above: distances along training.  Below: the distance of W_fin + R W_svm at the end of
+    each run, against the largest probability of a token left out."""
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]

@@ -1,4 +1,4 @@
-"""Soft and given margins: what the SVM says where tokens cannot be separated, and where rows ask for more or less.
+"""Soft and given margins: the SVM where tokens cannot be separated, and where the margins asked differ between rows.
 
 Left: on tokens that no W separates, the soft margin trades the norm of W against the amount by which margins fall short
 of 1.  As its constant C grows, W grows and the shortfall decreases, but never to 0.  On tokens that can be separated,
@@ -20,7 +20,7 @@ from ..textbook import gradient_of, support_margins, tokens_of
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions in which tokens are hardly ever, and always, separable
 SMALL = 4, 4, 20  # sequences, tokens and d of the runs that start from the first gradient
-FAR = 10  # least margin of the start of these runs
+FAR = 10  # least margin of the initial weights
 COSTS = np.geomspace(0.1, 1e4, 11)
 ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread of the margins asked, around 1
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
@@ -141,7 +141,7 @@ def trained(problem):
 
 
 def claims(results):
-    """Claims on the soft margin, on margins of each row's own, on training, and on optimality conditions."""
+    """Claims on the soft margin, on margins that differ between rows, on training, and on optimality conditions."""
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]

@@ -1,4 +1,4 @@
-"""What the source papers say besides: rank, new sequences, heads as regularisers, the shape of the loss.
+"""Further statements of the source papers: rank, new sequences, heads as regularisers, the shape of the loss.
 
 - *Higher rank helps.* With factors K and Q of m columns: how close their product comes to the nuclear SVM of its
   tokens, and how often these are the best tokens.
@@ -33,13 +33,13 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 N, T = 5, 5
-DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimension of W; columns of K and Q, at most that many
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimensions of W; numbers of columns of K and Q, cut to the dimension
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
 WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
 STEPS, NEW = 2000, 400
 ALONG = np.linspace(0, 1, 21)
-FAR = 200.0  # norm of both ends of a segment
+FAR = 200.0  # norm of the weights at both ends of a segment
 SETTINGS = (
     f"n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent with "
     f"learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate "

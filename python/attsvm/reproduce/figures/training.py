@@ -1,10 +1,10 @@
-"""What training does to attention heads: they grow, they sharpen, and some turn towards their SVM.
+"""Attention heads in training: they grow, they sharpen, and some turn towards their SVM.
 
 A GPT of two layers without MLPs learns to repeat a sequence; all of its weights are trained.  The theorem is about
-attention alone, so only part of it is observed here.  The norm of W grows together with the share of hard queries,
-which give one token more than 0.9 of their attention.  Weight decay shrinks both again once the task is learnt.  In the
-first layer W comes closer to the SVM of its own selection than a random head does, in direction and in margin.  In the
-second layer W does not go on turning to it, because the layers below change the problem.
+attention alone, so only some of its statements are observed here.  The norm of W grows together with the share
+of hard queries, which give one token more than 0.9 of their attention.  Weight decay shrinks both again once the task
+is learnt.  In the first layer W comes closer to the SVM of its own selection than a random head does, in direction and
+in margin.  In the second layer W does not go on turning to it, because the layers below change the problem.
 """
 
 import collections
