@@ -71,6 +71,11 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
         last = *(const simd_vector *)(u + d - LANES) * REMAINDER(d);
     for (; t + ROWS <= T; t += ROWS)
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
+    if (t < T && T > ROWS) { /* some again: rounded another way, equal tokens would get unequal logits */
+        t = T - ROWS;
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
+        t = T;
+    }
     for (; t < T; ++t)
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, 1, single);
 }
