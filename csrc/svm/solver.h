@@ -17,8 +17,9 @@ struct svm_options {
     const double *start;   /* (m) warm start: multipliers near the solution's, of any sign and scale; NULL: none */
     const double *start_W; /* (dk, dz) warm start: weights of any scale, for nuclear_factored and the presolve; NULL:
                               none */
-    struct svm_answer *frobenius; /* cache: the first of several methods stores its Frobenius answer here, with a
-                                     positive lower bound, and later methods reuse it; NULL: no cache */
+    struct svm_answer *frobenius; /* cache for several methods on the same rows: the first method that finds a
+                                     Frobenius answer with a positive lower bound stores it here, and later methods
+                                     reuse it; NULL: no cache */
 };
 
 struct svm_answer {

@@ -209,8 +209,9 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
 def intervals(
     data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds (low, high), each (R,), that R weights W (R, dk, dz) and multipliers ``delta`` (R, entries) prove of
-    the largest margin.
+    """Proved bounds on the largest margin: arrays (low, high), each (R,).
+
+    Bound r comes from weights ``W[r]``, of W (R, dk, dz), and multipliers ``delta[r]``, of ``delta`` (R, entries).
 
     ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
     of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.

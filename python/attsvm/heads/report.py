@@ -194,9 +194,10 @@ class HeadReport(Result):
 
     @functools.cached_property
     def capacity(self) -> float:
-        """Probability that choices in as many windows of Gaussian tokens could be separated.
+        """Probability that choices like the head's could be separated if all tokens were Gaussian.
 
-        The windows have the same lengths and dimensions: :func:`attsvm.theory.capacity`.  How far the formula holds for
+        The number, lengths and dimensions of the windows are those of the training choices; see
+        :func:`attsvm.theory.capacity`.  How far the formula holds for
         a model's tokens is not known.  nan if it says nothing, for windows of more tokens than dimensions + 1, or if a
         window has more than 64 tokens.
         """

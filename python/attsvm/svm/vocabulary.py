@@ -77,7 +77,7 @@ LARGEST = 1e8  # largest number of entries in all matrices C_k: 0.8 GB, and up t
 
 
 class Found(NamedTuple):
-    """Weights of each kind and multipliers of every entry (context, kind), to be certified by C."""
+    """Weights of each class of tokens and multipliers of every entry (context, class).  C certifies them later."""
 
     W: np.ndarray
     dual: np.ndarray
@@ -92,7 +92,7 @@ def solve_levels(
     progress is made.
 
     ``contexts`` (M, d) are the queries, none zero.  ``selected`` (M, K) flags the classes that each context selects.
-    ``count`` (K,) is the number of tokens of each kind.
+    ``count`` (K,) is the number of tokens in each class.
     """
     problem = _Problem(contexts, selected, count)
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0

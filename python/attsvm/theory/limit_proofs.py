@@ -31,7 +31,9 @@ from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
 UNIT = 2.0**-53  # relative error of one rounding
-EVALUATED = 64 * UNIT  # error of an evaluated excess, relative to the numbers that enter it: at most 20 operations
+# Bound on the rounding error of a computed excess, relative to the numbers it is computed from, in at most 20
+# operations.
+EVALUATED = 64 * UNIT
 CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of rho, R, the diameter and the step
