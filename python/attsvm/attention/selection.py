@@ -16,7 +16,7 @@ from ..common.types import Norm
 from .data import Data, outside
 
 CHOSEN = 0.9  # a query that selects one token gives it at least this probability
-LOW, HIGH = 1e-6, 1e-3  # with several selected tokens: highest probability of a token left out, least of a selected one
+LOW, HIGH = 1e-6, 1e-3  # if a query selects several tokens: highest probability of others, least of these
 SMALLEST, LARGEST = 1e-150, 1e150  # bounds of the largest margin asked: the squared norm of W must be in range too
 TIED = 1e-12  # two scores that differ by less than this fraction of the window's largest score are equal
 

@@ -153,7 +153,7 @@ class HeadReport(Result):
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy minus that accuracy of untrained heads, of the kind that is predicted better, if any."""
+        """Held-out accuracy minus the higher accuracy of the two kinds of untrained heads, or minus 0 without any."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property

@@ -198,7 +198,7 @@ class BestTokens:
             lead = data._flat_margins(W, self.best)
             lead[self.begin + self.best] = 0.0
             (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
-            off = 2 * self.rounding(W, step)  # errors of the leads in numerator and denominator
+            off = 2 * self.rounding(W, step)  # rounding errors of the leads in numerator and denominator
             off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
             parts.append(above - below + off)
         return np.logaddexp.reduce(parts, axis=0)
