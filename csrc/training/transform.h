@@ -34,9 +34,9 @@ struct transform {
 /* Number of queries in a block: `most`, rounded down to whole panels, at least one panel, at most 128 and at most M. */
 ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most);
 
-/* Chooses the way and allocates.  `extra` is 0, or a cost, in multiplications, that the way through factors has besides
- * its own products.  If it is not 0, the caller uses W itself on the way through W, and never calls transform_forward.
- */
+/* Chooses the way and allocates.  `extra` is 0, or the additional cost, in multiplications, of going through the
+ * factors, besides the products.  If it is not 0 and the products go through W, the caller uses W itself and never
+ * calls transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
                     double extra, struct arena *arena);
 

@@ -78,7 +78,7 @@ def _solve_vocabulary(data: Data, request: Request, vocabulary: Vocabulary) -> S
 
 
 def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
-    """The answer of Newton's method in the levels, or None if it reaches no final status.  The second value is the
+    """The answer of ``solve_levels``, or None if it reaches no final status.  The second value is the
     request for the methods in C, which starts from Newton's multipliers."""
     if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
         return None, request

@@ -91,6 +91,9 @@ def solve_levels(
     """Runs Newton's method until the gap is below ``tol``, no W exists, ``most`` steps are made (0: no limit) or no
     progress is made.
 
+    Its unknowns are the levels: the level of a context is the highest logit that a token which the context does not
+    select may have.
+
     ``contexts`` (M, d) are the queries, none zero.  ``selected`` (M, K) flags the classes that each context selects.
     ``count`` (K,) is the number of tokens in each class.
     """
