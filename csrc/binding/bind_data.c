@@ -8,7 +8,7 @@
 #include "linalg/vector.h"
 
 #define CAPSULE "attsvm.windows"
-#define LONG ((npy_intp)1 << 16) /* fewest entries of an array during whose reading other threads may run */
+#define LONG ((npy_intp)1 << 16) /* from this number of entries on, arrays are scanned without the GIL */
 
 /* The content of a capsule. */
 struct holder {

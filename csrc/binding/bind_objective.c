@@ -50,8 +50,9 @@ int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_val
     return a->data != NULL && size['i'] == d && size['h'] == size['j'];
 }
 
-/* Fills in the objective.  Returns NULL, or a message that names the fault in the arguments.  With scores it is a
- * linear head on one attention head; that head can be trained if values and y are given too. */
+/* Fills in the objective.  Returns NULL, or a message that names the fault in the arguments.  If scores are
+ * given, the objective is a linear output head on one attention head.  If values and labels are given too, the output
+ * head can be trained; without values its scores are fixed. */
 static const char *fill(struct holder *holder, const struct bind_call *call)
 {
     const struct bind_value *in = call->in;

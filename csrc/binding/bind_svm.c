@@ -65,7 +65,8 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
-        double sign = rows.rhs[0] < 0 ? -1 : 1; /* sign of the multiplier of the only row, which no W meets */
+        /* If *entry >= 0, `rows` has only the impossible row; this multiplier of it is a Farkas certificate. */
+        double sign = rows.rhs[0] < 0 ? -1 : 1;
         if (*entry >= 0)
             options->start = &sign;
         if (method->solve == solver_check || *entry >= 0)

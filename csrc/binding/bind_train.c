@@ -113,7 +113,8 @@ static int read_steps(struct descent *descent, const struct weights *weights, st
     return fits ? STATUS_DONE : bind_refuse(call, "the rule, steps, lr and record do not fit together");
 }
 
-/* Reads the arrays for the state of the rule or, if it keeps no root, a metric of W. */
+/* Reads the arrays of the rule's state.  If the rule keeps no root of squared gradients, the array `root` may hold a
+ * metric of W. */
 static int read_kept(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
     const struct update *update = &descent->update;

@@ -18,7 +18,7 @@
 #define CLEARLY 1e-2   /* in first rounds, rows join if they fall short of b by more than this fraction of b */
 #define ROWS_AT_ONCE 4 /* largest number of violated rows that a query adds in one round */
 #define MOST_ROUNDS 60 /* largest number of rounds; few are ever needed, and each but the last adds a row */
-#define ROUGH_TOL 1e-3 /* gap asked of a round while rows still join */
+#define ROUGH_TOL 1e-3 /* relative gap at which a round stops while rows still join the working set */
 
 struct generation {
     const struct rows *rows;

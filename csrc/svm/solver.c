@@ -69,7 +69,7 @@ static int is_of_equalities(const double *lambda, const struct rows *rows)
     return 1;
 }
 
-/* The gate: the status that the bounds of answer->W and answer->lambda prove. */
+/* Returns the status that the bounds of answer->W and answer->lambda prove. */
 static int decide(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                   struct arena *arena)
 {

@@ -17,8 +17,9 @@ struct svm_options {
     const double *start;   /* (m) warm start: multipliers near the solution's, of any sign and scale; NULL: none */
     const double *start_W; /* (dk, dz) warm start: weights of any scale, for nuclear_factored and the presolve; NULL:
                               none */
-    struct svm_answer *frobenius; /* cache: the first of several methods stores its Frobenius answer here, with a
-                                     positive lower bound, and later methods reuse it; NULL: no cache */
+    struct svm_answer *frobenius; /* cache for several methods on the same rows: the first method that finds a
+                                     Frobenius answer with a positive lower bound stores it here, and later methods
+                                     reuse it; NULL: no cache */
 };
 
 struct svm_answer {
@@ -79,14 +80,14 @@ int solver_from_start(svm_method *method, struct svm_answer *answer, const struc
  * Returns 0 with lambda zero if there is no start or its dual objective is not positive; or STATUS_NO_MEMORY. */
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena);
 
-/* The gate through which every status passes.  Computes answer->bound from the tokens (certificate.h; bounds of the
- * soft margin's objective if the options ask for one), cleans lambda, scales W, and returns the status that the bounds
- * prove.  `stopped` is the reason why the method ended: STATUS_INTERRUPTED and STATUS_STATIONARY are returned where the
- * bounds are not final; a negative status is returned at once. */
+/* The only function that names a status of an answer.  Computes answer->bound from the tokens (certificate.h; bounds of
+ * the soft margin's objective if the options ask for one), cleans lambda, scales W, and returns the status that the
+ * bounds prove.  `stopped` is the reason why the method ended: STATUS_INTERRUPTED and STATUS_STATIONARY are returned
+ * where the bounds are not final; a negative status is returned at once. */
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena);
 
-/* `check` of _core: passes multipliers and weights that are known beforehand to the gate.  W and lambda are
+/* `check` of _core: gives solver_conclude multipliers and weights that are known beforehand.  W and lambda are
  * options->start_W and options->start, unchanged, or 0 if these are NULL.  Returns STATUS_INFEASIBLE if lambda is a
  * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
 svm_method solver_check;

@@ -35,7 +35,8 @@ struct head {
     void *context;
 };
 
-/* For a head with one v for all queries: *first = the number of parameters in v or V, *rest = in a or lam. */
+/* Counts the parameters of a head with one v for all queries: *first is the number of parameters in v (mlp: in V),
+ * *rest the number of the others (mlp: a; quadratic: lam). */
 void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 
 /* Makes the head read its parameters from `row`, first + rest numbers (lam is copied). */

@@ -6,9 +6,9 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-/* Additional cost, in multiplications, of a short window by itself, compared with a window beside seven others.  So the
- * way through factors, which has no short windows, is taken only if it saves more.  Without this cost, factors with m =
- * 2 take 3.2 times as long at n,T,d = 1024,2,16. */
+/* Additional cost, in multiplications, of a short window by itself, compared with a window beside seven others.
+ * Products through the factors, which have no short windows, are used only if they save more.  Without this cost,
+ * factors with m = 2 take 3.2 times as long at n,T,d = 1024,2,16. */
 #define ALONE 6000
 
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,

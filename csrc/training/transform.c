@@ -17,7 +17,7 @@ static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
     return a > b ? a : b;
 }
 
-/* Returns 1 if the way through factors takes fewer multiplications than the way through W. */
+/* Returns 1 if products through the factors take fewer multiplications than products through W. */
 static int factors_are_shorter(const struct windows *w, const struct weights *at, double extra)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;

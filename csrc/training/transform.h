@@ -34,9 +34,9 @@ struct transform {
 /* Number of queries in a block: `most`, rounded down to whole panels, at least one panel, at most 128 and at most M. */
 ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most);
 
-/* Chooses the way and allocates.  `extra` is 0, or a cost, in multiplications, that the way through factors has besides
- * its own products.  If it is not 0, the caller uses W itself on the way through W, and never calls transform_forward.
- */
+/* Chooses the way and allocates.  `extra` is 0, or the additional cost, in multiplications, of going through the
+ * factors, besides the products.  If it is not 0 and the products go through W, the caller uses W itself and never
+ * calls transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
                     double extra, struct arena *arena);
 
@@ -50,13 +50,16 @@ void transform_multiply(double *W, const struct weights *at, const struct window
 /* Writes W (R H, dk, dz) of all numbers: W itself, W + C^T Z, or K Q^T. */
 void transform_whole(double *W, const struct weights *at, const struct windows *w, double *packed);
 
-/* Reads the weights; each step begins with it.  Returns W (R H, dk, dz), or NULL on the way through factors. */
+/* Reads the weights; called at the beginning of each step.  Returns W (R H, dk, dz) if the products go through W, or
+ * NULL if they go through the factors K and Q (see the two ways above). */
 const double *transform_prepare(struct transform *transform);
 
-/* Returns the array for dL/dW of all numbers on the way through W: the gradient, or G if weights are factors. */
+/* Returns the array for dL/dW of all numbers, if the products go through W.  It is the gradient itself, or G if the
+ * weights are factors. */
 double *transform_target(const struct transform *transform, const struct gradient *gradient);
 
-/* Computes dL/dK and dL/dQ of number n from dL/dW, if weights are factors and went through W; else does nothing. */
+/* Computes dL/dK and dL/dQ of number n from dL/dW, if the weights are factors and the products go through W; else does
+ * nothing. */
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n);
 
 /* U [queries, group dk] = the transformed queries of `queries` queries, beginning with number `first`, under the

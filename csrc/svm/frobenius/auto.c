@@ -23,9 +23,9 @@
 #include "svm/presolve.h"
 #include "svm/row_generation.h"
 
-/* If the queries have LONG rows or more on average, twice as many rows count as few (see ACTIVE_SET_ROWS).  On a tight
- * problem with at most ACTIVE_UNKNOWNS unknowns the active set or the interior point is quickest at any number of
- * rows. */
+/* The active set is quickest on problems of few rows: at most ACTIVE_SET_ROWS, or at most twice that number if the
+ * queries have on average at least LONG rows each.  On a tight problem with at most ACTIVE_UNKNOWNS unknowns the active
+ * set or the interior point is quickest at any number of rows. */
 #define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
 #define ACTIVE_MOST 4e8 /* largest product of support rows and rows for which the active set is tried last */
@@ -57,7 +57,8 @@
 
 /* A soft margin skips block ascent if the Gram matrices of its queries cost more than GRAM_WORTH times as much as the
  * dense method.  The factor is above 1 because block ascent computes only the Gram entries that it visits.  (Of 60
- * random soft margins, one took longer than LinearSVC and Newton's method in NumPy with 1, and none did with 10.) */
+ * random soft margins, one took longer than LinearSVC and Newton's method in NumPy if the factor was 1.  None did if it
+ * was 10.) */
 #define GRAM_WORTH 10
 
 #define MOST_STEPS 4

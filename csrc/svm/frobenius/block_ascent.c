@@ -12,7 +12,7 @@
 #include "linalg/vector.h"
 
 #define SWEEPS 5          /* largest number of cyclic sweeps over a block per visit */
-#define STEADY_SWEEP 0.03 /* sweeps end at this ratio of the largest move to the largest move of the first sweep */
+#define STEADY_SWEEP 0.03 /* sweeps end when the largest move is at most this fraction of the first sweep's largest */
 #define GROUP 64          /* number of queries in a group */
 #define EVERY 4           /* every fourth epoch inspects all rows and visits all queries */
 

@@ -29,9 +29,9 @@
  * when the Cholesky factorisation fails. */
 #define LEAST_PROXIMAL 1e-14
 #define MOST_PROXIMAL 1e-8
-#define LEAST_SHARE 1e-3   /* least |b| of a row in the weights of the start, as a fraction of the mean |b| */
+#define LEAST_SHARE 1e-3   /* start: x_k is proportional to 1 / max(|b_k|, this fraction of the mean |b|) */
 #define FIRST_ATTEMPT 1e-3 /* gap or Farkas residual at which the first attempt to finish is made */
-#define NEXT_ATTEMPT 1e-2  /* factor by which that gap or residual must shrink before the next attempt */
+#define NEXT_ATTEMPT 1e-2  /* after an attempt, the gap or residual must shrink by this factor before the next */
 #define IMPROVES 0.9       /* an iteration that leaves more than this fraction of the best gap makes no progress */
 
 static int interior_point_init(struct interior_point *s)

@@ -14,7 +14,7 @@
 #define EXCHANGES 60     /* largest number of systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems: below the eigenvalues of a support with a margin of 1e-4 */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is solved by a factor */
-#define AS_CHEAP 100     /* largest cost of the first factor, in iterations, unless conjugate gradients have failed */
+#define AS_CHEAP 100     /* the first factor may cost this many CG iterations, or more if CG has failed */
 #define QUICKER 4        /* speed of a factorisation, in multiplications per second, relative to conjugate gradients */
 #define DENSE_MOST 12000 /* largest number of rows of a factor */
 #define REFINEMENTS 3    /* largest number of refinements of a dense solution */
@@ -323,7 +323,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next S; in ascent from lambda itself */
+        /* next S; during ascent, it is chosen from lambda instead of w */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

@@ -18,7 +18,7 @@
 #define RIDGE 1e-15 /* added to K, relative to its diagonal, for dependent rows */
 #define TRIES 4     /* largest number of factorisations, each with a ridge 1000 times as large as before */
 #define NEAR 1e-4   /* below this gap singular values are computed; above it bounds of the norms suffice */
-#define SOLVED 1e-9 /* corrections end with one of at most this size, relative to the solution */
+#define SOLVED 1e-9 /* corrections end once one is at most this size, relative to the solution */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
               const struct svm_options *options, struct arena *arena)
@@ -181,7 +181,7 @@ static int factor(struct loop *s)
     return STATUS_ITERATION_LIMIT;
 }
 
-/* dV [p,q] = T^-1 A^*(dlambda) + force; returns dh. */
+/* Sets dV [p,q] = T^-1 A^*(dlambda) + force, where `force` already holds T^-1 times the force; returns dh. */
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;

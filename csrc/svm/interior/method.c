@@ -90,8 +90,9 @@ static void compare(struct interior *f, const struct loop *s, const struct coord
         }
 }
 
-/* Certifies the best pair for the given problem, first with the multipliers of the active rows only, then with all.  If
- * it stays open, the best pair keeps the gap that the certificate found, so that better pairs replace it. */
+/* Certifies the best pair for the given problem, first with the multipliers of the active rows only, then with all. The
+ * best pair's gap becomes the gap that the last certificate found.  If that is still too large, a later pair with a
+ * smaller gap replaces the best pair. */
 static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
     const double *lambda[] = {f->trial, f->best.lambda};

@@ -18,7 +18,7 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-#define STEADY 0.9 /* corrections of w end when one leaves more than this fraction of kappa */
+#define STEADY 0.9 /* w is corrected until a correction leaves kappa at this fraction of its last value or above */
 
 struct spectral_ball {
     struct ball ball;

@@ -24,7 +24,7 @@ static const struct {
 } rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
 
-#define COLUMNS 8 /* columns in addition to 0.7 sqrt|S|; together at least 1.5 times the rank of any solution tried */
+#define COLUMNS 8 /* added to 0.7 sqrt|S| columns; the sum was at least 1.5 times the rank of every solution tried */
 #define SPARE 0.5 /* excess of a margin over b, in units of b, above which a row is dropped after round one */
 
 #define NEAR 0.5 /* least margin of a warm start that is polished, as a fraction of its mean margin */

@@ -46,7 +46,7 @@ void schur_apply(double *out, const struct schur_slack *slack, const double *V, 
 void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
                 ptrdiff_t r);
 
-/* Factors the Schur matrix with X = Y Y^T, Y [p+q,r], as G = L L^T, after multiplying its diagonal by 1 + ridge.
+/* Computes the Schur matrix G at X = Y Y^T, Y [p+q,r], multiplies its diagonal by 1 + ridge, and factors it, G = L L^T.
  * Returns 0; positive: it is not positive definite. */
 int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                  const struct schur_slack *slack, double ridge);

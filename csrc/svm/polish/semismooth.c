@@ -27,7 +27,7 @@
 
 #define PATIENCE 4       /* largest number of steps that do not halve the residual */
 #define LEAST_SHIFT 1e-4 /* least shift: multiplies errors of W off the range of M; K has errors of order 1 / shift */
-#define RIDGE 1e-14      /* added to the diagonal of K, relative to it, as a proximal term: for dependent rows */
+#define RIDGE 1e-14      /* this fraction of K_kk is added to K_kk (proximal term), as rows may be dependent */
 
 struct semismooth {
     struct polish at;
@@ -35,7 +35,7 @@ struct semismooth {
     double tau;                 /* 0 before the first evaluation */
     double *Z;                  /* (p,q) */
     double *K, *u;              /* (|S|,|S|), (|S|) */
-    double *delta, *z;          /* (|S|,r), (n,r) differences and queries in the frame of clip */
+    double *delta, *z;          /* (|S|,r), (n,r) differences and queries in the basis of the singular vectors of Z */
     double *weighted, *queries; /* (|S| or n,r), (n,n) scratch */
     struct metric_gram gram;
 };

@@ -14,9 +14,9 @@ struct gram {
     ptrdiff_t dk, dz, across; /* dk, dz and M, each rounded up to whole SIMD vectors */
     double *D, *Z;            /* (m, dk) unit differences, (M, dz) unit queries */
     double *K;                /* (M, across) products of unit queries; NULL if M is so large that it does not pay */
-    double *P, *v;            /* (M, dk), (dk) if there is a K: row q of P is p_q, the sum of x_k d_k over the rows of
-                                 query q; v is v_q = sum_p K_qp p_p of one query, with which the margin of row k is d_k
-                                 . v_q */
+    double *P, *v;            /* (M, dk), (dk), allocated only with K.  Row q of P is p_q, the sum of x_k d_k over the
+                                 rows k of query q.  v is scratch for v_q = sum_p K_qp p_p of one query q.  The margin
+                                 of a row k of query q is d_k . v_q. */
 };
 
 /* Returns STATUS_DONE or STATUS_NO_MEMORY, like the functions below. */

@@ -82,7 +82,8 @@ class Data:
         data._stored, data._rows = data._handle, entries - len(data.queries)
         data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data._single = len(Z.shape) == 2
-        # else the first solve computes them, from X as it is then (with copy=False it may change)
+        # If the numbers are in range, no scaling by powers of two is needed.  Otherwise the first solve computes the
+        # powers, from X as it is then (with copy=False it may change).
         if powers_of(largest_key, largest_query) is None:
             data._powers = None
         if not causal:

@@ -16,7 +16,7 @@ from ..common.types import Norm
 from .data import Data, outside
 
 CHOSEN = 0.9  # a query that selects one token gives it at least this probability
-LOW, HIGH = 1e-6, 1e-3  # with several selected tokens: highest probability of a token left out, least of a selected one
+LOW, HIGH = 1e-6, 1e-3  # if a query selects several tokens: highest probability of others, least of these
 SMALLEST, LARGEST = 1e-150, 1e150  # bounds of the largest margin asked: the squared norm of W must be in range too
 TIED = 1e-12  # two scores that differ by less than this fraction of the window's largest score are equal
 
@@ -209,8 +209,9 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
 def intervals(
     data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds (low, high), each (R,), that R weights W (R, dk, dz) and multipliers ``delta`` (R, entries) prove of
-    the largest margin.
+    """Proved bounds on the largest margin: arrays (low, high), each (R,).
+
+    Bound r comes from weights ``W[r]``, of W (R, dk, dz), and multipliers ``delta[r]``, of ``delta`` (R, entries).
 
     ``low`` is the least margin of W divided by its norm, ``high`` the dual norm of the combined rows divided by the sum
     of the multipliers.  Both are rounded outwards.  Negative multipliers of margin rows count as zero.

@@ -318,7 +318,7 @@ def mean(
 
     def needed() -> int | None:
         away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
-        narrow = away > 0 and math.isfinite(above - below)  # its length falls like 1 / sqrt(runs)
+        narrow = away > 0 and math.isfinite(above - below)  # the interval's length falls like 1 / sqrt(runs)
         return max(sample.runs + 1, math.ceil(sample.runs * ((above - below) / 2 / away) ** 2)) if narrow else None
 
     return sample.claim(middle, [case[1:] for case in cases], needed)

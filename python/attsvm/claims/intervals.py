@@ -97,7 +97,10 @@ def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float,
 
 
 def enough_runs(decides: Callable[[int], bool], runs: int) -> int | None:
-    """About the least n for which ``decides(n)``, at least ``runs``; None if it is above MOST_RUNS."""
+    """The number of runs n at which ``decides(n)`` becomes true, by doubling ``runs`` and then bisection.
+
+    This is the least such n if ``decides`` stays true for all larger n.  None if doubling passes MOST_RUNS.
+    """
     enough = max(runs, 1)
     while not decides(enough):
         enough *= 2

@@ -21,7 +21,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     with open(path, "rb") as file:
         try:
             archive: Any = np.load(file, allow_pickle=False) if zipfile.is_zipfile(file) else None
-        except Exception as error:  # zipfile and NumPy raise many kinds of a damaged archive
+        except Exception as error:  # zipfile and NumPy raise many kinds of exceptions for a damaged archive
             raise UsageError(f"{path} cannot be read: {error}") from None
         if archive is None:
             raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")

@@ -24,7 +24,8 @@ from ..heads.view import view
 
 DIGITS = 4  # largest number of digits in the number of a layer or head
 DPI = 160
-TOKENS = (10, 50)  # least and largest number of tokens of a sentence: fewer say little, more do not fit the page
+# least and largest number of tokens of a sentence: shorter ones say little, longer ones do not fit the page
+TOKENS = (10, 50)
 MOST_TOKENS = 50_000  # largest number of tokens that are read from a text
 
 

@@ -156,7 +156,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _unpack(content: Any, archive: Any) -> Any:
-    """The value that ``_pack`` has packed; the constructors refuse values that cannot be."""
+    """The value that ``_pack`` has packed.  The constructors of the classes raise an error if a value is not valid."""
     if isinstance(content, list):
         return [_unpack(part, archive) for part in content]
     if not isinstance(content, dict):

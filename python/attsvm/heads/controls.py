@@ -18,7 +18,8 @@ from .choices import TRAINING, all_queries, is_sink
 from .head import Choices, Head
 from .sequences import Text
 
-ENTRIES = 2_000_000  # number of logits after which the scale is estimated, and queries that are not hard are dropped
+# After this number of logits the scale is estimated, and queries that are not hard at that scale are dropped.
+ENTRIES = 2_000_000
 MOST = 16_000_000  # largest number of logits that are kept of the other queries
 BLOCK = 1_000_000  # largest number of logits that are computed at one time
 RANK = 1e-6  # singular values of W below this fraction of the largest are rounding: weights are in single precision
@@ -122,7 +123,9 @@ def null_head(
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            wanted = hard * looked / choosing  # plus three standard deviations, so that no hard query is dropped
+            # Keep more queries than the expected number of hard ones, by three standard deviations, so that hardly any
+            # query is dropped that is hard at the final scale.
+            wanted = hard * looked / choosing
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
             parts = [_steepest(part, steep, threshold) for part in parts]
             held = sum(len(part[1]) for part in parts)
@@ -206,5 +209,7 @@ def student(degrees: int) -> float:
     """Two-sided 95 % point of Student's t."""
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]
-    z = 1.959964  # the 95 % point of the normal distribution; below, the first terms of the expansion around it
+    # z is the 95 % point of the normal distribution, the limit for many degrees of freedom.  The sum is the beginning
+    # of the expansion of Student's point in powers of 1 / degrees.
+    z = 1.959964
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)

@@ -72,7 +72,8 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
-        side = (queries[top, k] >= 0) == (queries[top, k].sum() >= 0)  # others load it with both signs reversed
+        # the other queries and tokens have loadings with both signs reversed
+        side = (queries[top, k] >= 0) == (queries[top, k].sum() >= 0)
         at = cases.rows[top[side]]
         found.append(
             Direction(

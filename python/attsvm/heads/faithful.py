@@ -18,7 +18,8 @@ OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
 DRAWN = ("random head", "shuffled")
 FIXED = ("own", "rule", "cut", "whitened cut")
 ALL = "all of these"
-ROUNDING = 10  # an importance below this multiple of the own W's damage is rounding, and counts as none
+# An importance below this multiple of the damage by the head's own W counts as none: that damage is only rounding.
+ROUNDING = 10
 SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
 
 COLUMNS = (

@@ -23,7 +23,7 @@ ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterat
 # used there; its gap is about three times as large.
 PAIRS = 2e7
 FEWEST = 20  # with fewer test queries an accuracy says nothing, and is nan
-SPARE = 3  # number of tokens per dimension that nearly always span the same space as all tokens
+SPARE = 3  # this number of tokens per dimension nearly always spans the same space as all tokens
 # Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
 TINY = 1e-300

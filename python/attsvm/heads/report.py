@@ -153,7 +153,7 @@ class HeadReport(Result):
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy minus that accuracy of untrained heads, of the kind that is predicted better, if any."""
+        """Held-out accuracy minus the higher accuracy of the two kinds of untrained heads, or minus 0 without any."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property
@@ -194,9 +194,10 @@ class HeadReport(Result):
 
     @functools.cached_property
     def capacity(self) -> float:
-        """Probability that choices in as many windows of Gaussian tokens could be separated.
+        """Probability that choices like the head's could be separated if all tokens were Gaussian.
 
-        The windows have the same lengths and dimensions: :func:`attsvm.theory.capacity`.  How far the formula holds for
+        The number, lengths and dimensions of the windows are those of the training choices; see
+        :func:`attsvm.theory.capacity`.  How far the formula holds for
         a model's tokens is not known.  nan if it says nothing, for windows of more tokens than dimensions + 1, or if a
         window has more than 64 tokens.
         """

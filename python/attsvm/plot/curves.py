@@ -25,7 +25,8 @@ LOW, HIGH = 10, 90  # percentiles at the edges of a band; they stay in the range
 
 
 def style(trained: str, norm: str | float | None = None) -> dict[str, Any]:
-    """Colour and line style of a curve; ``trained`` is "W" or "(K, Q)", ``norm`` that of the SVM compared with."""
+    """Colour and line style of a curve; ``trained`` is "W" or "(K, Q)", ``norm`` the norm of the SVM that W is compared
+    with."""
     return {"color": COLORS[trained], "linestyle": "-" if norm in (None, OWN_NORM[trained]) else (0, (4, 2))}
 
 

@@ -96,7 +96,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     width = max(map(len, names))
     verdicts: list[str] = []
     tasks = ((name, args, jobs // workers) for name in names)
-    # Processes, since proofs, matplotlib and much of a figure hold the interpreter lock.
+    # Workers are processes, not threads: proofs, matplotlib and much of a figure hold the interpreter lock.
     with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
         for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
             page = _write(made, args.out)  # written at once, so that an interruption or a later error does not lose it

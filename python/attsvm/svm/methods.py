@@ -22,10 +22,11 @@ for name, (word, problems) in _core.METHOD.items():
         METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
 # Largest number of rows without a search for cycles: a solver finds the contradiction faster.
 CYCLE_ROWS = 400
-# Over a vocabulary with more rows than this, Newton's method in the levels is faster than the methods in C.  Measured:
+# Over a vocabulary with more rows than this, Newton's method of svm/vocabulary.py (``solve_levels``) is faster than the
+# methods in C.  Measured:
 # with 4,000 rows it takes 0.25 s and C 0.02 to 0.2 s; with 31,000 rows 0.9 s and C 0.8 to 5 s.
 LEVELS_ROWS = 20_000
-# Largest number of contexts for Newton's method in the levels: a step solves a dense system of that order.
+# Largest number of contexts for ``solve_levels``: a step solves a dense system of that order.
 LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 
@@ -59,7 +60,7 @@ def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = 
             exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
-    except KeyboardInterrupt as interrupt:  # Ctrl-C at any point: attach an answer that says nothing
+    except KeyboardInterrupt as interrupt:  # Ctrl-C at any point: attach an undecided answer
         if not hasattr(interrupt, "partial"):
             nothing = Answer(CODE["undecided"], np.zeros(data._W_shape), np.zeros(data._entries), 0.0, math.inf)
             interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
@@ -77,7 +78,7 @@ def _solve_vocabulary(data: Data, request: Request, vocabulary: Vocabulary) -> S
 
 
 def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
-    """The answer of Newton's method in the levels, or None if it reaches no final status.  The second value is the
+    """The answer of ``solve_levels``, or None if it reaches no final status.  The second value is the
     request for the methods in C, which starts from Newton's multipliers."""
     if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
         return None, request

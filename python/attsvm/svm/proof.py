@@ -175,7 +175,7 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
 
 
 def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
-    """A direction in which the binding margins grow by the largest margin asked, and equations stay.
+    """A direction along which every binding margin grows by the largest margin asked; equations keep their values.
 
     W may miss a margin by rounding.  If the margins asked differ, W cannot simply be stretched; it is moved along this
     direction instead.

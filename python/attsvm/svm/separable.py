@@ -35,8 +35,8 @@ Window = tuple[int, np.ndarray, np.ndarray]
 # standardised breast cancer data.
 FINE = 1e-11
 SETTLED = 1e-12  # stop when the bias moves by less than this, in units of the margin
-# Not separable if the distance of the two means is below this fraction of the farthest point's distance: 1e-9 from the
-# solve, and as much from balancing the multipliers of the classes.
+# The classes count as not separable if the distance of the two means is below this fraction of the farthest point's
+# distance.  The solve contributes an error of 1e-9, and balancing the multipliers of the classes as much again.
 INSEPARABLE = 2e-9
 # largest relative gap of an optimal plane; or ROUNDINGS times the rounding error of a height, if that is more
 TOL, ROUNDINGS = 1e-9, 100

@@ -70,8 +70,8 @@ class Separation(Result):
         None if rounding does not allow a decision, or if the rows of other processes would be needed.
     method : str
         The method that found the answer.  "presolve": no method had to run, because a token equals the selected one, a
-        query is zero, preferences form a cycle, or nothing is asked.  "newton": Newton's method in the levels of the
-        contexts, for a large vocabulary (:func:`attsvm.theory.soft_labels`).
+        query is zero, preferences form a cycle, or nothing is asked.  "newton": Newton's method for a large
+        vocabulary, whose unknowns are the levels of the contexts (:func:`attsvm.theory.soft_labels`).
     norm : str or float
         Of the weights, as :func:`solve_svm` names it.
     metric : (dk, dz) array, tuple (P, R) or None

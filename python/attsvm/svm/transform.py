@@ -95,7 +95,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
         return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
-    if soft or answer.lower > 0:  # otherwise W is not shown to the user
+    if soft or answer.lower > 0:  # otherwise W proves nothing, and the user does not get it
         W = scaled_array(W, asked - rows, "weights")
     if soft:
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")

@@ -77,7 +77,7 @@ LARGEST = 1e8  # largest number of entries in all matrices C_k: 0.8 GB, and up t
 
 
 class Found(NamedTuple):
-    """Weights of each kind and multipliers of every entry (context, kind), to be certified by C."""
+    """Weights of each class of tokens and multipliers of every entry (context, class).  C certifies them later."""
 
     W: np.ndarray
     dual: np.ndarray
@@ -91,8 +91,11 @@ def solve_levels(
     """Runs Newton's method until the gap is below ``tol``, no W exists, ``most`` steps are made (0: no limit) or no
     progress is made.
 
+    Its unknowns are the levels: the level of a context is the highest logit that a token which the context does not
+    select may have.
+
     ``contexts`` (M, d) are the queries, none zero.  ``selected`` (M, K) flags the classes that each context selects.
-    ``count`` (K,) is the number of tokens of each kind.
+    ``count`` (K,) is the number of tokens in each class.
     """
     problem = _Problem(contexts, selected, count)
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0

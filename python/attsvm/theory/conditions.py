@@ -195,7 +195,8 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
     H = B * np.maximum.reduceat(np.abs(better), begin)[several]
     T = data.lengths[several] - 1.0
-    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)  # each query's bracket is linear in 1, u, v and u v
+    # The bracket of a query, gap - B (G x + H y (1 + x)), has these coefficients of 1, u, v and u v.
+    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)
 
     def least_bracket(r: float) -> float:
         u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))

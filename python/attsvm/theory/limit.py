@@ -21,9 +21,9 @@ STEPS = ("normalized", "normalized jointly", "constant")
 # Bound on the relative error of the recorded loss.  If the loss of a record exceeds the barrier by more than this,
 # theorem A cannot prove the record.
 LOSS_OFF = 1e-9
-# Theorem B is tried only if e^-lead (R / margin)^2 is below WORTH, with the least lead and the margin that W has
-# reached: a trial costs as much as ten steps.  At the first records that theorem B proves, the median of this number is
-# 0.016 (6 sequences of 8 tokens, d = 10).
+# Theorem B is tried only if e^-lead (R / margin)^2 is at most WORTH, since a trial costs as much as ten steps.  Here
+# lead is the least margin of W, margin is lead / ||W||, and R is the length of the longest row.  At the first records
+# that theorem B proves, the median of this number is 0.016 (6 sequences of 8 tokens, d = 10).
 WORTH = 0.03
 
 
@@ -122,7 +122,7 @@ class Judge:
         return local if local.keeps(state, self._longest_step(local, state)) else None
 
     def _longest_step(self, local: LocalTokens, state: State) -> float:
-        """A bound on the length of all later steps: ``lr``, or ``lr R sum |mu|`` for plain descent."""
+        """An upper bound on the length of each later step: ``lr``, or ``lr R sum |mu|`` for plain descent."""
         return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
 
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
@@ -180,7 +180,7 @@ class Judge:
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
-        """The message of an open limit: the condition that the last record misses, and the query."""
+        """The message if the limit is not proved: the condition that the last record does not meet, and a query."""
         best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"

@@ -31,7 +31,9 @@ from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
 UNIT = 2.0**-53  # relative error of one rounding
-EVALUATED = 64 * UNIT  # error of an evaluated excess, relative to the numbers that enter it: at most 20 operations
+# Bound on the rounding error of a computed excess, relative to the numbers it is computed from, in at most 20
+# operations.
+EVALUATED = 64 * UNIT
 CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of rho, R, the diameter and the step
@@ -196,7 +198,7 @@ class BestTokens:
             lead = data._flat_margins(W, self.best)
             lead[self.begin + self.best] = 0.0
             (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
-            off = 2 * self.rounding(W, step)  # errors of the leads in numerator and denominator
+            off = 2 * self.rounding(W, step)  # rounding errors of the leads in numerator and denominator
             off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
             parts.append(above - below + off)
         return np.logaddexp.reduce(parts, axis=0)

@@ -338,9 +338,9 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
 
     Tokens that follow the same contexts have the same weights in the SVM.  In the Frobenius norm the SVM of a large
-    vocabulary is solved by Newton's method in the levels of the contexts (the answer's ``method`` is "newton").  The
-    level of a context is the highest logit that a token outside of S_j may have; given the levels, the weights of a
-    token do not depend on other tokens.
+    vocabulary is solved by Newton's method, whose unknowns are the levels of the contexts (the answer's ``method`` is
+    "newton").  The level of a context is the highest logit that a token outside of S_j may have; given
+    the levels, the weights of a token do not depend on other tokens.
 
     Examples
     --------

@@ -235,7 +235,7 @@ def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
 
 
 def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
-    """The weights of least norm with the right log ratios inside the sets.
+    """The weights of least norm under which attention has the given log ratios within each set of selected tokens.
 
     They solve the SVM of the selected tokens alone, in which every row is an equality ``(x_ref - x_t)^T W z = log(p_ref
     / p_t)``.

@@ -62,7 +62,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
     new = replace(own, tensor=out)
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):
-        new.plain = False  # a factor 0 hides tokens, together with a mask that is added later
+        new.plain = False  # factors 0 and 1 may be part of a mask: 0 hides a token if a later term is added
     elif name in SCALE_NAMES or name in DIVIDE_NAMES:
         if not _scaled(new, other, name in DIVIDE_NAMES):
             return None

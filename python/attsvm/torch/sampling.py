@@ -71,7 +71,7 @@ class Column:
             return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
         path, dtype = self.store / f"{self.name}.npy", parts[0].dtype
         layout = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        with replacing(path) as file:  # writes, since a memory map has no error for a full disk
+        with replacing(path) as file:  # written, not memory-mapped: only a write reports a full disk
             np.lib.format.write_array_header_2_0(file, layout | {"shape": (groups, sum(map(len, parts)), width)})
             for group in range(groups):
                 for part in parts:

@@ -105,7 +105,7 @@ def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
         return running.run(own, *args, **kwargs)
 
     with named(model, running), torch.compiler.set_stance("force_eager"):
-        model.forward = forward  # of this model only, until the context closes
+        model.forward = forward  # replaces the method of this model only, until the context closes
         try:
             yield running
         finally:

@@ -152,7 +152,7 @@ class Watch(TorchFunctionMode):
         return changed
 
     def _call(self, q: Tensor, k: Tensor, scale: float, result: Tensor, **more: Any) -> Attention:
-        """An attention call of the innermost module that runs, which thereby counts as read."""
+        """Makes the record of an attention call of the innermost running module, and marks that module as read."""
         self.unseen.read()
         module = self.unseen.innermost()
         return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)

@@ -404,7 +404,7 @@ class Problem:
         K: ArrayLike | None = None,
         Q: ArrayLike | None = None,
     ) -> tuple[Any, Any]:
-        """Lower and upper bound of the largest margin that W and the gradient at W prove, without a solver.
+        """Lower and upper bound on the largest margin, proved by W and the gradient at W without a solver.
 
         ``min margin(W) / ||W||  <=  largest margin  <=  ||sum lambda (x_ref - x_t) z^T||_dual / sum lambda`` with
         ``lambda = max(delta, 0)`` of :meth:`multipliers` (delta itself between several selected tokens, whose logits

@@ -115,7 +115,8 @@ class Training:
     limit_proved: bool = False
 
     def share(self, workers: Workers) -> None:
-        """Makes this the run of the queries of all workers; raises if their arguments differ."""
+        """Changes this run so that it minimises the mean loss over the queries of all workers.  Raises an error if the
+        workers' arguments differ."""
         workers.weigh(len(self.problem.data))
         descent, problem = self.descent, self.problem
         target, *scale = workers.mean([descent.target, *problem._token_squares])

@@ -75,7 +75,8 @@ def experiment(rng):
         "exponential loss": Problem(data, y, head, "exponential"),
         "linear loss": Problem(data, y, head, "linear"),
         "rooted logistic loss": Problem(data, y, head, ROOTED),
-        # convex, so that one token is best; near that token linear, so that the theory of a linear head applies
+        # This head is convex, so that one token is best.  It is linear near that token, so that the theory of a linear
+        # head applies.
         "ReLU head": Problem(data, None, relu),
         "causal": Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], (3, 5)), head),
         # a copy of the first token at the end of each sequence

@@ -99,7 +99,8 @@ def experiment(rng):
     shapes = {
         "shares": (len(RULES), len(NORMS)),
         "along": (len(OWN), len(RECORDS)),
-        # in the rule's own metric, of the run and then of its frozen continuation: share, correlation with the SVM
+        # In the metric of the rule.  Second index: the run, or its continuation with a frozen metric.  Third index: the
+        # share of the largest margin, or the correlation with the SVM.
         "metric": (len(RULES), 2, 2),
         "goes on": len(RULES),
         "directions": len(RULES),

@@ -21,7 +21,7 @@ from ..textbook import projection, softmax
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
 MIXING = 250  # iterations for the convex problem
-KEPT = 1e-2  # least probability of a token that counts as kept, in attention and in the mixture
+KEPT = 1e-2  # a token of at least this probability, in the attention or in the mixture, counts as kept
 BAND = 3.0  # between KEPT / BAND and KEPT * BAND it is not clear whether a token is kept
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
 
