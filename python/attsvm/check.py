@@ -94,10 +94,7 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """An upper bound on the norm of A / scale.
-
-    For the nuclear and the spectral norm, `factors` are U^T and V^T with U V^T close to A.
-    """
+    """An upper bound on the norm of A / scale.  Nuclear and spectral: `factors` = (U^T, V^T) with U V^T close to A."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))
