@@ -50,11 +50,21 @@ class Own(torch.nn.Module):
             logits = torch.matmul(k, q.mT).mT
             logits /= math.sqrt(q.shape[-1])
             logits += torch.zeros(T, T).masked_fill(hidden, -math.inf)
+        elif self.spelling == "scaled by a tensor of heads":
+            logits = (q @ k.mT * torch.full((self.heads, 1, 1), scale)).masked_fill(hidden, -math.inf)
+        elif self.spelling == "scaled by a tensor of tokens":
+            logits = (q @ k.mT / torch.full((T,), 1 / scale)).masked_fill(hidden, -math.inf)
+        elif self.spelling == "groups as an axis":
+            groups, keys = q.unflatten(1, (self.groups, each)), k[:, ::each, None]
+            logits = (groups @ keys.mT * scale).masked_fill(hidden, -math.inf)
         elif self.spelling == "hand-written":
             logits = (q @ k.mT * scale).masked_fill(hidden, -math.inf)
             prob = torch.exp(logits - logits.amax(-1, keepdim=True))
             return (prob / prob.sum(-1, keepdim=True)) @ v
-        self.seen = torch.softmax(logits, dim=-1).view(B, self.heads, T, T)
+        prob = torch.softmax(logits, dim=-1)
+        if self.spelling == "groups as an axis":
+            return (prob @ v[:, ::each, None]).flatten(1, 2)
+        self.seen = prob.view(B, self.heads, T, T)
         return F.dropout(self.seen, 0.1, self.training) @ v
 
 
@@ -63,4 +73,5 @@ def made(spelling="@"):
     return Own(spelling).eval()
 
 
-SPELLINGS = ["gqa", "sdpa", "sdpa float mask", "@", "scaled query", "einsum", "bmm", "baddbmm", "in place"]
+SPELLINGS = ["gqa", "sdpa", "sdpa float mask", "@", "scaled query", "einsum", "bmm", "baddbmm", "in place",
+             "scaled by a tensor of heads", "scaled by a tensor of tokens", "groups as an axis"]  # fmt: skip
