@@ -74,7 +74,7 @@ void certificate_clean(double *lambda, const struct rows *rows);
  * impossible row. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
-/* Largest Farkas residual with which lambda proves infeasibility. */
+/* Largest Farkas residual at which multipliers lambda prove infeasibility. */
 #define CERTIFICATE_FARKAS 1e-9
 
 /* Returns the gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row.

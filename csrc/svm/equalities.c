@@ -16,7 +16,7 @@
 
 /* Computes columns [rank,n] of a pivoted Cholesky factor of E E^* for the n equality rows e->row, and their pivots.
  * Returns the rank, at most the number of entries of W.  Only the columns of E E^* that belong to pivots are computed.
- * left [n] receives the remaining diagonal; delta [dk] is scratch. */
+ * left [n] receives the diagonal that remains after these pivots; delta [dk] is scratch. */
 static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
                                   const struct equalities *e)
 {
@@ -91,7 +91,8 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
     ptrdiff_t D = rows_unknowns(rows);
     if (e->count == 0)
         return;
-    for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding errors of the first */
+    /* projects twice: the second pass removes the rounding errors of the first */
+    for (int pass = 0; pass < 2; ++pass) {
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

@@ -9,9 +9,9 @@ struct equalities {
     const struct rows *rows;
     ptrdiff_t count;                     /* number of independent equality rows */
     ptrdiff_t *row;                      /* (count) row numbers of the independent equality rows */
-    unsigned char *implied;              /* (m) marks equality rows that the independent ones imply */
+    unsigned char *implied;              /* (m) marks equality rows that the independent equality rows imply */
     double *L;                           /* (count, count) lower Cholesky factor, E E^* = L L^T */
-    double *margin, *multiplier, *M, *U; /* scratch (m), (count), (dk, dz), (M, dk) */
+    double *margin, *multiplier, *M, *U; /* scratch of the shapes (m), (count), (dk, dz), (M, dk) */
 };
 
 /* Factors E E^* for the equality rows E.  Returns STATUS_DONE, STATUS_NO_MEMORY, or STATUS_INTERRUPTED if rows->monitor

@@ -98,7 +98,7 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
     return STATUS_DONE;
 }
 
-/* Returns the largest rank of a span of d dimensions at which a change of coordinates is worth its cost. */
+/* Returns the largest rank of a span in d dimensions at which a change of coordinates is worth its cost. */
 static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm)
 {
     if (norm != NORM_FROBENIUS)

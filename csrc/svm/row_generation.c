@@ -15,7 +15,8 @@
 #define FIRST_ROUNDS 8 /* largest number of rough first rounds; their epochs are far cheaper than a solution */
 #define EPOCHS 60      /* number of epochs of block ascent in a rough first round */
 #define FEW_JOIN 2e-3  /* first rounds end if fewer rows join than this fraction of the working set */
-#define CLEARLY 1e-2   /* in first rounds, rows join if they fall short of b by more than this fraction of b */
+/* In the rough first rounds a row joins if it falls short of b by more than this fraction of b. */
+#define CLEARLY 1e-2
 #define ROWS_AT_ONCE 4 /* largest number of violated rows that a query adds in one round */
 #define MOST_ROUNDS 60 /* largest number of rounds; few are ever needed, and each round but the last adds rows */
 #define ROUGH_TOL 1e-3 /* relative gap to which a round solves the working set while rows still join */
@@ -166,7 +167,8 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
          * factors, which give the exact solution at once. */
         int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
-        for (;;) { /* first roughly; then, once no row is violated by more than the rough tolerance, to full accuracy */
+        /* solves roughly at first, and accurately once no row is violated by more than the rough tolerance */
+        for (;;) {
             /* solution on the working set */
             status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)

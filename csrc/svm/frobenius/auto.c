@@ -36,15 +36,16 @@
  * the active set about six per unknown. */
 #define INTERIOR_MANY 25
 
-#define TIGHT 0.9 /* bits of the selection per entry of W above which a problem may be tight */
+#define TIGHT 0.9 /* bits (log2 of the number of selections) per entry of W above which a problem may be tight */
 
 /* Two queries count as copies if their distance is at most this fraction of their norm, as it is after rounding to 8
  * bits. */
 #define NEAR_COPY 4e-3
 
-/* Budget of block ascent, in epochs, on a loose problem with repeated queries.  Before block ascent, the active set may
- * take REPEATED / 8 steps; after it, the active set runs without a budget.  Of 16 such problems block ascent solved
- * seven within these epochs; on the other nine it took .5 to 54 times as long as the active set. */
+/* Budget of block ascent, in epochs, on a loose problem (far fewer bits in the selection than entries in W) with
+ * repeated queries.  Before block ascent, the active set may take REPEATED / 8 steps; after it, the active set runs
+ * without a budget.  Of 16 such problems block ascent solved seven within these epochs; on the other nine it took .5 to
+ * 54 times as long as the active set. */
 #define REPEATED 128
 
 /* With at least GENERATED_ROWS rows, methods see only working sets of rows, which is quicker and takes a tenth of the
@@ -279,7 +280,7 @@ int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, con
     int is_known = known != NULL && known->bound.lower > 0, status = STATUS_DONE;
     if (is_known)
         solver_copy(answer, known, rows);
-    /* this norm too allows the change of coordinates, so presolve_solve has done it already */
+    /* presolve_solve has changed coordinates already, for norms that rotations do not change */
     else if (certificate_rotates(options->norm))
         status = frobenius_auto(answer, rows, &own, arena);
     else

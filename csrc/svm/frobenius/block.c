@@ -28,12 +28,12 @@
  * solves are stopped after a few iterations, lose .07 of their accuracy. */
 #define FULL 0.96
 
-/* Block ascent leaves a problem as tight to a dense method in two cases.  (1) After epoch LOOK_AFTER: the number of
- * positive multipliers, times its growth since the first epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any
- * epoch: the number of positive multipliers alone exceeds OVERFULL per entry of W.  The interior point of a hard margin
- * gets slower with the number of entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems
- * with .9 bits per entry or more and d from 12 to 49, block ascent was slower than the interior point on one below the
- * bound, and on nearly all above it.) */
+/* Block ascent leaves a problem to a dense method, as tight (the support is nearly as large as the number of unknowns),
+ * in two cases.  (1) After epoch LOOK_AFTER: the number of positive multipliers, times its growth since the first
+ * epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any epoch: the number of positive multipliers alone exceeds
+ * OVERFULL per entry of W.  The interior point of a hard margin gets slower with the number of entries, so the first
+ * bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems with .9 bits per entry or more and d from 12 to 49,
+ * block ascent was slower than the interior point on one below the bound, and on nearly all above it.) */
 #define LOOK_AFTER 3
 #define CROWDED_SUPPORT 1.3
 #define CROWDED_SUPPORT_MORE 4e-4
@@ -112,7 +112,7 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_DECLINED;
             break;
         }
-        /* is the support steady?  If a factor is cheap, the active set takes over earlier */
+        /* stop once the support is steady; if a Cholesky factor is cheap, the active set takes over earlier */
         double last = (primal_dual_active_set_is_cheap(s, (double)support) ? 5 : 1) * LAST_FLIPS;
         if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= last * (double)support)
             break;

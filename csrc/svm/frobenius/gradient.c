@@ -153,7 +153,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0)
         return status;
     project(s.x, &s);
-    double value = 0; /* f at x, computed by differentiate */
+    double value = 0; /* f at x; differentiate computes it */
     status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

@@ -31,8 +31,8 @@ struct support_guess {
     struct gram *gram;
     struct cholesky_update *factor;
     struct coordinate_ascent ascent;
-    ptrdiff_t *member, size; /* (m + 1) the rows of the next S, ascending, and their number */
-    unsigned char *inside;   /* (m) marks the rows of the next S */
+    ptrdiff_t *member, size; /* (m + 1) the rows of the next support S, ascending, and their number */
+    unsigned char *inside;   /* (m) marks the rows of the next support S */
     double *w;               /* (m) multipliers of the current round, of either sign */
     /* target (padded): the multipliers in the order of the factor. margin (padded): G w. */
     double *target, *margin;
@@ -141,7 +141,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         return STATUS_NO_MEMORY;
     positive_rows(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
-        if (i > 0) /* i = 0 goes without an ascent: the given x may be the solution already */
+        if (i > 0) /* pass 0 has no ascent: the given x may be the solution already */
             ascend(&s, x, i - 1);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;

@@ -72,14 +72,14 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    s->level = -1.1 * top; /* so that, for b > 0, the least s_k x_k is at least 1/21 of the mean */
+    s->level = -1.1 * top; /* low enough: for b > 0, the least s_k x_k is at least 1/21 of their mean */
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
             s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
 }
 
 /* Projects W onto the equality rows; computes margins, bounds and the Farkas residual; keeps the best bounds.  Returns
- * the gap, which is infinite while W does not separate. */
+ * the gap of the best bounds, which is infinite until a W with a positive margin is found. */
 static double measure(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -100,8 +100,7 @@ static double measure(struct interior_point *s)
         if (s->rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
-    /* here b fixes the scale of W, so W can be scaled only by 1 / level, and only if it meets the rows */
-    if (!rows->homogeneous)
+    if (!rows->homogeneous) /* if b fixes the scale of W, only 1 / level can scale W, and only if W meets the rows */
         least = short_of <= CERTIFICATE_ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;

@@ -103,7 +103,7 @@ int interior_point_finish(struct interior_point *s)
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
             return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
-        if (wrong >= before && i != 1) /* after the first guess the number may rise once */
+        if (wrong >= before && i != 1) /* the number of wrong rows may rise once, after the first guess */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
     }

@@ -324,7 +324,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         /* accuracy of the next system */
         climbs |= wrong >= before && exact;
         if (wrong >= before || wrong * 100 <= s->size) {
-            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* accurate enough while S still changes */
+            /* accuracy that is enough while the set S still changes */
+            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4);
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }

@@ -27,7 +27,7 @@ struct primal_dual_active_set {
     const struct svm_options *options;
     struct svm_answer *answer;
     struct arena *arena;
-    struct equalities equalities; /* independent equality rows are always in S, implied ones never */
+    struct equalities equalities; /* equality rows: the independent ones are always in S, the implied ones never */
     double *lambda;               /* (m) multipliers of highest dual value so far */
     /* best_lambda (m) gives the best dual bound, best_W (dk, dz) the best primal bound. */
     double *best_lambda, *best_W;
@@ -37,8 +37,8 @@ struct primal_dual_active_set {
     double *trial;           /* (m) a point between lambda and w, clipped at 0; also scratch */
     double *W, *U;           /* (dk, dz), (M, dk) scratch of the operators of rows.h */
     double *corrected;       /* (dk, dz) copy of W before its correction */
-    ptrdiff_t *member, size; /* the rows of S, ascending, and their number */
-    unsigned char *inside;   /* (m) marks the rows of S */
+    ptrdiff_t *member, size; /* the rows of the active set S, ascending, and their number */
+    unsigned char *inside;   /* (m) marks the rows of the active set S */
     double proximal, dual;
     double *ridge;             /* (m) proximal term plus the ridge of the soft margin */
     double lower, upper;       /* best bounds of the largest margin, or of the soft margin's objective */

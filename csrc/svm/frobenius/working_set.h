@@ -11,10 +11,11 @@
 
 struct working_set {
     const struct rows *rows;
-    ptrdiff_t most;     /* largest possible number of rows in S */
+    ptrdiff_t most;     /* largest possible number of rows in the working set S */
     double *x, *margin; /* (m) each: the multipliers x, and the margins A W, of all rows */
     struct gram gram;
-    struct cholesky_update factor; /* the rows of S, and the Cholesky factor G_SS = U^T U */
+    /* the rows of the working set S, and the Cholesky factor G_SS = U^T U of their Gram matrix */
+    struct cholesky_update factor;
     /* (capacity) each: `step` holds the coefficients of a step; the others are scratch. */
     double *step, *target, *work;
     double *refined;      /* (dk,dz) W as working_set_refine has computed it */

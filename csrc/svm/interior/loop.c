@@ -93,8 +93,8 @@ static void measure(struct loop *s, struct arena *arena)
     coordinates_adjoint(s->adjoint, set, s->lambda);
     vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
-    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* an upper bound of the
-                                                                                                dual norm */
+    /* top: an upper bound of the dual norm */
+    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D);
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
         || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {
         size = norm_of(ball->W, ball, 0, arena);

@@ -24,7 +24,7 @@
 struct nuclear_ball {
     struct ball ball;
     struct psd psd;
-    double *root; /* (p,p) Cholesky factor of P_11 */
+    double *root; /* (p,p) Cholesky factor of P_11, a block of the scaling P */
     double *GG;   /* (N,N) G^T G */
     /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M. */
     double *drop, *dM;
@@ -67,7 +67,7 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0 if only equality rows have been packed */
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0 if there are only equality rows, so that M = 0 */
     vector_scale(ball->M, inside, p * q);
     vector_zero(s->psd.Y, N * N);
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -145,7 +145,7 @@ static void nuclear_target(struct ball *ball, double mu, int corrected, double *
 
 static void nuclear_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
-    (void)dh, (void)dV; /* unused: dX contains both */
+    (void)dh, (void)dV; /* dh and dV are not used: the step of X contains both */
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t N = s->psd.N;
     vector_copy(s->dM, dM, ball->p * ball->q);

@@ -19,8 +19,8 @@
 #include "svm/polish/polish.h"
 
 /* Penalty parameters and relative gradients of the rounds of the augmented Lagrangian: of the values tried, those with
- * the fewest evaluations.  The first two rounds bring loose problems close enough for the polish.  Tight problems and
- * correlated rows need more rounds. */
+ * the fewest evaluations.  The first two rounds bring loose problems (whose selection has far fewer bits than W has
+ * entries) close enough for the polish.  Tight problems and correlated rows need more rounds. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
@@ -115,7 +115,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
             least = fmin(least, margin[k] / rows->rhs[k]);
     if (!(reached > 0) || !isfinite(asked / reached) || least * asked < NEAR * reached)
         return STATUS_UNDECIDED;
-    for (ptrdiff_t i = 0; i < D; ++i) /* scaled so that the margins, weighted by the multipliers, have the mean of b */
+    for (ptrdiff_t i = 0; i < D; ++i) /* scales W: its margins and b get the same mean, weighted by the multipliers */
         near.W[i] = options->start_W[i] * (asked / reached);
     struct factored s;
     int status = factored_init(&s, &near, rows, options->tol, arena);

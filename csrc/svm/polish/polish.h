@@ -38,8 +38,8 @@ struct polish {
     /* size and top are upper bounds of ||W|| and ||M||_dual. residual measures how far the equations that Newton's
      * method solves are from being met. */
     double size, top, residual;
-    unsigned char *active;         /* (m) marks the rows of S */
-    struct coordinates_packed set; /* packed copy of the rows of S */
+    unsigned char *active;         /* (m) marks the rows of the active set S */
+    struct coordinates_packed set; /* packed copy of the rows of the active set */
     double *right;                 /* (|S|) scratch */
     int patience;                  /* largest number of steps in a row that do not halve the residual */
     int follows;                   /* set if `evaluate` depends on S, and not only on lambda and W */

@@ -100,7 +100,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
             subtract_above(U, stride, top, j, WIDE);
         if (j < end)
             subtract_above(U, stride, top, j, LANES);
-        /* elimination within the rows of this block */
+        /* eliminate within this block of rows */
         for (ptrdiff_t k = top; k < bottom; ++k) {
             double *row = U + k * stride, pivot = row[k], scale = pivot > least ? 1 / sqrt(pivot) : 0;
             inverse[k] = scale;
@@ -213,7 +213,8 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
             clear(f, k, k - 1); /* the diagonal of row k moves into the SIMD vector of column k - 1 */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
-    /* Column k now has one entry below the diagonal.  A rotation of rows k and k+1, and of y, removes it. */
+    /* Column k now has one entry below the diagonal.  A rotation of the rows k and k+1 of U, and of y, removes this
+     * entry. */
     for (ptrdiff_t k = i; k < n; ++k) {
         double *row = f->U + k * stride, *next = row + stride;
         double inverse = 1 / sqrt(row[k] * row[k] + next[k] * next[k]), c = row[k] * inverse, s = next[k] * inverse;

@@ -18,7 +18,7 @@ struct cholesky_update {
     const double *beta; /* (m) right sides of all rows */
     /* size = |S|, stride = row length of U in whole SIMD vectors, capacity = largest |S| */
     ptrdiff_t size, stride, capacity;
-    ptrdiff_t *member;     /* (capacity) the rows of S, in the order of U */
+    ptrdiff_t *member;     /* (capacity) the rows of the set S, in the order of the factor U */
     unsigned char *inside; /* (m) marks of S */
     double *U;             /* (size, stride) upper triangular; entries left of the diagonal do not count */
     /* (capacity) 1 / diagonal of U.  A solve is a chain of dependent steps, in which divisions would be slow. */

@@ -18,15 +18,15 @@
 struct compact_rows {
     const struct rows *rows;
     const double *ridge;     /* (m) */
-    const ptrdiff_t *member; /* the rows of S, ascending */
+    const ptrdiff_t *member; /* the rows of the set S, ascending */
     ptrdiff_t *first;        /* (M+1) rows of S on query q: first[q] .. first[q+1]-1 */
     double *D;               /* (|S|, dk) differences of the rows of S, divided by their lengths */
     double *inverse;         /* inverses of the queries' blocks of the matrix, one after the other */
     ptrdiff_t *offset;       /* (M) index in `inverse` at which the block of query q begins */
     double *P;               /* (M, dk) row q is the sum of x_k D_k over the rows k of query q */
     double *V;               /* (M, dk) row q is V_q, with which row k of query q has the margin D_k . V_q */
-    const double *K;         /* (M, M) Z Z^T, so that V = K P; NULL if there are many queries */
-    double *W;               /* (dk, dz) P^T Z, so that V = Z W^T; used if K is NULL */
+    const double *K;         /* (M, M) Z Z^T of the queries Z, so that V = K P; NULL if there are many queries */
+    double *W;               /* (dk, dz) P^T Z of the queries Z, so that V = Z W^T; used if K is NULL */
     /* x (|S|) is the vector that is multiplied, `out` the product. */
     const double *x;
     double *out;
@@ -136,7 +136,7 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
     const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
-        if (m > 0) /* transposed product: the inverse is symmetric */
+        if (m > 0) /* the inverse is symmetric, so its transpose may be used */
             matrix_transposed_times_vector(r->out + from, r->inverse + r->offset[q], r->x + from, m, m);
     }
 }
@@ -199,7 +199,7 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, dou
         /* step length */
         apply(s, Ap, p);
         double curvature = vector_dot(p, Ap, n);
-        if (!(curvature > 0)) /* rounding: on a singular system there is no progress */
+        if (!(curvature > 0)) /* rounding: no progress is possible on a singular system */
             return STATUS_ITERATION_LIMIT;
         double along = rz / curvature;
         /* next iterate and residual */

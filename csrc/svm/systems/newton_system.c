@@ -31,7 +31,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* so that keys and queries take no more memory than L */
+        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* keys and queries take no more memory than L */
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->keys = arena_doubles(arena, n->chunk, pk);
         n->queries = arena_doubles(arena, n->chunk, pz);
@@ -155,7 +155,7 @@ static void solve_rows(struct newton_system *n, double *dx, double *dW, const do
             z[i] = n->margin[k] + n->inverse[k] * p[k];
             curvature += p[k] * z[i];
         }
-        if (!(curvature > 0)) /* rounding: on a singular system there is no progress */
+        if (!(curvature > 0)) /* rounding: no progress is possible on a singular system */
             break;
         /* next iterate and residual */
         vector_add(dx, rz / curvature, p, n->m);

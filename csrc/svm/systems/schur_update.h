@@ -29,7 +29,7 @@ struct schur_update {
     ptrdiff_t *slot;         /* (m) index of each row's column in Y, or -1 */
     double *L;               /* (|B|, |B|) */
     struct rows_parts parts; /* data of the rows of the base set */
-    double *Y;               /* (room, |B|) Y^T, where each row is a column of Y */
+    double *Y;               /* (room, |B|) memory for `room` columns of Y, each stored as a row */
     double *products;        /* (room, room) lower triangle of Y^T Y */
     ptrdiff_t room, n_columns;
 };
