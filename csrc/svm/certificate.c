@@ -104,7 +104,7 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
         if (b > 0) {
             missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size);
             double factor = a > noise ? b / a : INFINITY;
-            s = factor > s ? factor : s; /* fmax would be a function call, which is slow */
+            s = factor > s ? factor : s; /* written out, because calls of fmax would be slow */
         } else {
             missing |= a < b - noise - 1e-12 * fabs(b);
             most = a < -noise && b / a < most ? b / a : most;

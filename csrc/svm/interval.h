@@ -15,7 +15,7 @@ struct interval {
     /* (R) a lower bound of the least margin of each W.  It is 0 if an equality row is missed beyond rounding, and
      * infinite if there is no margin row and no equality row is missed. */
     double *least;
-    double *pull;     /* (R, dk, dz) A^*(lambda) of each lambda */
+    double *pull;     /* (R, dk, dz) A^*(lambda) for each of the R given lambda */
     double *total;    /* (R) a lower bound of the sum of each lambda over the margin rows */
     double *rounding; /* (R) an upper bound of the Frobenius norm of the rounding error of each pull */
 };

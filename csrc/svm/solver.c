@@ -28,7 +28,8 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     }
     rows_adjoint(M, rows, lambda, P);
     double product = vector_dot(rows->rhs, lambda, rows->count);
-    double scale = product / (square + vector_dot(M, M, D)); /* maximises the dual objective at t lambda over t */
+    /* the factor of lambda that maximises the dual objective */
+    double scale = product / (square + vector_dot(M, M, D));
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {
         vector_zero(lambda, rows->count);

@@ -113,7 +113,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     for (;;) {
         /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, working_set_margins(s));
-        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least that of this row alone, b / margin - 1 */
+        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least b / margin - 1 of the most violated row */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* all rows are met: repeat the check with margins computed from the tokens */
             j = most_violated(s, working_set_refine(s));
@@ -160,7 +160,7 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
     struct working_set s;
     int solved = 0, status = working_set_init(&s, rows, arena);
     near = near && s.gram.K != NULL;
-    /* second attempt: without K, margins are computed from the tokens, with smaller rounding errors */
+    /* second attempt: without products of queries; margins from the tokens have smaller rounding errors */
     if (!near && rows->n_equal == 0 && rows->count <= START_ROWS)
         s.gram.K = NULL;
     if (status == STATUS_DONE)

@@ -28,7 +28,7 @@
  * set or the interior point is quickest at any number of rows. */
 #define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
-/* Largest product of support rows and rows for which the active set is tried after other methods. */
+/* Largest product of the numbers of support rows and of rows at which the active set is tried after other methods. */
 #define ACTIVE_MOST 4e8
 
 /* A problem for the active set or the interior point tries the interior point first if it has more than INTERIOR_MANY
@@ -110,7 +110,7 @@ static ptrdiff_t active_budget(const struct rows *rows, double dense)
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
-    /* an interior point makes all multipliers positive */
+    /* after an interior point all multipliers are positive, so that every row counts */
     double support = (double)vector_nonzeros(best->lambda, rows->count);
     return fmin(support, auto_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
 }

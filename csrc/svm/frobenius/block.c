@@ -51,7 +51,7 @@ static int guess(struct primal_dual_active_set *s)
     struct svm_options own = *s->options;
     double *start = s->trial;
     own.start = start;
-    own.soft = 0; /* the guess is scaled as for the hard margin */
+    own.soft = 0; /* solver_start scales the guess as for a hard margin */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         start[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, start, s->U);

@@ -12,7 +12,7 @@
 #include "linalg/vector.h"
 
 #define SWEEPS 5 /* largest number of cyclic sweeps over a query's rows per visit */
-/* Sweeps end when the largest move of a sweep is at most this fraction of that of the first sweep. */
+/* Sweeps end when the largest move of a sweep is at most this fraction of the first sweep's largest move. */
 #define STEADY_SWEEP 0.03
 #define GROUP 64 /* number of queries that are visited as one group */
 #define EVERY 4  /* every fourth epoch inspects all rows and visits all queries */
@@ -289,7 +289,7 @@ ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_moving; i += GROUP) {
         if (monitor_stops(blocks->rows->monitor))
-            break; /* stopped; the caller polls the monitor too and sees it */
+            break; /* stopped by the monitor; the caller polls the monitor again */
         visit_group(blocks, lambda, i, &flips);
     }
     return flips;

@@ -16,7 +16,7 @@ struct arena;
 
 struct block_ascent {
     const struct rows *rows;
-    double *ridge;  /* (m) term of the soft margin on the diagonal, rows_ridge */
+    double *ridge;  /* (m) term that a soft margin adds to the Gram diagonal, see rows_ridge */
     ptrdiff_t most; /* number of rows of the query with most rows */
     /* (m) rows to visit and their tokens; the entries of query q begin at index first[q]. */
     ptrdiff_t *near, *token;

@@ -12,7 +12,7 @@
 struct coordinate_ascent {
     struct gram *gram;
     const double *beta; /* (m) right sides of the unit rows */
-    double *blocks;     /* blocks of G, one for each query; their rows are padded to whole SIMD vectors */
+    double *blocks;     /* blocks of the Gram matrix, one for each query; their rows are padded to whole SIMD vectors */
     ptrdiff_t *block;   /* (M) index in `blocks` at which the block of each query begins */
     double *short_of;   /* (padded m) G x - beta on the rows of the query that is being visited */
 };

@@ -31,11 +31,14 @@ struct dual_descent {
     struct svm_answer *answer;
     struct arena *arena;
     struct equalities equalities;
-    double *h;           /* (m) */
-    double *x, *image;   /* x (m), and image (m) = A P A^* times the direction */
-    double *W, *W_0, *U; /* (dk, dz) each; U (M, dk) is scratch */
-    ptrdiff_t steps;     /* number of steps since the gradient was computed from x */
-    int decided;         /* status that the certificate has proved; STATUS_ITERATION_LIMIT before that */
+    double *h; /* (m) */
+    /* x (m): multipliers. image (m): A P A^* times the direction, where P projects onto E(W) = 0. */
+    double *x, *image;
+    /* W (dk, dz): weights of the iterate.  W_0 (dk, dz): least weights that meet the equality rows.  U (M, dk):
+     * scratch. */
+    double *W, *W_0, *U;
+    ptrdiff_t steps; /* number of steps since the gradient was computed from x */
+    int decided;     /* status that the certificate has proved; STATUS_ITERATION_LIMIT before that */
 };
 
 static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)

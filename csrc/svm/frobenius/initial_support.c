@@ -24,7 +24,7 @@ static const struct {
 #define ROUNDS 8 /* largest number of rounds of solve and exchange after each ascent */
 /* Rounds end if the number of wrong rows is above this fraction of the last number (at first: of |S|). */
 #define WRONG 0.6
-/* Largest fraction of S that is exchanged row by row; if more rows change, a new factor is cheaper. */
+/* Largest fraction of the support S that is exchanged row by row; if more rows change, a new factor is cheaper. */
 #define ONE_BY_ONE 0.1
 
 struct support_guess {
@@ -39,7 +39,7 @@ struct support_guess {
     ptrdiff_t *iterations, most;
 };
 
-/* Sets the next S to the rows with x > 0. */
+/* Sets the next support S to the rows with x > 0. */
 static void positive_rows(struct support_guess *s, const double *x)
 {
     s->size = 0;
@@ -107,8 +107,8 @@ static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
 }
 
 /* Repeats solve and exchange from S, while each round has far fewer wrong rows than the last.  *wrong = 0 on return
- * means that x is the solution.  A row is left out if its distance from the span of the other rows of S cancels: the
- * active set method can decide whether it depends on S. */
+ * means that x is the solution.  A row is left out if its distance from the span of the other rows of S has lost its
+ * digits to cancellation: the active set method can decide whether it depends on S. */
 static int refine_support(struct support_guess *s, double *x, ptrdiff_t *wrong)
 {
     int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);

@@ -72,7 +72,7 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    s->level = -1.1 * top; /* low enough: for b > 0, the least s_k x_k is at least 1/21 of their mean */
+    s->level = -1.1 * top; /* so low that, for b > 0, the least s_k x_k is at least 1/21 of their mean */
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
             s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));

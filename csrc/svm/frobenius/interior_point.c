@@ -9,7 +9,8 @@
 #include "svm/active_set.h"
 
 #define MORE_PROXIMAL 100 /* factor by which the proximal term grows when Cholesky fails */
-/* 1/d of equality rows, as a fraction of the least 1/d of soft rows: a smaller 1/d would lose digits. */
+/* The system's diagonal term 1/d of equality rows, as a fraction of the least 1/d of soft rows: a smaller term would
+ * lose digits. */
 #define FIRM 1e-5
 #define PASSES 3 /* number of passes of iterative refinement on the support */
 /* Largest number of systems that are solved to find the support; from a good guess 1 to 4 are enough. */

@@ -330,7 +330,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next S; during ascent it is chosen from lambda instead of w */
+        /* next active set S; during ascent it is chosen from lambda instead of w */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

@@ -27,15 +27,15 @@ struct primal_dual_active_set {
     const struct svm_options *options;
     struct svm_answer *answer;
     struct arena *arena;
-    struct equalities equalities; /* equality rows: the independent ones are always in S, the implied ones never */
+    struct equalities equalities; /* equality rows: the active set S has all independent ones and no implied ones */
     double *lambda;               /* (m) multipliers of highest dual value so far */
     /* best_lambda (m) gives the best dual bound, best_W (dk, dz) the best primal bound. */
     double *best_lambda, *best_W;
-    /* (m) each: right sides b of a system, and the correction `step` of w */
+    /* (m) each: right sides b of a system, and a correction of its solution w */
     double *b, *step;
     double *w, *margin;      /* (m) each: solution w of a system, and the margins of W */
     double *trial;           /* (m) a point between lambda and w, clipped at 0; also scratch */
-    double *W, *U;           /* (dk, dz), (M, dk) scratch of the operators of rows.h */
+    double *W, *U;           /* scratch of the operators of rows.h: W (dk, dz), U (M, dk) */
     double *corrected;       /* (dk, dz) copy of W before its correction */
     ptrdiff_t *member, size; /* the rows of the active set S, ascending, and their number */
     unsigned char *inside;   /* (m) marks the rows of the active set S */

@@ -43,7 +43,7 @@ static void margins_of(struct working_set *s, const double *x)
     rows_apply(s->margin, s->rows, s->W, s->U);
 }
 
-/* Sets to [m] to factor * values on the rows of S, and to 0 elsewhere. */
+/* Sets `to` [m] to factor * values on the rows of S, and to 0 elsewhere. */
 static void spread(double *to, const struct working_set *s, double factor, const double *values)
 {
     vector_zero(to, s->rows->count);

@@ -19,7 +19,7 @@ struct working_set {
     /* (capacity) each: `step` holds the coefficients of a step; the others are scratch. */
     double *step, *target, *work;
     double *refined;      /* (dk,dz) W as working_set_refine has computed it */
-    double *full, *W, *U; /* (m), (dk,dz), (M,dk) scratch */
+    double *full, *W, *U; /* scratch of the shapes (m), (dk,dz), (M,dk) */
 };
 
 enum working_set_result { WORKING_SET_ADDED, WORKING_SET_DEPENDENT };

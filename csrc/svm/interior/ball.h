@@ -20,7 +20,7 @@
 struct ball;
 
 struct ball_norm {
-    /* Allocates the ball of a norm for W [p,q].  Returns NULL if there is no memory. */
+    /* Allocates the state of a norm's ball for W [p,q].  Returns NULL if there is no memory. */
     struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, struct arena *arena);
     /* Allocates the memory of the ball that depends on the number of packed rows. */
     void (*pack)(struct ball *ball, const struct coordinates_packed *set, struct arena *arena);

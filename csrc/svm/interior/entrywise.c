@@ -40,7 +40,7 @@ struct entries {
     struct side side[2];
     double unit, *h;              /* h (D): bounds of the entries of W */
     double *inverse;              /* (D) 1 / T */
-    double *pivot, *tilt, *raise; /* coefficients of each of the D entries; raise = E / pivot */
+    double *pivot, *tilt, *raise; /* coefficients of the D entries, see the head of this file; raise = E / pivot */
     struct metric_gram gram;
 };
 

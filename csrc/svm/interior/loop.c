@@ -93,7 +93,7 @@ static void measure(struct loop *s, struct arena *arena)
     coordinates_adjoint(s->adjoint, set, s->lambda);
     vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
-    /* top: an upper bound of the dual norm */
+    /* `top` is an upper bound of the dual norm of A^*(lambda). */
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D);
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
         || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {

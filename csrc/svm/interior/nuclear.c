@@ -28,7 +28,7 @@ struct nuclear_ball {
     double *GG;   /* (N,N) G^T G */
     /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M. */
     double *drop, *dM;
-    double *half, *turned; /* (p,q), (q,q) scratch of nuclear_solve */
+    double *half, *turned; /* scratch of nuclear_solve: (p,q), (q,q) */
     /* delta (m,p): the differences of the packed rows times `root`. far (n,max(p,q)): the queries z times P_22, then z
      * times P_21. */
     double *delta, *far;

@@ -19,7 +19,8 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-#define STEADY 0.9 /* corrections of w end once one leaves kappa at this fraction of its last value, or above */
+/* Corrections of w end once one leaves kappa = H(1, w) at this fraction of its last value, or above. */
+#define STEADY 0.9
 
 struct spectral_ball {
     struct ball ball;
@@ -30,11 +31,11 @@ struct spectral_ball {
     /* L (p,p) and K (q,q) are the inverses of the Cholesky factors of P_11 and P_22.  U (p,r), V (r,q) and c (r) are
      * the singular value decomposition of L P_12 K^T. */
     double *L, *K, *U, *V, *c;
-    double *A, *B; /* (r,p) U^T L and (r,q) V^T K, with r = min(p, q) */
+    double *A, *B; /* A (r,p) = U^T L and B (r,q) = V^T K, with r = min(p, q) */
     /* Coefficients (r,r) in the frame of singular vectors: `even` multiplies an entry (i, j), `odd` its mirror image
      * (j, i). */
     double *even, *odd;
-    double *half, *inner, *turned; /* (p,q), (r,r), (r,q) scratch of spectral_solve */
+    double *half, *inner, *turned; /* scratch of spectral_solve: (p,q), (r,r), (r,q) */
     /* Products with the differences and queries of the packed rows: delta (m,p) = delta L^T, z (n,q) = z K^T, a (m,r) =
      * delta A^T, b (n,r) = z B^T; products (n,n) = z K^T K z^T. */
     double *delta, *z, *a, *b, *products;

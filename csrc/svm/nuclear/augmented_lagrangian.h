@@ -27,7 +27,7 @@ struct nuclear_augmented_lagrangian {
     /* unit: the mean of b, weighted by |lambda|. eps: the penalty parameter of the round, times the unit. */
     double unit, eps;
     double *Y;               /* (p+q,r) the factors, K above Q */
-    double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,p), (n,p) scratch */
+    double *zQ, *PK, *P, *U; /* scratch of the shapes (n,r), (n,r), (n,p), (n,p) */
 };
 
 /* Allocates factors K and Q with r columns, all zero.  Returns STATUS_DONE or STATUS_NO_MEMORY. */

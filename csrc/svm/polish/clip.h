@@ -22,7 +22,7 @@ struct clip {
      * their difference, and `tail` belongs to the longer side.  With D' = U^T D V^T, T D is U (even o D' + odd o D'^T)
      * V^T, plus D V^T diag(tail) V if p > q, or plus U diag(tail) U^T D if p < q. */
     double *even, *odd, *tail; /* (r,r), (r,r), (r) */
-    double *half, *D, *turned; /* (p,q), (r,r), (r,q) scratch */
+    double *half, *D, *turned; /* scratch of the shapes (p,q), (r,r), (r,q) */
 };
 
 /* Allocates the memory of a clip for matrices [p,q]; sets arena->failed if there is none. */

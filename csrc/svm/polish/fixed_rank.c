@@ -80,7 +80,8 @@ static int fixed_rank_step(struct polish *at)
         return STATUS_ITERATION_LIMIT;
     /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
-    /* The right side contains J V, with V = T S Y: the margins of V_1 Q^T + K V_2^T. */
+    /* J is the derivative of the margins in Y.  J V, with V = T S Y, is computed as the margins of V_1 Q^T + K
+     * V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, at->M, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, at->M, q);
     coordinates_apply(right, set, at->M);

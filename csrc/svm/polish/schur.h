@@ -13,7 +13,7 @@
 struct schur_slack {
     ptrdiff_t p, q;
     double c;
-    double *F, *R; /* F (q,q) lower triangular, R (p,q) */
+    double *F, *R; /* roots of P: F (q,q), lower triangular, and R (p,q) */
     double *gram;  /* (q,q) scratch */
 };
 

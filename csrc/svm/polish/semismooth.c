@@ -26,9 +26,10 @@
 #include "svm/systems/metric_gram.h"
 
 #define PATIENCE 4 /* largest number of steps in a row that do not halve the residual */
-/* Least shift: errors of W off the range of M are multiplied by the shift, and K has errors of order 1 / shift. */
+/* Least shift in T: errors of W off the range of M are multiplied by the shift, and the Newton matrix K has errors of
+ * order 1 / shift. */
 #define LEAST_SHIFT 1e-4
-/* This fraction of K_kk is added to K_kk as a proximal term, because rows may depend on each other. */
+/* This fraction of each diagonal entry of the Newton matrix K is added to it, because rows may depend on each other. */
 #define RIDGE 1e-14
 
 struct semismooth {
@@ -162,7 +163,7 @@ static int semismooth_step(struct polish *at)
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
     if (cholesky_factor(m, s->K, set->monitor) != 0)
         return STATUS_ITERATION_LIMIT;
-    /* new lambda, from the solutions of K for the right side and for u */
+    /* new lambda: K^-1 times the right side, plus a multiple of K^-1 u */
     vector_copy(step, s->u, m);
     cholesky_solve(m, s->K, right);
     cholesky_solve(m, s->K, step);

@@ -25,8 +25,8 @@ struct schur_update {
     struct arena *arena;     /* memory of the current factor, its columns and the scratch of a solve */
     ptrdiff_t size;          /* number of rows of the base set B; 0 before the first factor */
     ptrdiff_t *member;       /* (|B|) rows of the base set B, ascending */
-    ptrdiff_t *place;        /* (m) index of each row in `member`, or -1 */
-    ptrdiff_t *slot;         /* (m) index of each row's column in Y, or -1 */
+    ptrdiff_t *place;        /* (m) index of each row in `member`; -1 outside the base set */
+    ptrdiff_t *slot;         /* (m) index of each row's column in Y; -1 if it has none */
     double *L;               /* (|B|, |B|) */
     struct rows_parts parts; /* data of the rows of the base set */
     double *Y;               /* (room, |B|) memory for `room` columns of Y, each stored as a row */
