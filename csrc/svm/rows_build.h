@@ -15,7 +15,7 @@
  * (-1: there is none), and `rows` then holds the first such row alone.
  *
  * Returns STATUS_DONE; STATUS_NO_CONSTRAINT if zero weights meet every row; STATUS_NOT_FINITE if the length of a row is
- * outside the range in which it can be squared; STATUS_NO_MEMORY. */
+ * below the least normal number, or above 2^480, so that products could overflow; STATUS_NO_MEMORY. */
 int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena);

@@ -52,7 +52,7 @@ int interior_point_newton(struct interior_point *s);
 int interior_point_equalities(struct interior_point *s);
 
 /* Corrects the multipliers best_x until they are a proof of infeasibility, in answer->lambda.  Returns
- * STATUS_INFEASIBLE or STATUS_UNDECIDED. */
+ * STATUS_INFEASIBLE, STATUS_UNDECIDED or a negative status. */
 int interior_point_refute(struct interior_point *s);
 
 #endif

@@ -48,7 +48,8 @@ struct primal_dual_active_set {
     int infeasible;            /* 1: best_lambda is a Farkas certificate */
 };
 
-/* Starts the method from lambda = 0 and factors the equality rows.  Returns STATUS_DONE or a negative status. */
+/* Starts the method from lambda = 0 and factors the equality rows.  Returns STATUS_DONE, STATUS_NO_MEMORY or
+ * STATUS_INTERRUPTED. */
 int primal_dual_active_set_init(struct primal_dual_active_set *s);
 
 /* Sets W = A^*(lambda) and returns the dual value of lambda.  If the multipliers of margin rows are >= 0 (signs_hold),

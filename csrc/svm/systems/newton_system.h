@@ -37,7 +37,7 @@ struct newton_system {
 int newton_system_init(struct newton_system *n, const struct rows *rows, struct arena *arena);
 
 /* Factors the system whose weights d are given by n->inverse = 1/d; the new factor replaces the last one.  Returns
- * STATUS_DONE, STATUS_FACTORIZATION or STATUS_NO_MEMORY. */
+ * STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if that failed or the monitor stops it. */
 int newton_system_factor(struct newton_system *n);
 
 /* Usual number of corrections of a solution.  Each correction gains a few digits, even if the factor has lost nearly

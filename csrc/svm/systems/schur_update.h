@@ -38,7 +38,7 @@ struct schur_update {
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena);
 
 /* Solves the system on S = member [size], ascending: x [m] is the solution for b [m], and zero outside S.  Returns
- * STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if rows of S depend on each other. */
+ * STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if rows of S depend on each other or the monitor stops it. */
 int schur_update_solve(struct schur_update *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size);
 
 #endif
