@@ -263,7 +263,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    /* If b has both signs, the sum b . lambda may cancel, and a smaller sum proves less. */
+    /* If b has both signs, the sum b . lambda may cancel, and a smaller positive sum proves less. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);

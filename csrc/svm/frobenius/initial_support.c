@@ -34,7 +34,8 @@ struct support_guess {
     ptrdiff_t *member, size; /* (m + 1) the rows of the next support S, ascending, and their number */
     unsigned char *inside;   /* (m) marks the rows of the next support S */
     double *w;               /* (m) multipliers of the current round, of either sign */
-    /* target (padded): the multipliers in the order of the factor. margin (padded): G w. */
+    /* target (padded): the multipliers in the order of the factor. margin (padded): the margins G w of the multipliers
+     * w. */
     double *target, *margin;
     ptrdiff_t *iterations, most;
 };

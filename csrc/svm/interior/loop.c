@@ -17,7 +17,7 @@
 
 #define SLACK 0.1  /* least slack of a row when it joins, as a fraction of the mean slack */
 #define NONE 1e-12 /* least mean slack at the start; a smaller mean is rounding */
-/* Added to the diagonal of the Schur matrix, relative to it, because rows may depend on each other. */
+/* This fraction of each diagonal entry of the Schur matrix is added to it, because rows may depend on each other. */
 #define RIDGE 1e-15
 /* Largest number of factorisations of one Schur matrix; the ridge grows 1000 times before each new try. */
 #define TRIES 4

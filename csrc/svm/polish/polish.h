@@ -30,11 +30,12 @@ polish_method fixed_rank_polish, semismooth_polish;
 /* The state that the Newton methods of both norms share.  It is the first member of the state of each method. */
 struct polish {
     const struct coordinates *g;
-    struct arena *arena, *inside; /* memory of the whole polish (arena), and memory that depends on S (inside) */
-    ptrdiff_t freedom;            /* degrees of freedom of W */
-    double *lambda, *a;           /* lambda (m), and the margins a = A(W) (m) */
-    double *W, *M;                /* W (p,q) and M = A^*(lambda) (p,q) */
-    double *U;                    /* (n,p) scratch */
+    /* memory of the whole polish (arena), and memory that depends on the active set S (inside) */
+    struct arena *arena, *inside;
+    ptrdiff_t freedom;  /* degrees of freedom of W */
+    double *lambda, *a; /* lambda (m), and the margins a = A(W) (m) */
+    double *W, *M;      /* W (p,q) and M = A^*(lambda) (p,q) */
+    double *U;          /* (n,p) scratch */
     /* size and top are upper bounds of ||W|| and ||M||_dual. residual measures how far the equations that Newton's
      * method solves are from being met. */
     double size, top, residual;

@@ -79,8 +79,8 @@ static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, p
     return without;
 }
 
-/* Computes the columns of the exchanged rows that have none yet: C, then L^-1 C for all of them at once, and the
- * products Y^T Y. */
+/* Computes the columns of Y = L^-1 C for the exchanged rows that have none yet, all of them at once, and the products
+ * Y^T Y. schur_update.h defines C. */
 static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     const struct rows *rows = e->rows;
