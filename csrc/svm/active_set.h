@@ -15,19 +15,19 @@
 
 #include "svm/rows.h"
 
-/* Relative tolerance of both tests.  A margin row is met if its margin falls short of b by less than this fraction of
- * b.  A multiplier counts as zero if it is negative by less than this fraction of the largest multiplier.  The value is
- * a tenth of the smallest gap that it makes sense to ask for. */
+/* Relative tolerance of the two tests of an exchange.  A margin row is met if its margin falls short of its right side
+ * b by less than this fraction of b.  A multiplier counts as zero if it is negative by less than this fraction of the
+ * largest multiplier.  The value is a tenth of the smallest gap that it makes sense to ask for. */
 #define ACTIVE_SET_MET 1e-11
 
-/* Largest number of rows on which the active set method beats every other method; twice as many where the queries have
- * many rows each. */
+/* Largest number of rows at which the active set method is quicker than every other method.  It is twice as large if
+ * the queries have many rows each. */
 #define ACTIVE_SET_ROWS 400
 
-/* One exchange.  On entry inside [m] marks S, on return the next S.  x, margin and b [m] are indexed by row; `size` is
- * at least ||W||_F.  Equality rows never change sides.  If the rows fix the scale of W (rows->homogeneous is 0), no
- * scaling can repair a row, and a margin may fall short only by rounding.  Returns the number of rows that changed
- * sides. */
+/* Does one exchange.  On entry inside [m] marks the rows of the support S, on return the rows of the next S.  The
+ * multipliers x, the margins and the right sides b [m] are indexed by row; `size` is at least ||W||_F.  Equality rows
+ * never change sides.  If rows->homogeneous is 0, the rows fix the scale of W.  Then no scaling can repair a row, and a
+ * margin may fall short only by rounding.  Returns the number of rows that changed sides. */
 ptrdiff_t active_set_exchange(unsigned char *inside, const double *x, const double *margin, const double *b,
                               double size, const struct rows *rows);
 

@@ -8,11 +8,12 @@
 #include "linalg/blas.h"
 #include "linalg/vector.h"
 
-#define ENFORCEMENTS 3 /* largest number of rescalings of W against rounding; each at least halves the miss */
+/* Largest number of times that W is scaled up against rounding; each at least halves the miss of the rows. */
+#define ENFORCEMENTS 3
 
-/* (sum |x_i|^p)^(1/p).  The x_i are divided by the largest first, so that no power overflows, and a power that
- * underflows is too small to count.  Without the division the dual exponent 11 of p = 1.1 would lose all powers, and
- * the upper bound with them. */
+/* Returns (sum |x_i|^p)^(1/p).  The x_i are divided by the largest of them first, so that no power overflows, and a
+ * power that underflows is too small to count.  Without the division, the dual exponent 11 of p = 1.1 would underflow
+ * all powers and lose the upper bound. */
 static double of_exponent(const double *x, ptrdiff_t n, double p)
 {
     double largest = vector_largest(x, n), sum = 0;
@@ -54,13 +55,14 @@ int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t co
     return STATUS_DONE;
 }
 
-/* Bounds of the rounding errors of A^*(lambda) and of b . lambda.  Without them, multipliers far larger than their
- * combination would prove false bounds. */
+/* Bounds of the rounding errors of A^*(lambda) and of b . lambda.  Without these bounds, multipliers that are far
+ * larger than their combination A^*(lambda) would prove false bounds of the margin. */
 struct doubt {
     double combination, product;
 };
 
-#define ROUNDINGS 4 /* number of roundings in a term of b . lambda: of its b, length, multiplier and product */
+/* Number of roundings in a term of b . lambda: of its b, its length, its multiplier and their product. */
+#define ROUNDINGS 4
 
 static struct doubt rounding_of(const double *lambda, const struct rows *rows)
 {
@@ -79,8 +81,8 @@ void certificate_clean(double *lambda, const struct rows *rows)
             lambda[k] = 0;
 }
 
-/* The amount by which row k may fall short of b > 0, with ||W||_F = size.  It is a fraction of b; or it is rounding, if
- * other rows have a much larger b than this one (at most CERTIFICATE_MISS of the largest b). */
+/* Returns the amount by which the margin of row k may fall short of b > 0, for ||W||_F = size.  It is a fraction of b;
+ * or it is rounding, if other rows have a much larger b than this row (at most CERTIFICATE_MISS of the largest b). */
 static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size)
 {
     double rounding = fmin(CERTIFICATE_ROUNDING * size, CERTIFICATE_MISS * rows->largest / rows->length[k]);
@@ -102,20 +104,19 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
         if (b > 0) {
             missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size);
             double factor = a > noise ? b / a : INFINITY;
-            s = factor > s ? factor : s; /* fmax would be a function call */
+            s = factor > s ? factor : s; /* written out, because calls of fmax would be slow */
         } else {
             missing |= a < b - noise - 1e-12 * fabs(b);
             most = a < -noise && b / a < most ? b / a : most;
         }
     }
-    if (fixed) /* equality rows with b != 0 fix the scale of W */
+    if (fixed) /* equality rows with b != 0 fix the scale of W at 1 */
         return missing ? 0 : 1;
-    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* a row with b < 0 may be missed by 1e-10 |b|, a tenth of
-                                                               the default tolerance */
+    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* a row with b < 0 may be missed by 1e-10 |b| */
 }
 
-/* margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (If the compiler's long double is a
- * double, the precision is that of a double.) */
+/* Computes margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (If the compiler's long double
+ * is a double, the precision is that of a double.) */
 static void margins_extended(double *margin, const struct rows *rows, const double *W, long double *u, double *keys)
 {
     const struct windows *w = rows->w;
@@ -141,8 +142,8 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
 }
 
 /* Returns the factor by which W, already scaled by s(W), must still be scaled up, because its entries and margins were
- * rounded; 0 if the rows cannot be met so, or an equality row is too far off.  Where rounding may matter, the margins
- * are computed in extended precision, and W is scaled until they hold.  This uses up a part of
+ * rounded.  Returns 0 if scaling cannot meet the rows, or if an equality row is too far off.  Where rounding may
+ * matter, the margins are computed in extended precision, and W is scaled until the rows hold.  This uses up a part of
  * certificate_tolerance. */
 static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
 {
@@ -154,8 +155,9 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
     long double *u = arena_take(arena, rows->w->dk, sizeof(long double));
     double *keys = arena_doubles(arena, 2, rows->w->dk);
     for (int pass = 0; !arena->failed; ++pass) {
-        double miss = 0, off = 0; /* largest miss of a margin row, relative to b; largest error of an equality row,
-                                     times its length */
+        /* miss: the largest amount by which a margin row is missed, as a fraction of b. off: the largest error of an
+         * equality row, times its length. */
+        double miss = 0, off = 0;
         margins_extended(margin, rows, W, u, keys);
         for (ptrdiff_t k = 0; k < rows->count; ++k) {
             if (rows->equal[k])
@@ -179,7 +181,8 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
     return 0;
 }
 
-/* Bounds from W with its margins [m] and from lambda with M = A^*(lambda); scales both as certificate_check says. */
+/* Computes bounds of the largest margin, from W with its margins [m] and from lambda with M = A^*(lambda).  Scales W
+ * and lambda as certificate_check says. */
 static int of_both(struct bounds *bound, double *W, double *lambda, double *margin, const double *M,
                    const struct rows *rows, enum svm_norm norm, double p, struct arena *arena)
 {
@@ -205,7 +208,7 @@ static int of_both(struct bounds *bound, double *W, double *lambda, double *marg
     return STATUS_DONE;
 }
 
-/* Bounds of the soft margin's objective. */
+/* Computes bounds of the soft margin's objective, from W and lambda. */
 static void of_soft(struct bounds *bound, const double *W, const double *lambda, const double *margin, const double *M,
                     const struct rows *rows, double C)
 {
@@ -221,7 +224,7 @@ static void of_soft(struct bounds *bound, const double *W, const double *lambda,
         }
         double dual = lambda[k] / rows->length[k];
         slack += missing > 0 ? of_entry * of_entry : 0;
-        price += dual * (dual / (4 * C)); /* the square may underflow where C is tiny */
+        price += dual * (dual / (4 * C)); /* dual * dual alone may underflow where C is tiny */
     }
     bound->upper = met ? vector_dot(W, W, D) / 2 + C * slack : INFINITY;
     bound->lower = vector_dot(rows->rhs, lambda, rows->count) - vector_dot(M, M, D) / 2 - price;
@@ -260,7 +263,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    /* If b has both signs, b . lambda may cancel; a smaller b . lambda proves less. */
+    /* If b has both signs, the sum b . lambda may cancel, and a smaller positive sum proves less. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);

@@ -22,57 +22,64 @@
 #include "svm/rows.h"
 
 struct bounds {
-    double lower, upper; /* of the largest margin; lower is 0 if no scaling of W meets the rows */
-    double gap;          /* upper / lower - 1 */
+    double lower, upper; /* bounds of the largest margin; lower is 0 if no scaling of W meets the rows */
+    double gap;          /* relative gap, upper / lower - 1 */
 };
 
 /* The accuracy to which the left side of a row can be computed, relative to ||W||: a few hundred rounding errors.  An
- * equality row that is off by less counts as met; a margin that is smaller counts as zero. */
+ * equality row that is off by less than this counts as met; a margin smaller than this counts as zero. */
 #define CERTIFICATE_ROUNDING 1e-13
 
-/* Fraction of b by which a margin row may fall short: the default tolerance of the norm. */
+/* Fraction of b by which a margin row may fall short of b.  It equals the default tolerance of a solve. */
 #define CERTIFICATE_MISS 1e-9
 
-/* *size = ||W||, or its dual norm if `dual` is set, for W [rows,columns]; p is the exponent of the entrywise norm.
- * Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION.  If W is not finite, *size is not finite either. */
+/* Sets *size to a norm of W [rows,columns], or to the dual norm if `dual` is set; p is the exponent of the entrywise
+ * norm.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION.  If W is not finite, *size is not finite
+ * either. */
 int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t columns, enum svm_norm norm, double p,
                      int dual, struct arena *arena);
 
-/* Returns 1 if ||U W V|| = ||W|| for all rotations U and V.  The problem may then be solved in the spans of its
- * rows. */
+/* Returns 1 if the norm has ||U W V|| = ||W|| for all rotations U and V.  The problem may then be solved in the spans
+ * of its differences and of its queries. */
 int certificate_rotates(enum svm_norm norm);
 
-/* s(W) of a W with these margins [m] and ||W||_F = size, or 0 if no scaling of W meets the rows.  An equality row
- * counts as met if it is off by at most `off` times ||W||_F. */
+/* Returns s(W), the factor by which W must be scaled to meet the rows, for a W with these margins [m] and ||W||_F =
+ * size; or 0 if no scaling of W meets the rows.  An equality row counts as met if it is off by at most `off` times
+ * ||W||_F. */
 double certificate_scaling(const double *margin, const struct rows *rows, double size, double off);
 
 /* Computes bounds of the largest margin; p is the exponent of the entrywise norm.  If the lower bound is positive, W
  * [dk,dz] is scaled by s(W) in place.  With the Frobenius norm lambda [m] is scaled too, so that W = A^*(lambda) stays
  * true.  Negative multipliers on margin rows are set to zero.
  *
- * If C is not 0, they are bounds of the soft margin's objective in the Frobenius norm, 1/2 ||W||_F^2 + C sum_k
- * length_k^2 (b_k - A(W)_k)_+^2  over the margin rows.  The upper bound is its value at W, infinite if W misses an
- * equality row.  The lower bound is the value of its dual at lambda after the same cleaning, b.lambda - 1/2
- * ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2,  with ridge_k = 1 / (2 C length_k^2).  W is not changed.
+ * If C is not 0, the bounds are those of the soft margin's objective in the Frobenius norm,
  *
- * Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+ *     1/2 ||W||_F^2 + C sum_k length_k^2 (b_k - A(W)_k)_+^2  over the margin rows.
+ *
+ * The upper bound is the objective at W, infinite if W misses an equality row.  The lower bound is the value of the
+ * dual at lambda, whose negative multipliers on margin rows are set to zero first,
+ *
+ *     b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2,  with ridge_k = 1 / (2 C length_k^2).
+ *
+ * W is not changed.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
                       double p, double C, struct arena *arena);
 
 /* Sets negative multipliers on margin rows to zero. */
 void certificate_clean(double *lambda, const struct rows *rows);
 
-/* Returns the Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, after cleaning lambda as above.  The
- * margin is at most this residual times the mean row length, weighted by |b_k lambda_k|.  The residual is infinite
- * unless b . lambda is positive, and 0 if numerator and denominator are both zero, as on an impossible row. */
+/* Returns the Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, after negative multipliers on margin
+ * rows were set to zero.  The margin is at most this residual times the mean row length, weighted by |b_k lambda_k|.
+ * The residual is infinite unless b . lambda is positive, and 0 if numerator and denominator are both zero, as on an
+ * impossible row. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
-/* Largest Farkas residual with which lambda proves infeasibility. */
+/* Largest Farkas residual at which multipliers lambda prove infeasibility. */
 #define CERTIFICATE_FARKAS 1e-9
 
-/* The gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row.  Rounding can
- * prevent a gap below the second term.  That term is at most CERTIFICATE_LOOSEST, its value for a margin at the limit
- * of the Farkas test. */
+/* Returns the gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row.
+ * Rounding can prevent a gap below the second term.  The second term is at most CERTIFICATE_LOOSEST, its value for a
+ * margin at the limit of the Farkas test. */
 double certificate_tolerance(double tol, double margin, const struct rows *rows);
 #define CERTIFICATE_LOOSEST (100 * 2.220446049250313e-16 / CERTIFICATE_FARKAS)
 

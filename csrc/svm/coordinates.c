@@ -10,9 +10,9 @@
 #include "svm/certificate.h"
 #include "svm/rows_build.h"
 
-#define WHOLE 150                         /* largest number of rows that all join the first working set */
-#define WIDER 1.3                         /* rows of the first working set per row of the Frobenius support */
-#define LEAST (10 * CERTIFICATE_ROUNDING) /* least right side of a margin row; ||W||_F is about 1 */
+#define WHOLE 150 /* least size of the first working set; with fewer rows, all of them join */
+#define WIDER 1.3 /* size of the first working set, relative to the support of the Frobenius answer */
+#define LEAST (10 * CERTIFICATE_ROUNDING) /* least right side of a margin row with b > 0; ||W||_F is about 1 */
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
@@ -27,8 +27,7 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
         g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
         double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
-        g->b[k] = fmax(rows->rhs[k] / scale,
-                       least); /* smaller values would be treated as rounding by the certificate */
+        g->b[k] = fmax(rows->rhs[k] / scale, least); /* the certificate would treat a smaller b as rounding */
     }
     return STATUS_DONE;
 }
@@ -54,7 +53,7 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
     ARENA_DOUBLES(arena, m, 1, &packed->b, &packed->multiplier);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < n; ++i) { /* differences and queries of length one */
+    for (ptrdiff_t i = 0; i < n; ++i) { /* scales differences and queries to length one */
         double size = vector_norm(part.w.queries + i * q, q);
         for (ptrdiff_t j = 0; j < q; ++j)
             packed->z[i * q + j] = part.w.queries[i * q + j] / size;
@@ -80,14 +79,15 @@ ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, 
         top = fmax(top, g->rows->equal[k] ? 0 : lambda[k]);
     }
     const unsigned char *implied = g->equalities.implied;
-    for (ptrdiff_t k = 0; k < m; ++k) { /* an interior point leaves a small multiplier and a small slack on every row:
-                                           compare the two */
+    /* If the Frobenius answer comes from an interior point, every row has a small multiplier and a small slack.  So the
+     * two are compared. */
+    for (ptrdiff_t k = 0; k < m; ++k) {
         chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
         support += chosen[k] && !implied[k];
     }
     double wanted = fmax(WHOLE, WIDER * (double)support);
-    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* bisection for the slack below which `wanted` rows lie; 40
-                                                          * halvings give enough digits */
+    /* Bisection for the slack below which `wanted` rows lie. 40 halvings give enough digits. */
+    for (int i = 0; i < 40 && (double)m > wanted; ++i) {
         double middle = (low + high) / 2;
         ptrdiff_t below = 0;
         for (ptrdiff_t k = 0; k < m; ++k)
@@ -132,7 +132,7 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
                        double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
-    int fixed = 0; /* set if scaling W down may break a row */
+    int fixed = 0; /* set if scaling W down may violate a row */
     for (ptrdiff_t k = 0; k < m; ++k) {
         largest = fmax(largest, fabs(b[k]));
         fixed |= equal[k] ? b[k] != 0 : b[k] <= 0;
@@ -142,9 +142,9 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
             scale = fmax(scale, a[k] > 0 ? b[k] / a[k] : INFINITY);
         if (equal[k] || lambda[k] > 0)
             product += b[k] * lambda[k];
+        /* Leaving out this negative multiplier changes ||M|| by at most -lambda, because rows have unit length. */
         else
-            top -= lambda[k]; /* leaving out this negative multiplier changes ||M|| by at most -lambda: rows have unit
-                               * length */
+            top -= lambda[k];
     }
     double gap = size * (fixed ? fmax(scale, 1) : scale) * top / product - 1;
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;

@@ -5,7 +5,8 @@
 
 #include "base/arena.h"
 
-#define COPIES_MOST 300000 /* from this number of rows on, row generation leaves copies out by itself */
+/* Number of rows from which on copies are not looked for: row generation leaves them out by itself. */
+#define COPIES_MOST 300000
 
 static uint64_t hash(uint64_t h, const void *data, size_t bytes)
 {
@@ -21,11 +22,11 @@ static uint64_t hash(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
-/* Returns 1 if two rows have the same length.  Different rows rarely do, and comparing lengths is cheaper than
- * comparing tokens. */
+/* Returns 1 if two rows have the same length, so that there may be copies.  Different rows rarely have equal lengths,
+ * and comparing lengths is cheaper than comparing tokens. */
 static int lengths_repeat(const struct rows *rows, double *table, size_t mask)
 {
-    memset(table, 0, (mask + 1) * sizeof *table); /* 0 marks a free slot: every length is positive */
+    memset(table, 0, (mask + 1) * sizeof *table); /* 0 marks a free place of the hash table: every length is positive */
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double length = rows->length[k];
         size_t slot = (size_t)hash(0, &length, sizeof length) & mask;
@@ -37,7 +38,7 @@ static int lengths_repeat(const struct rows *rows, double *table, size_t mask)
     return 0;
 }
 
-/* The arrays that define a row.  Two rows are copies if all of these arrays have the same bytes. */
+/* Number of arrays that define a row.  Two rows are copies if all of these arrays have the same bytes. */
 #define PARTS 5
 struct part {
     const void *data;

@@ -10,13 +10,13 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* A unit row depends on other rows if its squared distance to their span is below this: the squared rounding error of a
- * Gram entry, times the largest possible number of rows. */
+/* A unit equality row depends on other rows if its squared distance to their span is below this.  The value is the
+ * squared rounding error of a Gram entry, times the largest possible number of rows. */
 #define DEPENDENT 1e-12
 
 /* Computes columns [rank,n] of a pivoted Cholesky factor of E E^* for the n equality rows e->row, and their pivots.
  * Returns the rank, at most the number of entries of W.  Only the columns of E E^* that belong to pivots are computed.
- * left [n] receives the remaining diagonal; delta [dk] is scratch. */
+ * left [n] receives the diagonal that remains after these pivots; delta [dk] is scratch. */
 static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
                                   const struct equalities *e)
 {
@@ -25,24 +25,24 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
     while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
-        /* pivot */
+        /* pivot: the row furthest from the span of the pivots so far */
         ptrdiff_t pivot = 0;
         for (ptrdiff_t i = 1; i < n; ++i)
             if (left[i] > left[pivot])
                 pivot = i;
         if (!(left[pivot] > DEPENDENT))
             break;
-        /* column */
+        /* column of the factor that belongs to this pivot */
         double *column = columns + rank * n;
         rows_gram_column(e->margin, delta, e->U, rows, e->row[pivot]);
         for (ptrdiff_t i = 0; i < n; ++i)
             column[i] = e->margin[e->row[i]];
         for (ptrdiff_t j = 0; j < rank; ++j)
             vector_add(column, -columns[j * n + pivot], columns + j * n, n);
-        left[pivot] = column[pivot]; /* 0 for a row that no W can meet */
+        left[pivot] = column[pivot]; /* the diagonal is 0 for a row that no W can meet */
         if (!(left[pivot] > DEPENDENT))
             continue;
-        /* factor and remaining diagonal */
+        /* column of the factor, and the remaining diagonal */
         vector_scale(column, 1 / sqrt(left[pivot]), n);
         for (ptrdiff_t i = 0; i < n; ++i)
             left[i] -= column[i] * column[i];
@@ -91,7 +91,8 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
     ptrdiff_t D = rows_unknowns(rows);
     if (e->count == 0)
         return;
-    for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding errors of the first */
+    /* projects twice: the second pass removes the rounding errors of the first */
+    for (int pass = 0; pass < 2; ++pass) {
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

@@ -1,5 +1,5 @@
-/* Projection on the equality rows E(W) = b, by a pivoted Cholesky factor of E E^*.  Rows that depend linearly on others
- * are left out: they hold when the others do, unless the equalities contradict each other. */
+/* Projection of W on the equality rows E(W) = b, by a pivoted Cholesky factor of E E^*.  Rows that depend linearly on
+ * others are left out: such a row holds when the others do, unless the equalities contradict each other. */
 #ifndef SVM_EQUALITIES_H
 #define SVM_EQUALITIES_H
 
@@ -7,19 +7,20 @@
 
 struct equalities {
     const struct rows *rows;
-    ptrdiff_t count;                     /* independent equality rows */
-    ptrdiff_t *row;                      /* (count) their row numbers */
-    unsigned char *implied;              /* (m) marks equality rows that the independent ones imply */
-    double *L;                           /* (count, count) lower, E E^* = L L^T */
-    double *margin, *multiplier, *M, *U; /* scratch (m), (count), (dk, dz), (M, dk) */
+    ptrdiff_t count;                     /* number of independent equality rows */
+    ptrdiff_t *row;                      /* (count) row numbers of the independent equality rows */
+    unsigned char *implied;              /* (m) marks equality rows that the independent equality rows imply */
+    double *L;                           /* (count, count) lower Cholesky factor, E E^* = L L^T */
+    double *margin, *multiplier, *M, *U; /* scratch of the shapes (m), (count), (dk, dz), (M, dk) */
 };
 
-/* Factors E E^*.  Returns STATUS_DONE or STATUS_NO_MEMORY, or STATUS_INTERRUPTED if rows->monitor stops it; e then has
- * no usable rows. */
+/* Factors E E^* for the equality rows E.  Returns STATUS_DONE, STATUS_NO_MEMORY, or STATUS_INTERRUPTED if rows->monitor
+ * stops it; after an interruption `e` must not be used. */
 int equalities_factor(struct equalities *e, const struct rows *rows, struct arena *arena);
 
-/* Moves W to the nearest W with E(W) = level b; `level` is 1, or 0 if W is a direction.  The correction is A^*(nu).
- * Unless lambda is NULL, nu is added to lambda [m], so that W = A^*(lambda) stays true. */
+/* Moves W to the nearest W with E(W) = level b on the equality rows; `level` is 1, or 0 if W is a direction.  The
+ * correction is A^*(nu) for some multipliers nu.  Unless lambda is NULL, nu is added to lambda [m], so that W =
+ * A^*(lambda) stays true. */
 void equalities_project(double *W, double *lambda, double level, const struct equalities *e);
 
 #endif

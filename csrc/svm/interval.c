@@ -8,8 +8,8 @@
 #include "linalg/vector.h"
 #include "svm/certificate.h"
 
-/* A sum of n products has an error of at most n + SPARE roundings of the sum of its terms' absolute values, including
- * the roundings of the differences and lengths in its terms. */
+/* A computed sum of n products has an error of at most (n + SPARE) eps times the sum of the absolute values of its
+ * terms.  This includes the roundings of the differences and lengths in the terms. */
 #define SPARE 16
 
 static double least_margin(const double *margin, const struct rows *rows, double size)

@@ -12,16 +12,17 @@
 struct arena;
 
 struct interval {
-    double *least;    /* (R) a lower bound of the least margin of W; 0 if an equality row is missed beyond rounding,
-                         infinite if there is no margin row and no equality row is missed */
-    double *pull;     /* (R, dk, dz) A^*(lambda) */
-    double *total;    /* (R) a lower bound of the sum of lambda over the margin rows */
-    double *rounding; /* (R) an upper bound of the Frobenius norm of the pull's rounding error */
+    /* (R) a lower bound of the least margin of each W.  It is 0 if an equality row is missed beyond rounding, and
+     * infinite if there is no margin row and no equality row is missed. */
+    double *least;
+    double *pull;     /* (R, dk, dz) A^*(lambda) for each of the R given lambda */
+    double *total;    /* (R) a lower bound of the sum of each lambda over the margin rows */
+    double *rounding; /* (R) an upper bound of the Frobenius norm of the rounding error of each pull */
 };
 
-/* Computes the bounds for R pairs of W [dk,dz] and multipliers [entries].  The multipliers are >= 0 on margin rows; the
- * largest numbers of both lie within 2^-300 .. 2^300.  `impossible` says that some margin row is zero, so that no W has
- * a margin above 0.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
+/* Computes the bounds for R pairs of weights W [dk,dz] and multipliers dual [entries].  The multipliers are >= 0 on
+ * margin rows.  The largest absolute values of W and of dual lie within 2^-300 .. 2^300.  `impossible` says that some
+ * margin row is zero, so that no W has a margin above 0.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int interval_ends(struct interval *out, const double *W, const double *dual, ptrdiff_t R, const struct rows *rows,
                   int impossible, struct arena *arena);
 

@@ -1,6 +1,7 @@
 /* The only list of methods.  A line has the name in _core, the function, the norm, and the name in Python; the problems
- * it solves ("hard" or "soft" margins, or "capped" rank); the default iteration limit, counted in the method's own
- * unit; and what the method is good for.  Python reads the names and problems from _core.METHOD. */
+ * it solves ("hard" or "soft" margins, or "capped" rank); the default iteration limit, in the method's own unit
+ * (iterations, epochs or evaluations); and what the method is good for.  Python reads the names and problems from
+ * _core.METHOD. */
 #ifndef SVM_METHODS_H
 #define SVM_METHODS_H
 
@@ -39,7 +40,7 @@ svm_method nuclear_auto, nuclear_factored, nuclear_capped, interior_method;
  * does not search for a proof of infeasibility.  nuclear_factored_if_quick declines if its first round takes long. */
 svm_method frobenius_block_if_loose, nuclear_factored_if_quick;
 
-/* METHOD_LIMIT_frobenius_active and the others: the default iteration limits. */
+/* The default iteration limits of all methods: METHOD_LIMIT_frobenius_active and so on. */
 enum method_limit {
 #define METHOD_LIMIT(name, solve, norm, word, problems, max_iter, purpose) METHOD_LIMIT_##name = max_iter,
     METHOD_LIST(METHOD_LIMIT)

@@ -1,8 +1,8 @@
 /* The norms other than the Frobenius norm, one line each: the certificate, the methods and Python know nothing else of
  * a norm.  A line has its name in Python; its enumerator; the file of svm/interior that defines its ball; 1 if it is a
  * norm of the singular values (then rotations do not change it), 0 if it is a norm of the entries; and the exponent p
- * of (sum |x|^p)^(1/p) over these values, 0 for the exponent of the options.  The dual norm has the same values and the
- * exponent p / (p - 1). */
+ * of (sum |x|^p)^(1/p) over these values, 0 for the exponent of the options.  The dual norm is of the same values x,
+ * with the exponent p / (p - 1). */
 #ifndef SVM_NORMS_H
 #define SVM_NORMS_H
 

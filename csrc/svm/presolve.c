@@ -14,14 +14,16 @@
 #include "svm/span.h"
 
 /* Frobenius norm: coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows
- * than entries of W the fraction is small, because the methods then work by rows and gain little.  With more rows it is
- * large: method="auto" judges from the number of unknowns how tight the problem is. */
+ * than entries of W (SMALLER_FEW) the fraction is small, because the methods then work by rows and gain little.  With
+ * more rows (SMALLER_MANY) it is large, because method="auto" judges from the number of unknowns how tight the problem
+ * is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-/* Other norms: a rank above d - d / NEARLY counts as full rank, so that the search for the span can stop early. */
+/* Norms other than Frobenius: a rank above d - d / NEARLY counts as full rank d, so that the search for the span can
+ * stop early. */
 #define NEARLY 16
 
-/* The problem in fewer unknowns and rows, and the warm starts converted to it. */
+/* The reduced problem, with fewer unknowns and rows, and the warm starts converted to it. */
 struct reduced {
     struct rows_part part;
     struct span keys, queries;
@@ -35,7 +37,8 @@ int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *
     return STATUS_NO_CONSTRAINT;
 }
 
-/* X [N,p] = the tokens in the coordinates of the basis, after the first reference token was subtracted. */
+/* Sets X [N,p] to the tokens in the coordinates of the basis, after the first reference token was subtracted from
+ * each. */
 static int rotate_keys(double *X, const struct span *span, const struct rows *rows, struct arena *arena)
 {
     const struct windows *w = rows->w;
@@ -95,7 +98,7 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
     return STATUS_DONE;
 }
 
-/* The largest rank at which a change of d coordinates is worth its cost. */
+/* Returns the largest rank of a span in d dimensions at which a change of coordinates is worth its cost. */
 static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm)
 {
     if (norm != NORM_FROBENIUS)
@@ -104,7 +107,8 @@ static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm
     return most > 0 || d == 1 ? most : 1;
 }
 
-/* Makes the reduced problem.  Returns STATUS_DECLINED if there is nothing to leave out. */
+/* Makes the reduced problem: copies of rows left out, and coordinates changed.  Returns STATUS_DECLINED if there is
+ * nothing to reduce. */
 static int reduce(struct reduced *r, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
     const struct windows *w = rows->w;
@@ -122,7 +126,7 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
         return status;
     ptrdiff_t copies = 0;
     memset(chosen, 1, (size_t)rows->count);
-    if (options->soft == 0) /* a copy adds no constraint; with a soft margin it adds its own penalty */
+    if (options->soft == 0) /* a copy adds no constraint to hard margins, but its own penalty to a soft margin */
         copies = copies_find(chosen, rows, arena);
     if (copies == 0 && r->keys.basis == NULL && r->queries.basis == NULL)
         return STATUS_DECLINED;

@@ -9,16 +9,17 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
-/* Number of rows from which on passes over all rows are the main cost.  Then row generation begins with first rounds,
- * in which block ascent solves the working set only roughly. */
+/* Number of rows from which on passes over all rows are the main cost.  From this number on, row generation begins with
+ * first rounds, in which block ascent solves the working set only roughly. */
 #define DEAR 1000000
-#define FIRST_ROUNDS 8 /* largest number of first rounds; their epochs are far cheaper than a solution */
-#define EPOCHS 60      /* number of epochs of block ascent in a first round */
-#define FEW_JOIN 2e-3  /* first rounds end if the rows that join are a smaller fraction of the working set */
-#define CLEARLY 1e-2   /* in first rounds, rows join if they fall short of b by more than this fraction of b */
+#define FIRST_ROUNDS 8 /* largest number of rough first rounds; their epochs are far cheaper than a solution */
+#define EPOCHS 60      /* number of epochs of block ascent in a rough first round */
+#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join than this fraction of the working set */
+/* In the rough first rounds a row joins if it falls short of b by more than this fraction of b. */
+#define CLEARLY 1e-2
 #define ROWS_AT_ONCE 4 /* largest number of violated rows that a query adds in one round */
-#define MOST_ROUNDS 60 /* largest number of rounds; few are ever needed, and each but the last adds a row */
-#define ROUGH_TOL 1e-3 /* relative gap at which a round stops while rows still join the working set */
+#define MOST_ROUNDS 60 /* largest number of rounds; few are ever needed, and each round but the last adds rows */
+#define ROUGH_TOL 1e-3 /* relative gap to which a round solves the working set while rows still join */
 
 struct generation {
     const struct rows *rows;
@@ -28,7 +29,7 @@ struct generation {
     double *U;             /* (M, dk) scratch of the operators of rows.h */
 };
 
-/* Adds violated rows to the working set, at most `most` per query; returns their number. */
+/* Adds violated rows to the working set, at most `most` per query.  Returns the number of rows added. */
 static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double part, double noise)
 {
     ptrdiff_t joined = rows_join(g->chosen, g->rows, g->rows->rhs, g->margin, part, noise, most);
@@ -36,9 +37,9 @@ static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double pa
     return joined;
 }
 
-/* Chooses the first working set: equality rows, rows with a multiplier in the warm start, and from each query the row
- * that falls furthest short of b under their W.  Without a warm start that W is A^*(b), the sum over all margin
- * rows. */
+/* Chooses the first working set: the equality rows, the rows with a multiplier in the warm start, and from each query
+ * the row that falls furthest short of b under the W of these multipliers.  Without a warm start that W is A^*(b), the
+ * sum over all margin rows. */
 static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
                  struct arena *arena)
 {
@@ -62,7 +63,7 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
     return STATUS_DONE;
 }
 
-/* Expands the answer of the working set to all rows. */
+/* Expands the answer on the working set to all rows, with multiplier 0 outside the working set. */
 static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
 {
     ptrdiff_t m = g->rows->count, i = 0;
@@ -71,8 +72,8 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }
 
-/* Keeps the better of two answers, by the gap over all rows: the earlier answer, or the answer of an interrupted
- * method. */
+/* After an interruption: keeps the earlier answer or the answer of the interrupted method, whichever has the smaller
+ * gap over all rows. */
 static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
                        const struct svm_options *options, struct arena *arena)
 {
@@ -88,7 +89,7 @@ static int keep_better(struct svm_answer *answer, const struct generation *g, co
     return status < 0 ? status : STATUS_INTERRUPTED;
 }
 
-/* Solves the working set, warm started from `answer`, and stores the result in `answer`. */
+/* Solves the problem on the working set, warm started from `answer`, and stores the result in `answer`. */
 static int solve_part(struct svm_answer *answer, const struct generation *g, const struct svm_options *options,
                       svm_method *method, struct arena *arena)
 {
@@ -110,7 +111,8 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    struct monitor quiet = *g->rows->monitor; /* polls for Ctrl-C; its gap is no bound of the whole problem */
+    /* a copy of the monitor polls for Ctrl-C, but shows no gap: this gap is no bound of the whole problem */
+    struct monitor quiet = *g->rows->monitor;
     part.rows.monitor = &quiet;
     status = method(&found, &part.rows, &inner, arena);
     g->rows->monitor->stopped = quiet.stopped;
@@ -123,7 +125,8 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     return status;
 }
 
-/* Rounds by block ascent alone, which does not converge fully.  Most of the rows join in these rounds. */
+/* Does the rough first rounds, by block ascent alone, which does not converge fully.  Most of the rows of the final
+ * working set join in these rounds. */
 static int first_rounds(struct svm_answer *answer, struct generation *g, const struct svm_options *options,
                         struct arena *arena)
 {
@@ -160,16 +163,17 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         return solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
-        /* accuracy of this round: if the support is more than half of the unknowns, the methods solve systems by
-         * factors, which give the exact solution at once */
+        /* Accuracy of this round.  If the support is more than half of the unknowns, the methods solve systems by
+         * factors, which give the exact solution at once. */
         int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
-        for (;;) { /* roughly first; to full accuracy once no row is violated by more than the rough tolerance */
+        /* solves roughly at first, and accurately once no row is violated by more than the rough tolerance */
+        for (;;) {
             /* solution on the working set */
             status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)
                 return solver_conclude(answer, rows, options, status, arena);
-            /* violated rows join */
+            /* violated rows join the working set */
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows_unknowns(rows));
             if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)

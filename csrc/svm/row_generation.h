@@ -6,9 +6,10 @@
 
 #include "svm/solver.h"
 
-/* Solves the Frobenius problem, hard or soft, of all rows; `method` sees only working sets.  If the multipliers of a
- * working set prove a bound of the margin, or infeasibility, they prove it for all rows, with zeros for the others.
- * Both are certified over all rows.  Returns a status of svm_method. */
+/* Solves the Frobenius problem of all rows, with hard or soft margins, by row generation; `method` sees only working
+ * sets.  If the multipliers of a working set prove a bound of the margin, or infeasibility, they prove it for all rows,
+ * with zeros for the other rows.  Bounds and infeasibility are certified over all rows.  Returns a status of
+ * svm_method. */
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          svm_method *method, struct arena *arena);
 

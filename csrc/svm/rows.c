@@ -10,8 +10,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Added to the unit diagonal of a Gram matrix, so that nearly dependent rows can be factored.  Iterative refinement
- * removes its effect. */
+/* Added to the unit diagonal of a Gram matrix, so that it can be factored although rows nearly depend on each other.
+ * Iterative refinement removes the effect on the solution. */
 #define JITTER 1e-14
 
 INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
@@ -43,7 +43,7 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
             sum += (matrix_number(a, i, single) - matrix_number(x, i, single)) * u[i];
         margin[k] = sum;
     }
-    for (k = 0; k < m; ++k) /* a loop of its own, so that it is vectorised */
+    for (k = 0; k < m; ++k) /* the division has a loop of its own, so that it is vectorised */
         margin[k] /= length[k];
 }
 
@@ -97,8 +97,8 @@ void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const doub
     pull(p, windows_token(w, w->start[q]), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
 }
 
-/* Context of the parallel loops.  apply_part sets margin = delta . u_q / length, and first transformed = Z W^T if W is
- * given.  pull_part sets P from lambda; outer_part sets out = P^T Z. */
+/* Context of the parallel loops over the rows.  apply_part sets margin = delta . u_q / length; if W is given, it sets
+ * transformed = Z W^T first.  pull_part sets P from lambda.  outer_part sets out = P^T Z. */
 struct product {
     const struct rows *rows;
     double *margin, *transformed, *P, *out;
@@ -144,13 +144,13 @@ static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
                     w->queries, w->dz, 0.0, p->out + from * w->dz, w->dz);
 }
 
-/* Number of multiplications for Z W^T. */
+/* Returns the number of multiplications for Z W^T, all queries times W. */
 static double product_cost(const struct rows *rows)
 {
     return (double)rows->w->n_queries * (double)rows->w->dk * (double)rows->w->dz;
 }
 
-/* Number of multiplications for the products of all differences with one vector each. */
+/* Returns the number of multiplications for the products of all differences with one vector each. */
 static double window_cost(const struct rows *rows)
 {
     return (double)rows->count * (double)rows->w->dk;
@@ -201,7 +201,8 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
 int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
               const double *ridge, struct arena *arena)
 {
-    /* G is the elementwise product of the Gram matrices of the differences and of the queries. */
+    /* The Gram matrix G of rows is the elementwise product of the Gram matrices of their differences and of their
+     * queries. */
     const struct windows *w = rows->w;
     ptrdiff_t queries = 0, *z = parts->query = arena_indices(arena, size);
     double *D = parts->D = arena_doubles(arena, size, w->dk), *Z = parts->Z = arena_doubles(arena, size, w->dz);
@@ -221,7 +222,7 @@ int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, cons
     matrix_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries, rows->monitor);
     matrix_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size, rows->monitor);
     for (ptrdiff_t i = 0; i < size; ++i) {
-        for (ptrdiff_t j = 0; j < i; ++j) /* queries ascend with rows: the lower triangle of K is enough */
+        for (ptrdiff_t j = 0; j < i; ++j) /* queries ascend with the rows, so the lower triangle of K is enough */
             G[i * size + j] *= K[z[i] * queries + z[j]];
         G[i * size + i] = 1 + ridge[member[i]] + JITTER;
     }

@@ -9,13 +9,13 @@
 #include "linalg/vector.h"
 
 /* Largest length of a row: products of longer rows could overflow when they are squared.  Python guarantees a range of
- * tokens and queries that excludes them. */
+ * tokens and queries that excludes longer rows. */
 #define LONGEST 0x1p480
-/* A sum of squares below this may have lost terms to underflow. */
+/* A sum of squares below this number may have lost terms to underflow. */
 #define SQUARES_LOST 1e-280
 
-/* Computes the distance of every token of X [T,d] to the token `a`; it is 0 only for equal tokens.  difference [d] is
- * scratch. */
+/* Computes the distance of every token of X [T,d] from the token `a`; a distance is 0 only for equal tokens.
+ * difference [d] is scratch. */
 SIMD_DISPATCH
 static void distances(double *distance, const double *X, const double *a, double *difference, ptrdiff_t T, ptrdiff_t d)
 {
@@ -33,7 +33,7 @@ static void distances(double *distance, const double *X, const double *a, double
     }
 }
 
-/* Allocates arrays for m rows. */
+/* Allocates the arrays of m rows. */
 static void rows_init(struct rows *rows, const struct windows *w, ptrdiff_t m, struct arena *arena)
 {
     rows->w = w;
@@ -44,7 +44,7 @@ static void rows_init(struct rows *rows, const struct windows *w, ptrdiff_t m, s
     ARENA_DOUBLES(arena, m, 1, &rows->rhs, &rows->length);
 }
 
-/* Replaces all rows by this one. */
+/* Replaces all rows by a single row, that of token t of query q. */
 static void keep_only(struct rows *rows, ptrdiff_t q, ptrdiff_t t, int equal, double b)
 {
     for (ptrdiff_t i = 0; i <= rows->w->n_queries; ++i)
@@ -84,7 +84,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                 continue;
             int equal = kept != NULL && kept[base + t];
             double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
-            if (b == -HUGE_VAL) /* no constraint on this token */
+            if (b == -HUGE_VAL) /* b = -infinity: no constraint on this token */
                 continue;
             if (distance[t] == 0 || z == 0) { /* the left side of the row is zero for every W */
                 if (impossible != NULL && !equal) {
@@ -105,7 +105,8 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
             rows->length[m] = length;
             rows->rhs[m] = b / length;
             rows->longest = length > rows->longest ? length : rows->longest;
-            rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest; /* fmax would be a function call */
+            /* written out, because calls of fmax would be slow */
+            rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest;
             asks |= equal ? b != 0 : b > 0;
             homogeneous &= equal ? b == 0 : b > 0;
             n_equal += equal;

@@ -28,7 +28,8 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     }
     rows_adjoint(M, rows, lambda, P);
     double product = vector_dot(rows->rhs, lambda, rows->count);
-    double scale = product / (square + vector_dot(M, M, D)); /* maximises  t b.lambda - t^2/2 (...) */
+    /* the factor of lambda that maximises the dual objective */
+    double scale = product / (square + vector_dot(M, M, D));
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {
         vector_zero(lambda, rows->count);
@@ -38,8 +39,8 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     return 1;
 }
 
-/* Returns 1 if lambda is a Farkas certificate.  Then it is scaled by a power of two so that the largest multiplier of
- * an entry is near 1. */
+/* Returns 1 if lambda is a Farkas certificate.  Then lambda is scaled by a power of two so that the largest multiplier
+ * of an entry is near 1. */
 static int proves_infeasible(double *lambda, const struct rows *rows, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
@@ -59,8 +60,8 @@ static int proves_infeasible(double *lambda, const struct rows *rows, struct are
     return proves;
 }
 
-/* Returns 1 if only equality rows have multipliers.  Soft margin rows contradict nothing, so only equality rows can
- * prove infeasibility of a soft problem. */
+/* Returns 1 if only equality rows have multipliers in lambda.  Soft margin rows contradict nothing, so only equality
+ * rows can prove infeasibility of a soft problem. */
 static int is_of_equalities(const double *lambda, const struct rows *rows)
 {
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -190,7 +191,8 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         int status = steps[i].solve(answer, rows, &own, arena);
         answer->method = steps[i].name;
         arena_release(arena, mark);
-        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) { /* a later method may need less memory */
+        /* a later method may need less memory, so it is tried */
+        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) {
             arena_recover(arena);
             continue;
         }

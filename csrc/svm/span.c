@@ -6,23 +6,24 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PARALLEL 1e-14 /* length after projection below which a vector lies in the span, up to rounding */
+/* A unit vector counts as inside the span if its projection off the span is shorter than this. */
+#define PARALLEL 1e-14
 
-/* A basis that grows while vectors are added in batches. */
+/* A basis of a span, which grows while vectors are added in batches. */
 struct growing {
     ptrdiff_t d, most, rank, waiting, at_once;
-    double *basis; /* (d, d); only the first `rank` rows are set */
-    double *V;     /* (at_once, d) unit vectors not yet added to the basis */
+    double *basis; /* (most + 1, d) basis vectors; only the first `rank` rows are set */
+    double *V;     /* (at_once, d) unit vectors that wait to be added to the basis */
     double *along; /* (at_once + 2, d) scratch */
 };
 
 /* Adds to the basis the waiting vectors that are not in its span, by Gram-Schmidt, until the rank exceeds `most`.  Each
- * vector is orthogonalised twice: in one product for all of them, then alone. */
+ * vector is orthogonalised twice: first together with the others in one product, then alone. */
 static void extend(struct growing *g)
 {
     ptrdiff_t d = g->d, k = g->waiting;
     g->waiting = 0;
-    if (g->rank > 0) { /* one product reduces vectors inside the span to rounding */
+    if (g->rank > 0) { /* this one product reduces vectors inside the span to rounding errors */
         matrix_rows_times_rows(g->along, g->V, g->basis, k, g->rank, d);
         matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, k, d, g->rank, -1.0, g->along, g->rank, g->basis, d, 1.0, g->V, d);
     }
@@ -44,7 +45,8 @@ static void extend(struct growing *g)
     }
 }
 
-/* The row of V in which the next vector is stored; add() then normalises it and counts it. */
+/* Returns the row of V in which the next vector is to be stored.  A call of add() then normalises and counts this
+ * vector. */
 static double *next(struct growing *g)
 {
     return g->V + g->waiting * g->d;

@@ -1,6 +1,6 @@
-/* Orthonormal bases of the span of the rows' differences and of the span of their queries.  In these coordinates the
- * rows stay the same and W has fewer entries.  Norms that rotations do not change (Frobenius, nuclear, spectral) stay
- * the same too. */
+/* Orthonormal bases of the span of the rows' differences and of the span of their queries.  In the coordinates of these
+ * bases the rows stay the same and W has fewer entries.  Norms that rotations do not change (Frobenius, nuclear,
+ * spectral) stay the same too. */
 #ifndef SVM_SPAN_H
 #define SVM_SPAN_H
 

@@ -4,10 +4,10 @@
  *     optimal:  A W >= b on margin rows, with equality where x > 0;  A W = b on equality rows
  *
  * (Goldfarb and Idnani 1983; Lawson and Hanson's least-distance problem.)  Loop invariant: x >= 0 maximises the dual
- * over the rows S, so A W = b on S.  Each round takes the most violated row j.  If j depends on S, x can move along a
- * direction that does not change W and raises the dual.  Either a row of S blocks the move and leaves S, or the move is
- * unbounded, which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would become negative
- * leave.  The dual rises strictly, so no S occurs twice and the loop is finite. */
+ * over the rows S, so A W = b on S.  Each round takes the most violated row j.  If row j depends on the rows S, x can
+ * move along a direction that does not change W and raises the dual.  Either a row of S blocks the move and leaves S,
+ * or the move is unbounded, which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would
+ * become negative leave.  The dual rises strictly, so no S occurs twice and the loop is finite. */
 #include "svm/methods.h"
 
 #include <math.h>
@@ -20,13 +20,15 @@
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
 
-/* Largest number of rows with an initial support (initial_support.h): on more rows it costs more than it saves. */
+/* Largest number of rows for which an initial support is computed (initial_support.h): on more rows it costs more than
+ * it saves. */
 #define START_ROWS (2 * ACTIVE_SET_ROWS)
 
-/* Rounds between two polls of the monitor on few rows: reading the clock costs a tenth of a short round. */
+/* Number of rounds between two polls of the monitor if there are few rows: reading the clock costs a tenth of a short
+ * round. */
 #define POLL_EVERY 16
 
-/* Returns the margin row that falls furthest short of b; -1 if all are met, up to rounding. */
+/* Returns the margin row whose margin falls furthest short of b; -1 if all rows are met, up to rounding. */
 static ptrdiff_t most_violated(const struct working_set *s, double rounding)
 {
     const struct rows *rows = s->rows;
@@ -43,8 +45,8 @@ static ptrdiff_t most_violated(const struct working_set *s, double rounding)
     return j;
 }
 
-/* Adds all equality rows to S, which they never leave.  STATUS_UNDECIDED: two of them contradict each other, and x
- * holds the proof. */
+/* Adds all equality rows to the working set S, which they never leave.  Returns STATUS_UNDECIDED if two of them
+ * contradict each other; then x holds the proof. */
 static int start_with_equalities(struct working_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
@@ -72,8 +74,8 @@ static int start_with_equalities(struct working_set *s)
     return STATUS_DONE;
 }
 
-/* Starts from the warm start of the options: its rows with a multiplier join S, unless they depend on S.  The ratio
- * test then drops those whose multiplier becomes negative. */
+/* Starts from the warm start of the options.  Its rows with a multiplier join the working set S, unless they depend on
+ * S.  The ratio test then drops the rows whose multiplier becomes negative. */
 static int start_with_support(struct working_set *s, const struct svm_options *options, struct arena *arena)
 {
     double *start = arena_doubles(arena, s->rows->count, 1);
@@ -93,7 +95,8 @@ static int start_with_support(struct working_set *s, const struct svm_options *o
     return STATUS_DONE;
 }
 
-/* For few rows and no equalities: starts from initial_support, which finds most of S or all of it (then *solved). */
+/* For few rows and no equality rows: starts the working set S from initial_support, which finds most of the rows that
+ * support the solution.  *solved is set if it finds them all. */
 static int start_near(struct working_set *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
                       struct arena *arena)
 {
@@ -110,9 +113,9 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     for (;;) {
         /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, working_set_margins(s));
-        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least the gap of this row alone */
+        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least b / margin - 1 of the most violated row */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
-        if (j < 0) { /* check with margins computed from the tokens */
+        if (j < 0) { /* all rows are met: repeat the check with margins computed from the tokens */
             j = most_violated(s, working_set_refine(s));
             if (j < 0)
                 return STATUS_DONE;
@@ -123,7 +126,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
         s->rows->monitor->iterations = ++*iterations;
         if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
-        /* row j joins S, and x moves to the maximum over S */
+        /* row j joins S, and x moves to the maximum of the dual over S */
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
@@ -137,7 +140,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
     }
 }
 
-/* Certifies x, with the refined W if the method converged. */
+/* Certifies the multipliers x, together with the refined W if the method converged. */
 static int conclude(struct svm_answer *answer, const struct working_set *s, const struct svm_options *options,
                     int status, struct arena *arena)
 {
@@ -149,22 +152,24 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
     return solver_conclude(answer, rows, options, status, arena);
 }
 
-/* One run of the method.  near: start from initial_support, if the products of queries that it needs are kept. */
+/* Runs the active set method once.  If `near` is set, it starts from initial_support, provided that the products K of
+ * all queries, which initial_support needs, are kept. */
 static int attempt(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int near,
                    struct arena *arena)
 {
     struct working_set s;
     int solved = 0, status = working_set_init(&s, rows, arena);
     near = near && s.gram.K != NULL;
+    /* second attempt: without products of queries; margins from the tokens have smaller rounding errors */
     if (!near && rows->n_equal == 0 && rows->count <= START_ROWS)
-        s.gram.K = NULL; /* the second attempt: margins from the tokens have smaller rounding errors */
+        s.gram.K = NULL;
     if (status == STATUS_DONE)
         status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
     if (status == STATUS_DONE && !near && options->start != NULL)
         status = start_with_support(&s, options, arena);
     if (solved && conclude(answer, &s, options, STATUS_UNDECIDED, arena) == STATUS_DONE
         && answer->bound.gap <= options->tol)
-        return STATUS_DONE; /* W needs no refinement */
+        return STATUS_DONE; /* the answer is certified: W needs no refinement */
     if (status == STATUS_DONE)
         status = active_iterate(&s, options, &answer->iterations);
     return status < 0 ? status : conclude(answer, &s, options, status, arena);
@@ -180,7 +185,8 @@ int frobenius_active(struct svm_answer *answer, const struct rows *rows, const s
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
             || answer->bound.gap <= options->tol || answer->iterations >= options->max_iter)
             return status;
-        arena_release(arena, mark); /* tiny margin: rounding errors are smallest if rows join one by one */
+        /* second attempt, for a tiny margin: rounding errors are smallest if rows join one by one */
+        arena_release(arena, mark);
     }
     return attempt(answer, rows, options, 0, arena);
 }

@@ -1,12 +1,12 @@
-/* method="auto" of the Frobenius norm, for hard and soft margins: the order of its methods, and the size from which
- * they see only working sets of rows.
+/* method="auto" of the Frobenius norm, for hard and soft margins: the order of its methods, and the number of rows from
+ * which they see only working sets of rows.
  *
  * Selecting one of T tokens per query takes log2 T bits, and W can store about two bits per entry.  A problem with far
  * fewer bits is "loose": block ascent finds its support at once.  A problem near the limit is "tight": its support is
- * nearly as large as the number of unknowns, and the interior point is quickest.  Bits count a random selection.  A
- * planted selection, such as a model's own, is loose although its bits say tight.  So a problem whose bits say tight
- * begins with block ascent: it goes on if a few epochs look loose, and declines otherwise.  Problems with few rows or
- * few unknowns go to the active set.
+ * nearly as large as the number of unknowns, and the interior point is quickest.  These are the bits of a random
+ * selection.  A planted selection, such as a model's own, is loose although its bits say tight.  So a problem whose
+ * bits say tight begins with block ascent.  Block ascent goes on if a few epochs look loose, and declines otherwise.
+ * Problems with few rows or few unknowns go to the active set.
  *
  * The cost of a dense method is known beforehand.  Half of it is the budget of the iterative method before it, so that
  * both together take at most about 1.6 times as long as the better of them. */
@@ -28,37 +28,41 @@
  * set or the interior point is quickest at any number of rows. */
 #define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
-#define ACTIVE_MOST 4e8 /* largest product of support rows and rows for which the active set is tried last */
+/* Largest product of the numbers of support rows and of rows at which the active set is tried after other methods. */
+#define ACTIVE_MOST 4e8
 
 /* A problem for the active set or the interior point tries the interior point first if it has more than INTERIOR_MANY
  * unknowns, and more than INTERIOR_MANY queries per unknown.  The interior point makes about 20 passes over the rows,
  * the active set about six per unknown. */
 #define INTERIOR_MANY 25
 
-#define TIGHT 0.9 /* bits of the selection per entry of W above which a problem may be tight */
+#define TIGHT 0.9 /* bits (log2 of the number of selections) per entry of W above which a problem may be tight */
 
-/* Queries count as copies if their distance is at most this fraction of their norm: rounding to 8 bits. */
+/* Two queries count as copies if their distance is at most this fraction of their norm, as it is after rounding to 8
+ * bits. */
 #define NEAR_COPY 4e-3
 
-/* Budget of block ascent, in epochs, on a loose problem whose queries repeat.  Before it, the active set may take
- * REPEATED / 8 steps; after it, the active set runs without a budget.  Of 16 such problems block ascent solved seven
- * within these epochs; on the others it took .5 to 54 times as long as the active set. */
+/* Budget of block ascent, in epochs, on a loose problem (far fewer bits in the selection than entries in W) with
+ * repeated queries.  Before block ascent, the active set may take REPEATED / 8 steps; after it, the active set runs
+ * without a budget.  Of 16 such problems block ascent solved seven within these epochs; on the other nine it took .5 to
+ * 54 times as long as the active set. */
 #define REPEATED 128
 
-/* With at least GENERATED_ROWS rows, methods see working sets of rows, which is quicker and takes a tenth of the
- * memory.  Hard margins do so at any number of rows if a row's window has, on average, at least GENERATED_LONG
- * sqrt(entries of W) rows, and the Gram matrices of the queries, which block ascent holds, have GENERATED_GRAM entries
- * (32 MB). */
+/* With at least GENERATED_ROWS rows, methods see only working sets of rows, which is quicker and takes a tenth of the
+ * memory.  Hard margins use working sets at any number of rows if a row's window has, on average, at least
+ * GENERATED_LONG sqrt(entries of W) rows, and the Gram matrices of the queries, which block ascent holds, have at least
+ * GENERATED_GRAM entries (32 MB). */
 #define GENERATED_ROWS 300000
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
-#define VISITED 8 /* typical number of rows of a query that an epoch visits: the rows close to their margin */
+/* Typical number of rows of a query that block ascent visits in an epoch: those close to their b. */
+#define VISITED 8
 
 /* A soft margin skips block ascent if the Gram matrices of its queries cost more than GRAM_WORTH times as much as the
- * dense method.  The factor is above 1 because block ascent computes only the Gram entries that it visits.  (Of 60
- * random soft margins, one took longer than LinearSVC and Newton's method in NumPy if the factor was 1.  None did if it
- * was 10.) */
+ * dense method.  The factor is above 1 because block ascent computes only the Gram entries that it visits.  (With a
+ * factor of 1, one of 60 random soft margins took longer than LinearSVC and Newton's method in NumPy.  With a factor of
+ * 10, none did.) */
 #define GRAM_WORTH 10
 
 #define MOST_STEPS 4
@@ -73,7 +77,7 @@ struct auto_size auto_size(const struct rows *rows)
     return (struct auto_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
 }
 
-/* Number of multiplications for one system of a dense method, of order min(rows, unknowns). */
+/* Returns the number of multiplications for one linear system of a dense method, of order min(rows, unknowns). */
 static double system_cost(const struct rows *rows)
 {
     struct auto_size s = auto_size(rows);
@@ -88,15 +92,16 @@ ptrdiff_t auto_budget(double dense, double iteration)
     return (ptrdiff_t)fmin(1 + dense / iteration, 1e9);
 }
 
-/* Budget of block ascent and its active-set runs, in epochs and iterations of conjugate gradients. */
+/* Returns the budget of block ascent and its active-set runs, counted in epochs and iterations of conjugate
+ * gradients. */
 static ptrdiff_t block_budget(const struct rows *rows, double dense)
 {
     struct auto_size s = auto_size(rows);
     return auto_budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
 }
 
-/* Number of active-set steps that cost half as much as a dense method.  Step i computes the margins of all rows from i
- * multipliers. */
+/* Returns the number of active-set steps that cost half as much as a dense method.  Step i computes the margins of all
+ * rows from i multipliers. */
 static ptrdiff_t active_budget(const struct rows *rows, double dense)
 {
     double dk = (double)rows->w->dk;
@@ -105,7 +110,8 @@ static ptrdiff_t active_budget(const struct rows *rows, double dense)
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
-    double support = (double)vector_nonzeros(best->lambda, rows->count); /* an interior point makes all positive */
+    /* after an interior point all multipliers are positive, so that every row counts */
+    double support = (double)vector_nonzeros(best->lambda, rows->count);
     return fmin(support, auto_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
 }
 
@@ -116,8 +122,8 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
     }
 
 /* Returns 1 if the windows are so long that the Gram matrices of the queries, which block ascent holds, have far more
- * entries than the Gram matrix of the rows that support W.  The measure is the length of the window in which a row
- * lies, averaged over the rows, because one long window may hold most rows. */
+ * entries than the Gram matrix of the rows that support W.  The measure is the number of rows in the window of a row,
+ * averaged over the rows, because one long window may hold most rows. */
 static int windows_are_long(const struct auto_size *s)
 {
     return s->pairs >= GENERATED_LONG * sqrt(s->unknowns) * s->rows && s->pairs >= GENERATED_GRAM
@@ -132,10 +138,11 @@ static int is_tight_and_small(const struct rows *rows)
     return s.bits > TIGHT && s.unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0;
 }
 
-/* Returns 1 if a query is a copy of another, up to NEAR_COPY.  Rows that contradict each other then do so in only dk
- * unknowns, and rows that repeat others leave the support small.  On such problems the active set ends soon, while
- * block ascent converges slowly.  A loose problem gives the active set only the steps to find a contradiction.  With
- * more than AUTO_DENSE queries the comparisons would take too long. */
+/* Returns 1 if some query is a copy of another, up to the relative distance NEAR_COPY.  Rows of copies that contradict
+ * each other do so in only dk unknowns, and rows that repeat others leave the support small.  On such problems the
+ * active set ends soon, while block ascent converges slowly.  On a loose problem the active set gets only enough steps
+ * to find a contradiction.  With more than AUTO_DENSE queries the comparisons would take too long, and the answer is
+ * 0. */
 static int queries_repeat(const struct windows *w)
 {
     for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= AUTO_DENSE; ++i) {
@@ -152,7 +159,7 @@ static int queries_repeat(const struct windows *w)
     return 0;
 }
 
-/* Chooses the methods for a hard margin, in order; returns their number. */
+/* Chooses the methods for a hard margin, in the order in which they are tried.  Returns their number. */
 static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
     struct auto_size s = auto_size(rows);
@@ -183,9 +190,9 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
     return n;
 }
 
-/* Returns 1 if C is so small that every row stays short of b, even with the multipliers b / ridge that belong to W = 0.
- * Then every row supports the solution, and one step of Newton's method finds it.  The test costs one pass over the
- * rows. */
+/* Returns 1 if C is so small that every row stays short of its b, even with the multipliers b / ridge that belong to W
+ * = 0.  Then every row supports the solution, and one step of Newton's method finds it.  The test costs one pass over
+ * the rows. */
 static int is_within_slack(const struct rows *rows, double C, struct arena *arena)
 {
     ptrdiff_t m = rows->count;
@@ -207,9 +214,9 @@ static int is_within_slack(const struct rows *rows, double C, struct arena *aren
     return within;
 }
 
-/* Chooses the methods for a soft margin, in order; returns their number.  Newton's method, in the interior point,
- * solves about a dozen systems of order min(rows, unknowns).  Block ascent goes first if the problem may be loose and
- * the Gram matrices of its queries are cheap enough. */
+/* Chooses the methods for a soft margin, in the order in which they are tried.  Returns their number.  Newton's method,
+ * in the interior point, solves about a dozen systems of order min(rows, unknowns).  Block ascent goes first if the
+ * problem may be loose and the Gram matrices of its queries are cheap enough. */
 static int plan_soft(struct solver_step *steps, const struct rows *rows, const struct svm_options *options,
                      struct arena *arena)
 {
@@ -268,12 +275,13 @@ int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, con
 {
     struct svm_options own = *options;
     own.norm = NORM_FROBENIUS;
-    own.max_iter = 0; /* the Frobenius methods count iterations in other units */
+    own.max_iter = 0; /* the limit of options->norm does not apply: the Frobenius methods count other iterations */
     struct svm_answer *known = options->frobenius;
     int is_known = known != NULL && known->bound.lower > 0, status = STATUS_DONE;
     if (is_known)
         solver_copy(answer, known, rows);
-    else if (certificate_rotates(options->norm)) /* presolve_solve has changed coordinates already */
+    /* presolve_solve has changed coordinates already, for norms that rotations do not change */
+    else if (certificate_rotates(options->norm))
         status = frobenius_auto(answer, rows, &own, arena);
     else
         status = presolve_solve(answer, rows, &own, frobenius_auto, arena);
@@ -281,7 +289,7 @@ int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, con
         solver_copy(known, answer, rows);
     answer->method = NULL;
     rows->monitor->iterations = 0;
-    rows->monitor->gap = INFINITY; /* the gap in the Frobenius norm is no bound in the other norm */
+    rows->monitor->gap = INFINITY; /* the gap in the Frobenius norm is no bound of the gap in options->norm */
     if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, status, arena);
     return status;

@@ -15,40 +15,43 @@
 #include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/methods.h"
 
-#define LOW 0.25        /* the guess takes rows more than LOW standard deviations below the mean of their query */
-#define NEAR_START 1e-2 /* largest gap of a warm start that skips the first ascent */
-#define LAST_FLIPS 0.01 /* an ascent ends when an epoch changes less than this fraction of the support */
-#define MORE_EPOCHS 4   /* half the number of epochs after the first failed run; each failure doubles the number */
-#define MOST_EPOCHS 64  /* largest number of epochs of one ascent */
+/* The initial guess takes rows more than LOW standard deviations below the mean margin of their query. */
+#define LOW 0.25
+#define NEAR_START 1e-2 /* largest gap of a warm start from which the first block ascent is skipped */
+#define LAST_FLIPS 0.01 /* block ascent ends when an epoch changes less than this fraction of the support */
+/* Half the number of epochs after the first failed active-set run; each failure doubles the number. */
+#define MORE_EPOCHS 4
+#define MOST_EPOCHS 64 /* largest number of epochs of block ascent at a time */
 #define ACTIVE_SET_RUNS 24
-/* With more than FULL positive multipliers per entry of W, an active-set run tends to diverge.  So epochs continue
- * while the number of positive multipliers falls.  Without this rule the SVMs of data splits, whose solves are stopped
- * after a few iterations, lose .07 of their accuracy. */
+/* With more than FULL positive multipliers per entry of W, an active-set run tends to diverge.  So while there are
+ * more, and their number still falls, block ascent continues instead.  Without this rule the SVMs of data splits, whose
+ * solves are stopped after a few iterations, lose .07 of their accuracy. */
 #define FULL 0.96
 
-/* A problem counts as tight, and is left to a dense method, in two cases.  (1) After epoch LOOK_AFTER: the number of
- * positive multipliers, times its growth since the first epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any
- * epoch: the number of positive multipliers alone exceeds OVERFULL per entry of W.  The interior point of a hard margin
- * gets slower with the number of entries, so the first bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems
- * with .9 bits per entry or more and d from 12 to 49, block ascent was slower than the interior point on one below the
- * bound, and on nearly all above it.) */
+/* Block ascent leaves a problem to a dense method, as tight (the support is nearly as large as the number of unknowns),
+ * in two cases.  (1) After epoch LOOK_AFTER: the number of positive multipliers, times its growth since the first
+ * epoch, exceeds CROWDED_SUPPORT per entry of W.  (2) After any epoch: the number of positive multipliers alone exceeds
+ * OVERFULL per entry of W.  The interior point of a hard margin gets slower with the number of entries, so the first
+ * bound grows by CROWDED_SUPPORT_MORE per entry.  (Of 70 problems with .9 bits per entry or more and d from 12 to 49,
+ * block ascent was slower than the interior point on one below the bound, and on nearly all above it.) */
 #define LOOK_AFTER 3
 #define CROWDED_SUPPORT 1.3
 #define CROWDED_SUPPORT_MORE 4e-4
 #define OVERFULL 3.2
 
-/* C of the infeasibility test below, times the mean squared length of the rows: gives Farkas residuals near 1e-11. */
+/* The infeasibility test `probe` solves a soft margin with C = PROBE / (mean squared length of the rows).  This C gives
+ * Farkas residuals near 1e-11. */
 #define PROBE 1e11
 
-/* The initial guess: each row is solved in isolation (lambda = b).  Rows whose margins then fall far below the mean of
- * their query are likely support rows. */
+/* Guesses the first multipliers.  Each row is first solved in isolation (lambda = b).  Rows whose margins then fall far
+ * below the mean of their query are likely support rows, and only they keep a multiplier. */
 static int guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     struct svm_options own = *s->options;
     double *start = s->trial;
     own.start = start;
-    own.soft = 0; /* scaled as for the hard margin */
+    own.soft = 0; /* solver_start scales the guess as for a hard margin */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         start[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, start, s->U);
@@ -72,8 +75,8 @@ static int guess(struct primal_dual_active_set *s)
 
 enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
 
-/* Returns 1 if the problem is tight (see above).  `support` and `first` are the numbers of positive multipliers after
- * this epoch and after the first one. */
+/* Returns 1 if the problem counts as tight by the rules for LOOK_AFTER and OVERFULL.  `support` and `first` are the
+ * numbers of positive multipliers after this epoch and after the first one. */
 static int is_tight(int epoch, double support, double first, double unknowns, double soft)
 {
     double more = soft > 0 ? 0 : CROWDED_SUPPORT_MORE * unknowns;
@@ -81,8 +84,8 @@ static int is_tight(int epoch, double support, double first, double unknowns, do
     return support > OVERFULL * unknowns || (epoch == LOOK_AFTER && support * (support / first) > crowded);
 }
 
-/* Runs at most `most` epochs of block ascent from s->lambda; unless ALL_EPOCHS, fewer once the support is steady.
- * Returns STATUS_DECLINED if `how` is IF_LOOSE and the problem is tight. */
+/* Runs at most `most` epochs of block ascent from s->lambda.  Unless `how` is ALL_EPOCHS, it stops earlier once the
+ * support is steady.  Returns STATUS_DECLINED if `how` is IF_LOOSE and the problem is tight. */
 static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
 {
     int status = STATUS_DONE;
@@ -109,7 +112,7 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_DECLINED;
             break;
         }
-        /* is the support steady?  If a factor is cheap, the active set takes over earlier */
+        /* stop once the support is steady; if a Cholesky factor is cheap, the active set takes over earlier */
         double last = (primal_dual_active_set_is_cheap(s, (double)support) ? 5 : 1) * LAST_FLIPS;
         if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= last * (double)support)
             break;
@@ -121,13 +124,15 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     return status;
 }
 
-/* Block ascent and active-set runs in turn, until the gap is small enough. */
+/* Alternates block ascent and active-set runs until the gap is small enough.  `first` says how the first ascent
+ * ends. */
 static int block_search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
     double unknowns = (double)rows_unknowns(s->rows);
-    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* 0 turns the rule off for soft margins, whose
-                                                                         support may exceed the unknowns */
+    /* Least number of positive multipliers so far, for the rule of FULL. 0 turns the rule off for soft margins, whose
+     * support may exceed the unknowns. */
+    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1;
     int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {
@@ -150,7 +155,7 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
         ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
-        /* too many positive multipliers: more epochs */
+        /* more positive multipliers than an active-set run can use, but fewer than before: more epochs */
         if ((double)count > FULL * unknowns && count < fewest) {
             fewest = count;
             epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
@@ -161,7 +166,7 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
         status = primal_dual_active_set_run(s);
         if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
-        /* more epochs */
+        /* the run has failed: more epochs of block ascent */
         if (epochs < MOST_EPOCHS)
             epochs *= 2;
         status = ascend(s, &blocks, epochs, ALL_EPOCHS);
@@ -169,7 +174,8 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     return status;
 }
 
-/* Fills W and lambda with the best points found, not certified.  Rows are soft if options->soft > 0. */
+/* Runs block ascent and active-set runs.  Fills W and lambda with the best points found, not yet certified.  Margin
+ * rows are soft if options->soft > 0. */
 static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, enum ascent first,
                struct arena *arena)
 {
@@ -192,9 +198,9 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
 }
 
 /* Tests whether the rows are infeasible by solving the soft margin with a large C.  The soft margin always has a
- * solution W = A^*(lambda), lambda = 2 C slack.  On infeasible rows the slack stays when C grows, so that ||A^*
- * lambda|| / sum lambda falls like 1 / C: lambda tends to a Farkas certificate.  The answer of the soft margin replaces
- * the given one; the certificate decides whether its lambda is a proof. */
+ * solution W = A^*(lambda), lambda = 2 C slack.  On infeasible rows the slack stays when C grows, so ||A^* lambda|| /
+ * sum lambda falls like 1 / C, and lambda tends to a Farkas certificate.  The answer of the soft margin replaces the
+ * given one.  The certificate decides whether its lambda is a proof. */
 static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct arena *arena)
 {
@@ -204,9 +210,10 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     struct svm_options soft = *options;
     soft.soft = PROBE / mean;
     soft.tol = 1e-6;
-    soft.start = NULL; /* the run with hard margins used the warm start already, and found no separating W */
+    soft.start = NULL; /* the run with hard margins has used the warm start already, and found no separating W */
     ptrdiff_t iterations = answer->iterations;
-    struct monitor quiet = *rows->monitor; /* polls for Ctrl-C; its gap is no bound of the hard problem */
+    /* a copy of the monitor polls for Ctrl-C, but shows no gap: this gap is no bound of the hard problem */
+    struct monitor quiet = *rows->monitor;
     struct rows own = *rows;
     own.monitor = &quiet;
     int status = run(answer, &own, &soft, UNTIL_STEADY, arena);

@@ -11,10 +11,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SWEEPS 5          /* largest number of cyclic sweeps over a block per visit */
-#define STEADY_SWEEP 0.03 /* sweeps end when the largest move is at most this fraction of the first sweep's largest */
-#define GROUP 64          /* number of queries in a group */
-#define EVERY 4           /* every fourth epoch inspects all rows and visits all queries */
+#define SWEEPS 5 /* largest number of cyclic sweeps over a query's rows per visit */
+/* Sweeps end when the largest move of a sweep is at most this fraction of the first sweep's largest move. */
+#define STEADY_SWEEP 0.03
+#define GROUP 64 /* number of queries that are visited as one group */
+#define EVERY 4  /* every fourth epoch inspects all rows and visits all queries */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
@@ -64,10 +65,10 @@ void block_ascent_end(struct block_ascent *blocks)
     arena_free(blocks->arena);
 }
 
-/* Context of the parallel loop over Gram matrices. */
+/* Context of the parallel loop that computes the Gram matrices of queries. */
 struct grams {
     const struct block_ascent *blocks;
-    double *delta; /* (most, dk) scratch of each worker */
+    double *delta; /* (most, dk) scratch for each worker thread */
 };
 
 static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
@@ -85,8 +86,8 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-/* Adds the rows of query q that have a multiplier or a margin [m] below b to the rows to visit.  Returns 0 if there was
- * no new one. */
+/* Adds to the rows to visit the rows of query q that have a multiplier or a margin [m] below b, and its equality rows.
+ * Returns 0 if there was no new row. */
 static int rows_to_visit(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;
@@ -110,7 +111,7 @@ static int rows_to_visit(struct block_ascent *blocks, const double *lambda, cons
 }
 
 /* Inspects the margins of all rows, adds rows to visit, and computes the Gram matrices of the queries that gained
- * some. */
+ * rows. */
 static int inspect(struct block_ascent *blocks, const double *lambda)
 {
     const struct rows *rows = blocks->rows;
@@ -145,8 +146,8 @@ static void swap(ptrdiff_t *order, ptrdiff_t i, ptrdiff_t j)
     order[j] = q;
 }
 
-/* Shuffles the queries to visit: a different order in every epoch, the same in every run (64-bit linear congruential
- * generator). */
+/* Shuffles the queries to visit.  The order differs from epoch to epoch, but is the same in every run (64-bit linear
+ * congruential generator). */
 static void shuffle(struct block_ascent *blocks)
 {
     for (ptrdiff_t i = blocks->n_moving - 1; i > 0; --i) {
@@ -155,8 +156,9 @@ static void shuffle(struct block_ascent *blocks)
     }
 }
 
-/* Cyclic ascent within one block.  On entry g [m] is the negative gradient: margins (plus ridge terms) minus b. change
- * [m] receives the change of lambda.  Returns the sum over sweeps of the largest moves; 0 if nothing moved. */
+/* Cyclic coordinate ascent on the multipliers lambda [m] of one query's rows.  On entry g [m] is the negative gradient:
+ * margins (plus ridge terms) minus b.  change [m] receives the change of lambda.  Returns the sum over the sweeps of
+ * their largest moves; 0 if nothing moved. */
 SIMD_DISPATCH
 static double solve_block(double *restrict lambda, double *restrict change, double *restrict g,
                           const double *restrict G, const unsigned char *equal, ptrdiff_t m)
@@ -193,8 +195,9 @@ static void add_outer(double *restrict A, const double *restrict x, const double
             A[i * n + j] += x[i] * y[j];
 }
 
-/* Visits query q with u = W z_q [dk]: changes its multipliers, sets pull [dk] = sum_k change_k delta_k / length_k, and
- * counts in *flips the multipliers that became zero or positive.  Returns 0 if nothing moved. */
+/* Visits query q, with u = W z_q [dk].  Changes the query's multipliers, sets pull [dk] = sum_k change_k delta_k /
+ * length_k, and adds to *flips the number of multipliers that became zero or positive.  Returns 0 if no multiplier
+ * changed. */
 static int visit(struct block_ascent *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q,
                  ptrdiff_t *flips)
 {
@@ -219,7 +222,8 @@ static int visit(struct block_ascent *blocks, double *lambda, double *pull, cons
     return 1;
 }
 
-/* Starts a group, for its queries `from` to `to`: K = Z Z^T and V = Z W^T. */
+/* Starts a group of queries: computes the rows `from` to `to` of K = Z Z^T and V = Z W^T, for the queries Z of the
+ * group. */
 static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -230,7 +234,7 @@ static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker
     matrix_rows_times_rows(b->V + from * w->dk, Z, b->W, to - from, w->dk, w->dz);
 }
 
-/* Ends a group, for the rows `from` to `to` of W: W + P^T Z. */
+/* Ends a group of queries: adds P^T Z to W, in the rows `from` to `to` of W. */
 static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -240,7 +244,7 @@ static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
                 1.0, b->W + from * w->dz, w->dz);
 }
 
-/* Visits the group that begins at index `from` of the order. */
+/* Visits the group of queries that begins at index `from` of blocks->order. */
 static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t from, ptrdiff_t *flips)
 {
     const struct windows *w = blocks->rows->w;
@@ -254,7 +258,7 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     vector_zero(blocks->P, count * w->dk);
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
-        ptrdiff_t next = i + 1; /* only the queries after i need the update */
+        ptrdiff_t next = i + 1; /* only the queries after i in the group need the update of V */
         blocks->moved[query[i]] = (unsigned char)visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips);
         if (blocks->moved[query[i]])
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
@@ -262,7 +266,8 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     threads_for(blocks->rows->threads, w->dk, cost, group_ends, blocks);
 }
 
-/* Moves the queries that the last epoch changed to the front of the order.  Only these are visited next. */
+/* Moves the queries whose multipliers the last epoch changed to the front of the order.  The next epoch visits only
+ * these queries, unless it inspects all rows. */
 static void leave_still_ones(struct block_ascent *blocks)
 {
     ptrdiff_t count = 0;
@@ -284,7 +289,7 @@ ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_moving; i += GROUP) {
         if (monitor_stops(blocks->rows->monitor))
-            break; /* the caller polls the monitor too */
+            break; /* stopped by the monitor; the caller polls the monitor again */
         visit_group(blocks, lambda, i, &flips);
     }
     return flips;

@@ -4,7 +4,8 @@
 #include "base/simd.h"
 #include "base/status.h"
 
-/* Computes the block of G of each query; unit queries have z_q . z_q = 1. */
+/* Computes for each query the block of the Gram matrix G of its own rows.  Queries have unit length, so z_q . z_q =
+ * 1. */
 SIMD_DISPATCH
 static void fill_blocks(struct coordinate_ascent *a)
 {
@@ -41,7 +42,8 @@ int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const
     return STATUS_DONE;
 }
 
-/* Updates x [m] of one query, with g = G x - beta [padded m].  p [dk] gains the changes of x times D. */
+/* Updates the multipliers x [m] of one query by coordinate ascent, with g = G x - beta [padded m].  p [dk] gains the
+ * changes of x times the differences D.  Returns the number of x that became zero or positive. */
 INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict p, const double *restrict G,
                        const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
 {
@@ -54,8 +56,9 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
         next = t + 1 < m ? g[t + 1] : 0;
         if (move == 0)
             continue;
-        if (t + 1 < m) /* the next g is computed first, so that the chain of dependent steps does not wait for the
-                          vectors below */
+        /* The next entry of g is computed first, so that the chain of dependent steps does not wait for the SIMD sums
+         * below. */
+        if (t + 1 < m)
             next += move * G[t * stride + t + 1];
         flips += (before > 0) != (after > 0);
         x[t] = after;

@@ -11,17 +11,17 @@
 
 struct coordinate_ascent {
     struct gram *gram;
-    const double *beta; /* (m) */
-    double *blocks;     /* the block of G of each query; its rows are padded to whole SIMD vectors */
-    ptrdiff_t *block;   /* (M) index in `blocks` at which each block begins */
-    double *short_of;   /* (padded m) G x - beta on the rows of the visited query */
+    const double *beta; /* (m) right sides of the unit rows */
+    double *blocks;     /* blocks of the Gram matrix, one for each query; their rows are padded to whole SIMD vectors */
+    ptrdiff_t *block;   /* (M) index in `blocks` at which the block of each query begins */
+    double *short_of;   /* (padded m) G x - beta on the rows of the query that is being visited */
 };
 
-/* Returns STATUS_DONE or STATUS_NO_MEMORY. */
+/* Computes the blocks of G for coordinate ascent.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena);
 
-/* One epoch from x [m] >= 0 with relaxation 0 < step < 2.  On entry and on return P belongs to x (gram_pull).  Returns
- * the number of x that became zero or positive. */
+/* Does one epoch of coordinate ascent from x [m] >= 0, with relaxation 0 < step < 2.  On entry and on return gram->P
+ * belongs to x, as gram_pull computes it.  Returns the number of x that became zero or positive. */
 ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double step);
 
 #endif

@@ -1,11 +1,11 @@
-/* Projected gradient method on the dual: the plain reference.  With P the projection onto {W : E(W) = 0}, E being the
- * equality rows, the problem is
+/* Projected gradient method on the dual of the Frobenius problem: the plain reference for the other methods.  With P
+ * the projection onto {W : E(W) = 0}, E being the equality rows, the problem is
  *
  *     min f(x) = 1/2 ||P A^*(x)||^2 - h.x,   x >= 0,     h = b - A(W_0),   W_0 = least W with E(W) = b_E
  *
  * and its solution W = W_0 + P A^*(x).  linalg/spectral_gradient solves it.  Since f is quadratic, one application of A
- * P A^* per iteration gives the exact step length, where the full step fails the test of f, and also the new
- * gradient. */
+ * P A^* per iteration gives the new gradient.  It also gives the exact step length, which is taken where the full step
+ * fails the test of f. */
 #include "svm/methods.h"
 
 #include <math.h>
@@ -17,9 +17,11 @@
 #include "linalg/vector.h"
 #include "svm/equalities.h"
 
-#define RENEW 200 /* number of iterations between gradients computed from x: updated gradients drift */
-/* The certificate is computed at every one of the first EARLY iterations, then every LOOK iterations, since it costs as
- * much as three.  On nearly dependent rows an early iterate may be accurate enough, and the following ones not. */
+/* Number of iterations after which the gradient is computed from x again: updated gradients drift. */
+#define RENEW 200
+/* The certificate is computed at every one of the first EARLY iterations, then at every LOOK-th, since it costs as much
+ * as three iterations.  On nearly dependent rows an early iterate may be accurate enough, and the following ones
+ * not. */
 #define LOOK 7
 #define EARLY 50
 
@@ -29,11 +31,14 @@ struct dual_descent {
     struct svm_answer *answer;
     struct arena *arena;
     struct equalities equalities;
-    double *h;           /* (m) */
-    double *x, *image;   /* (m) image = A P A^* direction */
-    double *W, *W_0, *U; /* (dk, dz) twice, (M, dk) scratch */
-    ptrdiff_t steps;     /* steps since the gradient was computed from x */
-    int decided;         /* the certified status; STATUS_ITERATION_LIMIT before that */
+    double *h; /* (m) */
+    /* x (m): multipliers. image (m): A P A^* times the direction, where P projects onto E(W) = 0. */
+    double *x, *image;
+    /* W (dk, dz): weights of the iterate.  W_0 (dk, dz): least weights that meet the equality rows.  U (M, dk):
+     * scratch. */
+    double *W, *W_0, *U;
+    ptrdiff_t steps; /* number of steps since the gradient was computed from x */
+    int decided;     /* status that the certificate has proved; STATUS_ITERATION_LIMIT before that */
 };
 
 static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)
@@ -48,8 +53,8 @@ static int dual_init(struct dual_descent *s, const struct rows *rows, struct are
     return arena->failed ? STATUS_NO_MEMORY : equalities_factor(&s->equalities, rows, arena);
 }
 
-/* out = A P A^* x, 0 on equality rows; s->W = P A^* x.  Unless lambda is NULL, the multipliers of the projection are
- * added to it, so that s->W = A^*(lambda) if lambda was x. */
+/* Sets out = A P A^* x, 0 on equality rows, and s->W = P A^* x, where P projects onto E(W) = 0.  Unless lambda is NULL,
+ * the multipliers of the projection are added to it, so that s->W = A^*(lambda) if lambda was x. */
 static void apply(struct dual_descent *s, double *out, const double *x, double *lambda)
 {
     const struct rows *rows = s->rows;
@@ -80,7 +85,8 @@ static int project(double *x, void *context)
     return STATUS_DONE;
 }
 
-/* The full step if f passes the test at its end, else the step to the minimum along d. */
+/* Returns the step length along d: 1 if f at the end of the full step passes the test of sufficient decrease, else the
+ * step to the minimum of f.  *value becomes f after the step. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct dual_descent *s = context;
@@ -92,7 +98,8 @@ static double find_step(double *value, const double *d, double slope, double all
     return t;
 }
 
-/* The gradient at x: from x itself at the start and every RENEW steps, else updated by the image of the step. */
+/* Computes the gradient g of f at x: from x itself at the start and every RENEW steps, else by adding the image of the
+ * step. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
     struct dual_descent *s = context;
@@ -109,12 +116,12 @@ static int differentiate(double *g, const double *x, double *value, const double
     return STATUS_DONE;
 }
 
-/* The certificate of the current iterate; *done if it is final. */
+/* Certifies the current iterate.  *done is set if the certified status is final. */
 static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context)
 {
     (void)g, (void)value;
     struct dual_descent *s = context;
-    project(x, s); /* rounding may have left entries just below zero */
+    project(x, s); /* rounding may have left entries of x just below zero */
     s->rows->monitor->iterations = iteration;
     if (iteration > EARLY && iteration % LOOK != 0)
         return STATUS_DONE;
@@ -149,7 +156,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0)
         return status;
     project(s.x, &s);
-    double value = 0; /* computed by differentiate */
+    double value = 0; /* f at x; differentiate computes it */
     status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

@@ -12,30 +12,35 @@
 #include "svm/systems/cholesky_update.h"
 #include "svm/systems/gram.h"
 
-/* The first ascent is short and suffices on most problems.  If the rounds after it do not converge, the rows are
- * strongly correlated, and a second, longer ascent with longer steps follows (measured). */
+/* Settings of the two coordinate ascents.  The first ascent is short and suffices on most problems.  If the rounds
+ * after it do not converge, the rows are strongly correlated; then a second, longer ascent with longer steps follows.
+ * The settings were found by measurement. */
 static const struct {
-    int epochs;   /* largest number of epochs */
-    double step;  /* relaxation, 0 < step < 2 */
+    int epochs;   /* largest number of epochs of the ascent */
+    double step;  /* relaxation of the ascent, 0 < step < 2 */
     double flips; /* the ascent ends if an epoch changes at most this fraction of the support */
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
-#define ROUNDS 8       /* largest number of rounds after each ascent */
-#define WRONG 0.6      /* rounds end if more than this fraction of the wrong rows (at first: of S) is left */
-#define ONE_BY_ONE 0.1 /* largest fraction of S that is exchanged row by row; above, a new factor is cheaper */
+#define ROUNDS 8 /* largest number of rounds of solve and exchange after each ascent */
+/* Rounds end if the number of wrong rows is above this fraction of the last number (at first: of |S|). */
+#define WRONG 0.6
+/* Largest fraction of the support S that is exchanged row by row; if more rows change, a new factor is cheaper. */
+#define ONE_BY_ONE 0.1
 
 struct support_guess {
     struct gram *gram;
     struct cholesky_update *factor;
     struct coordinate_ascent ascent;
-    ptrdiff_t *member, size; /* (m + 1) the rows of the next S, ascending; size is their number */
-    unsigned char *inside;   /* (m) marks S of the next round */
-    double *w;               /* (m) x of the current round, of either sign */
-    double *target, *margin; /* (padded) x in the order of the factor; G w */
+    ptrdiff_t *member, size; /* (m + 1) the rows of the next support S, ascending, and their number */
+    unsigned char *inside;   /* (m) marks the rows of the next support S */
+    double *w;               /* (m) multipliers of the current round, of either sign */
+    /* target (padded): the multipliers in the order of the factor. margin (padded): the margins G w of the multipliers
+     * w. */
+    double *target, *margin;
     ptrdiff_t *iterations, most;
 };
 
-/* Sets S = {x > 0}. */
+/* Sets the next support S to the rows with x > 0. */
 static void positive_rows(struct support_guess *s, const double *x)
 {
     s->size = 0;
@@ -45,7 +50,7 @@ static void positive_rows(struct support_guess *s, const double *x)
     }
 }
 
-/* Ascent number i from x, with its settings in `ascents`. */
+/* Runs coordinate ascent from x, with the settings ascents[i]. */
 static void ascend(struct support_guess *s, double *x, size_t i)
 {
     positive_rows(s, x);
@@ -59,7 +64,8 @@ static void ascend(struct support_guess *s, double *x, size_t i)
     }
 }
 
-/* Solves for w = x on S and exchanges the rows with the wrong sign, which gives the next S.  Returns their number. */
+/* Solves for the multipliers w on S, and exchanges the rows with the wrong sign, which gives the next S.  Returns the
+ * number of these rows. */
 static ptrdiff_t solve_on_support(struct support_guess *s)
 {
     const struct cholesky_update *f = s->factor;
@@ -82,7 +88,7 @@ static ptrdiff_t solve_on_support(struct support_guess *s)
     return wrong;
 }
 
-/* Updates the factor to the next S. */
+/* Updates the Cholesky factor to the next S; `wrong` is the number of rows that change. */
 static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
 {
     struct cholesky_update *f = s->factor;
@@ -101,15 +107,15 @@ static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
     return STATUS_DONE;
 }
 
-/* Rounds from S, which continue while each has far fewer wrong rows than the last.  *wrong = 0: x is the solution.
- * Rows whose distance from the other rows of S cancels are left out: the active set method can decide whether they
- * depend on S. */
+/* Repeats solve and exchange from S, while each round has far fewer wrong rows than the last.  *wrong = 0 on return
+ * means that x is the solution.  A row is left out if its distance from the span of the other rows of S has lost its
+ * digits to cancellation: the active set method can decide whether it depends on S. */
 static int refine_support(struct support_guess *s, double *x, ptrdiff_t *wrong)
 {
     int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
     double most = WRONG * (double)s->factor->size;
     for (int round = 0; status == STATUS_DONE && round < ROUNDS && *s->iterations < s->most; ++round) {
-        /* solution on S, and its wrong rows */
+        /* solution on S, and the number of rows with the wrong sign */
         ++*s->iterations;
         *wrong = solve_on_support(s);
         for (ptrdiff_t k = 0; *wrong == 0 && k < s->gram->rows->count; ++k)
@@ -136,7 +142,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         return STATUS_NO_MEMORY;
     positive_rows(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
-        if (i > 0) /* the given x may be the solution already */
+        if (i > 0) /* pass 0 has no ascent: the given x may be the solution already */
             ascend(&s, x, i - 1);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;
@@ -144,8 +150,8 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         if (*solved)
             return STATUS_DONE;
     }
-    /* The rounds may have moved away from the solution.  The last ascent only approaches it, so S becomes the support
-     * of the x of that ascent. */
+    /* The rounds may have moved away from the solution, while the last ascent only approaches it.  So S becomes the
+     * support of the x of the last ascent. */
     positive_rows(&s, x);
     if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;

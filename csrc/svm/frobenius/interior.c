@@ -6,9 +6,9 @@
  *
  * W / level solves the SVM.  For a low enough level every W is feasible, so the start can be near the central path
  * whatever the margin is.  On infeasible rows A^* x tends to 0, which is a proof.  Mehrotra's predictor and corrector
- * share one factorisation, with weights 1/d = s/x + ridge + proximal.  Once the gap is small, {x > s} is taken as the
- * support and the problem is solved on it exactly, with a few exchanges; if that fails, the iteration continues.  Only
- * the certificate decides.
+ * share one factorisation, with weights d, where 1/d = s/x + ridge + proximal.  Once the gap is small, {x > s} is taken
+ * as the support and the problem is solved on it exactly, with a few exchanges.  If that fails, the iteration
+ * continues.  Only the certificate decides.
  *
  * A soft margin adds 1/2 sum_k ridge_k x_k^2 to the first problem, and ridge o x to A W in the second: it is the hard
  * margin of rows that have one extra coordinate each.  For a soft margin Newton's method on the squared hinge runs
@@ -24,15 +24,17 @@
 #include "linalg/vector.h"
 #include "svm/methods.h"
 
-/* The proximal term: this multiple of dx is added to the linearised rows.  It bounds the weights, lets equality rows be
- * treated like other rows, and vanishes with dx.  It must be far below the square of the smallest margins; it grows
- * when the Cholesky factorisation fails. */
+/* LEAST_PROXIMAL and MOST_PROXIMAL bound the proximal term: this multiple of dx is added to the linearised rows.  The
+ * term bounds the weights, lets equality rows be treated like other rows, and vanishes with dx.  It must be far below
+ * the square of the smallest margins; it grows when the Cholesky factorisation fails. */
 #define LEAST_PROXIMAL 1e-14
 #define MOST_PROXIMAL 1e-8
-#define LEAST_SHARE 1e-3   /* start: x_k is proportional to 1 / max(|b_k|, this fraction of the mean |b|) */
-#define FIRST_ATTEMPT 1e-3 /* gap or Farkas residual at which the first attempt to finish is made */
-#define NEXT_ATTEMPT 1e-2  /* after an attempt, the gap or residual must shrink by this factor before the next */
-#define IMPROVES 0.9       /* an iteration that leaves more than this fraction of the best gap makes no progress */
+#define LEAST_SHARE 1e-3 /* at the start x_k is proportional to 1 / max(|b_k|, this fraction of the mean |b|) */
+/* Gap or Farkas residual at which the iteration first tries to finish by an exact solution or a proof. */
+#define FIRST_ATTEMPT 1e-3
+/* After a failed try to finish, the gap or residual must shrink by this factor before the next. */
+#define NEXT_ATTEMPT 1e-2
+#define IMPROVES 0.9 /* an iteration that leaves more than this fraction of the best gap counts as slow */
 
 static int interior_point_init(struct interior_point *s)
 {
@@ -49,7 +51,7 @@ static int interior_point_init(struct interior_point *s)
     return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->arena);
 }
 
-/* Margins A(W) + ridge o x. */
+/* Computes the margins A(W) + ridge o x. */
 static void find_margins(struct interior_point *s)
 {
     rows_apply(s->margin, s->rows, s->W, s->newton.U);
@@ -57,8 +59,8 @@ static void find_margins(struct interior_point *s)
         s->margin[k] += s->ridge[k] * s->x[k];
 }
 
-/* The start: equal shares b_k x_k with b.x = 1, and a level so low that every margin exceeds level b, by about the same
- * amount.  W and s are then feasible and near the central path, provided every b is positive. */
+/* Sets the starting point: equal shares b_k x_k with b.x = 1, and a level so low that every margin exceeds level b, by
+ * about the same amount.  W and s are then feasible and near the central path, provided every b is positive. */
 static void interior_point_start(struct interior_point *s)
 {
     double mean = 0, top = 0;
@@ -70,14 +72,14 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    s->level = -1.1 * top; /* so that the least s_k x_k is at least a tenth of the mean */
+    s->level = -1.1 * top; /* so low that, for b > 0, the least s_k x_k is at least 1/21 of their mean */
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
             s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
 }
 
 /* Projects W onto the equality rows; computes margins, bounds and the Farkas residual; keeps the best bounds.  Returns
- * the gap, which is infinite while W does not separate. */
+ * the gap of the best bounds, which is infinite until a W with a positive margin is found. */
 static double measure(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -98,7 +100,7 @@ static double measure(struct interior_point *s)
         if (s->rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
-    if (!rows->homogeneous) /* other right sides bound the scale of W, so only the level can serve as its scale */
+    if (!rows->homogeneous) /* if b fixes the scale of W, only 1 / level can scale W, and only if W meets the rows */
         least = short_of <= CERTIFICATE_ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;
@@ -115,7 +117,7 @@ static double measure(struct interior_point *s)
     return s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* Computes the direction to s_k x_k = mu - correction_k and b.x = 1. */
+/* Computes the direction of x, s, W and level to the targets s_k x_k = mu - correction_k and b.x = 1. */
 static void direction(struct interior_point *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;
@@ -134,7 +136,7 @@ static void direction(struct interior_point *s, double mu)
     }
 }
 
-/* The longest step, at most 1, that keeps x and s nonnegative. */
+/* Returns the longest step length, at most 1, that keeps x and s nonnegative. */
 static double longest_step(const struct interior_point *s)
 {
     double step = 1;
@@ -147,14 +149,14 @@ static double longest_step(const struct interior_point *s)
     return step;
 }
 
-/* One iteration.  STATUS_ITERATION_LIMIT: rounding leaves no step. */
+/* Does one interior point iteration.  Returns STATUS_ITERATION_LIMIT if rounding leaves no step. */
 static int interior_point_advance(struct interior_point *s)
 {
     ptrdiff_t m = s->m;
     double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
-    /* factorisation, and the term of both directions that is proportional to dlevel */
+    /* factorisation, and dx and dW per unit of dlevel, which both directions use */
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;
@@ -171,7 +173,7 @@ static int interior_point_advance(struct interior_point *s)
     double left = after / mu;
     /* corrector */
     direction(s, mu * left * left * left);
-    /* step length: closer to the boundary if the predictor's step was longer */
+    /* step length: the longer the predictor's step, the closer to the boundary */
     double length = fmin(1, (0.95 + 0.045 * step) * longest_step(s));
     if (!(length > 0) || !isfinite(mu) || !isfinite(vector_dot(s->dW, s->dW, s->D)))
         return STATUS_ITERATION_LIMIT;
@@ -183,7 +185,8 @@ static int interior_point_advance(struct interior_point *s)
     return STATUS_DONE;
 }
 
-/* Newton's method from the warm start of the options, or from W = 0, which meets no row. */
+/* Solves a soft margin by Newton's method, from the warm start of the options or from W = 0.  If there are equality
+ * rows, it first tries the least W that meets them. */
 static int solve_soft(struct interior_point *s)
 {
     int warm = solver_start(s->h, s->rows, s->options, s->arena);
@@ -192,15 +195,15 @@ static int solve_soft(struct interior_point *s)
     int status = s->equalities.count > 0 ? interior_point_equalities(s) : STATUS_ITERATION_LIMIT;
     if (status != STATUS_ITERATION_LIMIT)
         return status;
-    if (warm) { /* without a warm start W and its margins are 0 */
+    if (warm) { /* without a warm start W and its margins stay 0 */
         rows_adjoint(s->W, s->rows, s->h, s->newton.U);
         rows_apply(s->margin, s->rows, s->W, s->newton.U);
     }
     return interior_point_newton(s);
 }
 
-/* The iteration.  Returns a final status with an answer, or the reason why there is none; then s holds the best
- * bounds. */
+/* Runs the interior point iterations.  Returns a final status with an answer, or the reason why there is none; then s
+ * holds the best bounds. */
 static int interior_point_iterate(struct interior_point *s)
 {
     double attempt_at[2] = {FIRST_ATTEMPT, FIRST_ATTEMPT}, best = INFINITY;
@@ -210,11 +213,11 @@ static int interior_point_iterate(struct interior_point *s)
         double gap = measure(s);
         s->rows->monitor->iterations = *iterations;
         s->rows->monitor->gap = gap;
-        double tol = s->options->soft > 0 ? s->options->tol / 2 /* an objective is half a square */
+        double tol = s->options->soft > 0 ? s->options->tol / 2 /* a soft objective is half a square, hence tol / 2 */
                                           : certificate_tolerance(s->options->tol, s->lower, s->rows);
         /* stopping test */
         if (gap <= tol / 2)
-            return STATUS_ITERATION_LIMIT; /* the certificate computes the exact gap */
+            return STATUS_ITERATION_LIMIT; /* close enough: the certificate will compute the exact gap */
         /* attempt to finish: exact solution on the support, or proof of infeasibility */
         int separates = s->lower > 0 || s->options->soft > 0;
         double rough = separates ? gap : s->farkas, reached = separates ? gap : s->upper;
@@ -224,14 +227,14 @@ static int interior_point_iterate(struct interior_point *s)
                 return status;
             attempt_at[separates] = NEXT_ATTEMPT * rough;
         }
-        /* progress */
+        /* progress: number of slow iterations in a row */
         slow = reached <= IMPROVES * best ? 0 : slow + 1;
         best = fmin(best, reached);
         if (*iterations >= s->options->max_iter)
             return STATUS_ITERATION_LIMIT;
         if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
-        /* predictor and corrector */
+        /* predictor, corrector and step */
         int status = interior_point_advance(s);
         if (status == STATUS_ITERATION_LIMIT || s->proximal > MOST_PROXIMAL)
             break;
@@ -257,7 +260,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     int status = interior_point_init(&s);
     if (status == STATUS_DONE)
         status = options->soft > 0 ? solve_soft(&s)
-                 : s.n_margin == 0 ? interior_point_finish(&s) /* only equality rows: one linear system */
+                 : s.n_margin == 0 ? interior_point_finish(&s) /* only equality rows: one linear system gives W */
                                    : STATUS_ITERATION_LIMIT;
     if (status == STATUS_ITERATION_LIMIT && s.n_margin > 0) {
         interior_point_start(&s);
@@ -265,7 +268,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
-    if (s.n_margin > 0) { /* otherwise the answer of the linear system stays */
+    if (s.n_margin > 0) { /* without margin rows the answer of the linear system stays */
         vector_copy(answer->lambda, s.best_x, s.m);
         vector_copy(answer->W, s.best_W, s.D);
     }

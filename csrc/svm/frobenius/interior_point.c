@@ -8,16 +8,22 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define MORE_PROXIMAL 100  /* growth of the proximal term when Cholesky fails */
-#define FIRM 1e-5          /* 1/d of equality rows, relative to the least 1/d of soft rows: less would lose digits */
-#define PASSES 3           /* number of passes of iterative refinement on the support */
-#define GUESSES 20         /* largest number of systems per guess of the support; a right guess needs 1 to 4 */
-#define LINE_RESOLVED 1e-9 /* relative accuracy of a step length: the next support hardly depends on it */
-/* Largest number of Newton steps of a soft margin.  A tight one takes 5 to 17, one with 172 unknowns took 45, and a
- * loose one takes up to 120, where the interior point needs only 15 iterations. */
+#define MORE_PROXIMAL 100 /* factor by which the proximal term grows when Cholesky fails */
+/* The system's diagonal term 1/d of equality rows, as a fraction of the least 1/d of soft rows: a smaller term would
+ * lose digits. */
+#define FIRM 1e-5
+#define PASSES 3 /* number of passes of iterative refinement on the support */
+/* Largest number of systems that are solved to find the support; from a good guess 1 to 4 are enough. */
+#define GUESSES 20
+/* Relative accuracy of the step length in a line search: the next support hardly depends on it. */
+#define LINE_RESOLVED 1e-9
+/* Largest number of Newton steps on a soft margin.  A tight soft margin takes 5 to 17 steps, and one with 172 unknowns
+ * took 45.  A loose one takes up to 120 steps, where the interior point needs only 15 iterations. */
 #define NEWTON_STEPS 50
-#define REFUTATIONS 3 /* number of corrections of a proof: each removes the rounding errors of the one before */
-#define SMALLEST 1e-8 /* least multiplier in the weights of a proof, as a fraction of the largest multiplier */
+/* Number of corrections of a proof of infeasibility; each removes rounding errors of the one before. */
+#define REFUTATIONS 3
+/* Least multiplier in the weights of interior_point_refute, as a fraction of the largest multiplier. */
+#define SMALLEST 1e-8
 
 int interior_point_factor(struct interior_point *s)
 {
@@ -29,9 +35,9 @@ int interior_point_factor(struct interior_point *s)
     return status;
 }
 
-/* Iterative refinement of answer->lambda, answer->W and its margins s->correction, with at most `passes` passes.  W is
- * corrected itself: recomputing it as A^* x would have an error of eps sum|x|, of order eps / margin^2, while the
- * corrected W has one of order eps / margin. */
+/* Refines answer->lambda, answer->W and its margins s->correction by at most `passes` passes of iterative refinement.
+ * The corrections are added to W itself: recomputing W as A^* x would have an error of eps sum|x|, of order eps /
+ * margin^2, while the corrected W has an error of order eps / margin. */
 static void refine(struct interior_point *s, int passes, int corrections)
 {
     struct svm_answer *answer = s->answer;
@@ -39,7 +45,7 @@ static void refine(struct interior_point *s, int passes, int corrections)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         largest = fmax(largest, s->inside[k] ? fabs(s->rows->rhs[k]) : 0);
     for (int pass = 0; pass < passes; ++pass) {
-        /* residual */
+        /* residual on the support */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->inside[k] ? s->rows->rhs[k] - s->correction[k] - s->ridge[k] * answer->lambda[k] : 0;
         if (vector_largest(s->h, s->m) <= CERTIFICATE_ROUNDING * fmax(largest, vector_norm(answer->W, s->D)))
@@ -53,9 +59,9 @@ static void refine(struct interior_point *s, int passes, int corrections)
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
 }
 
-/* Solves with equality on the rows of s->inside: sets answer->lambda, answer->W and its margins s->correction.  Counts
- * as one iteration.  STATUS_ITERATION_LIMIT: rounding prevents it, or the monitor stops it; the caller polls the
- * monitor again before it continues. */
+/* Solves the problem with equality on the rows of s->inside: sets answer->lambda, answer->W and its margins
+ * s->correction.  Counts as one iteration.  Returns STATUS_ITERATION_LIMIT if rounding prevents the solution, or if the
+ * monitor asks to stop; the caller polls the monitor again before it continues. */
 static int solve_on_support(struct interior_point *s, int passes, int corrections)
 {
     struct svm_answer *answer = s->answer;
@@ -87,32 +93,32 @@ int interior_point_finish(struct interior_point *s)
     for (int i = 0; i < GUESSES && s->answer->iterations < s->options->max_iter; ++i, size = 0) {
         for (ptrdiff_t k = 0; k < s->m; ++k)
             size += s->inside[k];
-        if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
+        if (size > s->D && s->options->soft == 0) /* the support has more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
         /* solution on the support */
         int status = solve_on_support(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
         if (status != STATUS_DONE)
             return status;
         double norm = vector_norm(s->answer->W, s->D);
-        /* exchange */
+        /* exchange of the rows with the wrong sign */
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
             return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
-        if (wrong >= before && i != 1) /* the first guess need not improve */
+        if (wrong >= before && i != 1) /* the number of wrong rows may rise once, after the first guess */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
     }
     return STATUS_ITERATION_LIMIT;
 }
 
-/* Returns the step t, 0 < t <= 1, that minimises the objective at W + t d.  Given are slope = <W, d>, square = ||d||^2
- * and `along`, the margins of d.  The derivative in t is piecewise linear and increasing, so Newton's method within a
- * bracket finds its zero. */
+/* Returns the step length t, 0 < t <= 1, that minimises the soft margin's objective at W + t d.  Given are slope = <W,
+ * d>, square = ||d||^2 and `along`, the margins of d.  The derivative in t is piecewise linear and increasing, so
+ * Newton's method within a bracket finds its zero. */
 static double line_search(const struct interior_point *s, const double *along, double slope, double square)
 {
     double low = 0, high = 1, t = 1;
     for (;;) {
-        /* first and second derivative at t */
+        /* first and second derivative of the objective at t */
         double rise = slope + t * square, bend = square;
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double missing = s->rows->rhs[k] - s->margin[k] - t * along[k];
@@ -121,17 +127,18 @@ static double line_search(const struct interior_point *s, const double *along, d
                 bend += along[k] * along[k] / s->ridge[k];
             }
         }
-        /* Newton step */
+        /* Newton step for t */
         double next = t - rise / bend;
         if ((rise <= 0 && t == 1) || !(fabs(next - t) > LINE_RESOLVED * t) || high - low <= LINE_RESOLVED * t)
             return t;
-        /* next bracket and t */
+        /* next bracket and next t */
         *(rise <= 0 ? &low : &high) = t;
         t = next > low && next < high ? next : (low + high) / 2;
     }
 }
 
-/* Returns 1 if the rows of s->inside are exactly those that answer->W misses; answer->W is the solution on them. */
+/* Returns 1 if the rows of s->inside are exactly the rows that answer->W misses.  Then answer->W, the solution on these
+ * rows, solves the soft margin. */
 static int is_met(const struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -156,7 +163,7 @@ int interior_point_newton(struct interior_point *s)
     for (int step = 0; step < NEWTON_STEPS && answer->iterations < s->options->max_iter; ++step) {
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->inside[k] = rows->equal[k] ? !s->equalities.implied[k] : rows->rhs[k] > s->margin[k];
-        /* Newton point */
+        /* Newton point: the solution on the rows that W misses */
         int status = solve_on_support(s, 1, 0);
         if (status != STATUS_DONE)
             return status;
@@ -200,8 +207,8 @@ int interior_point_equalities(struct interior_point *s)
     return solver_conclude(answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
 }
 
-/* v <- v - D A (I + A^* D A)^-1 A^* v, with a diagonal D of order v^2.  This removes A^* v, and changes every v_k by
- * only a small fraction of itself, so that signs stay. */
+/* The correction of the proof is  v <- v - D A (I + A^* D A)^-1 A^* v,  with a diagonal D of order v^2.  It removes A^*
+ * v, and changes every v_k by only a small fraction of itself, so that signs stay. */
 int interior_point_refute(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -209,7 +216,7 @@ int interior_point_refute(struct interior_point *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
-        /* weights of order 1 / v^2 */
+        /* weights D of order v^2; newton.inverse is 1 / D */
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
             s->newton.inverse[k] = rows->equal[k] ? 0 : s->proximal / (size * size);
@@ -219,7 +226,7 @@ int interior_point_refute(struct interior_point *s)
             continue;
         if (status != STATUS_DONE)
             return status;
-        /* correction */
+        /* correction of the proof */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->newton.inverse[k] * v[k];
         newton_system_solve(&s->newton, v, s->dW, s->h, NULL, NEWTON_SYSTEM_CORRECTIONS);

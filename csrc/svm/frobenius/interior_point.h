@@ -16,37 +16,43 @@ struct interior_point {
     struct equalities equalities;
     ptrdiff_t m, D, n_margin;
     double level, dlevel, proximal;
-    double *ridge;                         /* (m) rows_ridge, 0 on hard rows */
-    double *x, *s, *margin;                /* (m) iterate; margin = A(W) + ridge o x */
-    double *dx, *ds, *h, *correction;      /* (m) direction dx, ds; right side h; dx o ds of the predictor */
-    double *dx_level, *dW_level;           /* (m), (dk, dz) change of dx and dW per unit of dlevel */
-    double *W, *dW, *rest, *M;             /* (dk, dz) iterate, direction; rest = A^* x - W, due to rounding; M is
-                                              scratch */
-    double *best_x, *best_W, lower, upper; /* the best bounds of the largest margin: ||A^* x|| = 1/upper, ||W|| =
-                                              1/lower */
-    double farkas;                         /* Farkas residual of x */
-    unsigned char *inside;                 /* (m) marks the support */
+    double *ridge;          /* (m) ridge of the soft margin, rows_ridge; 0 on hard rows */
+    double *x, *s, *margin; /* (m) each: the iterate x and s, and margin = A(W) + ridge o x */
+    /* (m) each: the direction dx and ds, the right side h, and the predictor's products dx o ds in `correction`. */
+    double *dx, *ds, *h, *correction;
+    /* Change of dx (m) and of dW (dk, dz) per unit of dlevel. */
+    double *dx_level, *dW_level;
+    /* (dk, dz) each: the iterate W, the direction dW, rest = A^* x - W, which is due to rounding, and scratch M. */
+    double *W, *dW, *rest, *M;
+    /* The best bounds of the largest margin, and the points that give them, scaled so that ||A^* best_x|| = 1 / upper
+     * and ||best_W|| = 1 / lower. */
+    double *best_x, *best_W, lower, upper;
+    double farkas;         /* Farkas residual of the iterate x */
+    unsigned char *inside; /* (m) marks the rows of the guessed support */
 };
 
-/* Factors the system with the weights in newton.inverse, without the rows that others imply.  STATUS_FACTORIZATION: it
- * failed, and s->proximal was enlarged for the next attempt. */
+/* Factors the system whose weights d are given by newton.inverse = 1/d, without the equality rows that others imply.
+ * Returns STATUS_FACTORIZATION if that failed; then s->proximal has been enlarged for the next attempt. */
 int interior_point_factor(struct interior_point *s);
 
-/* Guesses the support from x and s, and exchanges the rows with the wrong sign while their number falls.  STATUS_DONE:
- * certified; STATUS_ITERATION_LIMIT: not found. */
+/* Tries to finish: guesses the support from x and s, solves the problem on it, and exchanges the rows with the wrong
+ * sign while their number falls.  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT if no support
+ * was found. */
 int interior_point_finish(struct interior_point *s);
 
-/* For a soft margin: Newton's method on the squared hinge ||W||^2 / 2 + sum_k (b_k - A(W)_k)_+^2 / (2 ridge_k), from
- * s->W and s->margin.  With exact line searches it is finite from any start (Mangasarian 2002; Keerthi and DeCoste
- * 2005).  STATUS_DONE: certified; STATUS_ITERATION_LIMIT: rounding prevents it. */
+/* For a soft margin: runs Newton's method on the squared hinge ||W||^2 / 2 + sum_k (b_k - A(W)_k)_+^2 / (2 ridge_k),
+ * from s->W and s->margin.  With exact line searches it is finite from any start (Mangasarian 2002; Keerthi and DeCoste
+ * 2005).  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT if rounding or the iteration limit
+ * prevents it. */
 int interior_point_newton(struct interior_point *s);
 
-/* For a soft margin: the least W that meets the equality rows, with the multipliers that its slacks imply.  If some
- * equality rows contradict each other, the answer is the proof: the equality row that W misses most, combined with the
- * others. */
+/* For a soft margin: certifies the least W that meets the equality rows, with the multipliers that its slacks imply.
+ * If some equality rows contradict each other, the answer is the proof of infeasibility: the equality row that W misses
+ * most, combined with the others. */
 int interior_point_equalities(struct interior_point *s);
 
-/* Makes x a proof of infeasibility.  Returns STATUS_INFEASIBLE or STATUS_UNDECIDED. */
+/* Corrects the multipliers best_x until they are a proof of infeasibility, in answer->lambda.  Returns
+ * STATUS_INFEASIBLE, STATUS_UNDECIDED or a negative status. */
 int interior_point_refute(struct interior_point *s);
 
 #endif

@@ -11,14 +11,18 @@
 #include "svm/active_set.h"
 #include "svm/systems/compact_rows.h"
 
-#define EXCHANGES 60     /* largest number of systems per run */
-#define PROXIMAL 1e-9    /* ridge of dense systems: below the eigenvalues of a support with a margin of 1e-4 */
-#define PATIENCE 60      /* conjugate gradient iterations for one system before it is solved by a factor */
-#define AS_CHEAP 100     /* the first factor may cost this many CG iterations, or more if CG has failed */
-#define QUICKER 4        /* speed of a factorisation, in multiplications per second, relative to conjugate gradients */
-#define DENSE_MOST 12000 /* largest number of rows of a factor */
-#define REFINEMENTS 3    /* largest number of refinements of a dense solution */
-#define ROUGHLY 1e-3     /* residual at which refinement ends, as a fraction of the accuracy asked for */
+#define EXCHANGES 60 /* largest number of systems that are solved in one run */
+/* Ridge of systems solved by a factor: below the eigenvalues of a support with a margin of 1e-4. */
+#define PROXIMAL 1e-9
+/* Conjugate gradient iterations on one system after which factors are used; four times as many for full accuracy. */
+#define PATIENCE 60
+/* Largest cost of the first factor, in conjugate gradient iterations, unless these have failed. */
+#define AS_CHEAP 100
+#define QUICKER 4        /* multiplications per second of a factorisation, relative to those of conjugate gradients */
+#define DENSE_MOST 12000 /* largest number of rows for which a factor is used */
+#define REFINEMENTS 3    /* largest number of refinements of a solution by a factor */
+/* Residual at which the refinement of a solution ends, as a fraction of the accuracy asked for. */
+#define ROUGHLY 1e-3
 
 /* Sets the ridge of each row: the ridge of the soft margin plus the proximal term.  A soft margin goes without a
  * proximal term until a factorisation fails. */
@@ -29,7 +33,7 @@ static void set_ridge(struct primal_dual_active_set *s, double proximal)
         s->ridge[k] = proximal + rows_ridge(s->rows, k, s->options->soft);
 }
 
-/* Right sides b + proximal lambda. */
+/* Computes the right sides b + proximal lambda of the systems. */
 static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -98,7 +102,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     s->rows->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* Makes the list S, ascending, from s->inside. */
+/* Lists the rows of S, which s->inside marks, in s->member, ascending. */
 static void collect(struct primal_dual_active_set *s)
 {
     s->size = 0;
@@ -107,7 +111,7 @@ static void collect(struct primal_dual_active_set *s)
             s->member[s->size++] = k;
 }
 
-/* S = the margin rows with a multiplier and the independent equality rows. */
+/* Sets S to the margin rows with a multiplier and the independent equality rows. */
 static void choose_support(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -117,7 +121,7 @@ static void choose_support(struct primal_dual_active_set *s)
     collect(s);
 }
 
-/* Cost of a factor of `size` rows, in iterations of conjugate gradients. */
+/* Returns the cost of a Cholesky factor of `size` rows, in iterations of conjugate gradients. */
 static double factor_cost(const struct primal_dual_active_set *s, double size)
 {
     const struct windows *w = s->rows->w;
@@ -130,24 +134,24 @@ int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, doub
     return s->options->soft == 0 && factor_cost(s, size) <= AS_CHEAP / 3.0;
 }
 
-/* Number of iterations that remain. */
+/* Returns the number of iterations that remain before the limit. */
 static ptrdiff_t left(const struct primal_dual_active_set *s)
 {
     return s->options->max_iter - s->answer->iterations;
 }
 
-/* Returns 1 if this system should be solved by a factor rather than by conjugate gradients.  These fail if S is badly
- * conditioned, and cost more if S has few rows compared with the entries of W.  A factor that costs more iterations
- * than remain is not begun. */
+/* Returns 1 if the system on S should be solved by a Cholesky factor rather than by conjugate gradients.  Conjugate
+ * gradients fail if S is badly conditioned, and cost more if S has few rows compared with the entries of W.  A factor
+ * that costs more iterations than remain is not begun. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
     return s->size <= DENSE_MOST
            && factor_cost(s, (double)s->size) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
 }
 
-/* Returns the dual value of w and computes the margins of its W; if `corrected`, of w + step.  In that case the
- * correction is added to W itself.  Recomputing A^* w would have an error of eps sum |w|, of order eps / margin^2,
- * while the corrected W has one of order eps / margin. */
+/* Returns the dual value of the multipliers w and computes the margins of W = A^* w.  If `corrected`, w is first
+ * changed by s->step, and the correction is added to W itself.  Recomputing A^* w would have an error of eps sum |w|,
+ * of order eps / margin^2, while the corrected W has an error of order eps / margin. */
 static double evaluate(struct primal_dual_active_set *s, int corrected, int *negative)
 {
     ptrdiff_t m = s->rows->count, D = rows_unknowns(s->rows);
@@ -167,13 +171,13 @@ static double evaluate(struct primal_dual_active_set *s, int corrected, int *neg
     return value;
 }
 
-/* Solves for w on S by a factor, and refines it until the residual is at most `eta` times the largest b.  The margins
- * of each evaluation give the next residual. */
+/* Solves for the multipliers w on S by a Cholesky factor, and refines w until the residual is at most `eta` times the
+ * largest b.  The margins of each evaluation give the next residual. */
 static int solve_dense(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1; /* from now on: the factor is updated to the next sets */
+    s->dense = 1; /* from now on factors are used: an update gives the factor of the next S */
     if (s->proximal == 0 && s->options->soft == 0)
         set_ridge(s, PROXIMAL);
     right_sides(s);
@@ -200,7 +204,8 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     return status;
 }
 
-/* Solves for w on S by conjugate gradients, until the residual is at most `eta` times the largest right side. */
+/* Solves for the multipliers w on S by conjugate gradients, until the residual is at most `eta` times the largest right
+ * side. */
 static int solve_iteratively(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
@@ -213,8 +218,8 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     return status;
 }
 
-/* Of the rows that are to enter S, keeps only the worst one of each query, furthest below b.  Most others are met once
- * it is in S; if all entered at once, S would fill with rows that leave again. */
+/* Of the rows of a query that are to enter S, keeps only the worst one, furthest below b.  Most of the other rows are
+ * met once the worst row is in S.  If all rows entered at once, S would fill with rows that leave again. */
 static void enter_worst(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
@@ -235,7 +240,7 @@ static void enter_worst(struct primal_dual_active_set *s)
 }
 
 /* Returns 1 if the rows are infeasible.  The dual is then unbounded, and the proximal steps tend to a direction that is
- * a Farkas certificate; it is stored in best_lambda. */
+ * a Farkas certificate.  This direction is stored in best_lambda. */
 static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
 {
     const struct rows *rows = s->rows;
@@ -249,7 +254,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
     return 1;
 }
 
-/* Exchanges the rows with the wrong sign in s->inside; returns their number. */
+/* Exchanges in s->inside the rows with the wrong sign.  Returns the number of these rows. */
 static ptrdiff_t wrong_rows(struct primal_dual_active_set *s)
 {
     double size = vector_norm(s->W, rows_unknowns(s->rows));
@@ -262,8 +267,8 @@ int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-/* Tries max(lambda + t (w - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises the dual.  Leaves the
- * last point in s->trial and returns its dual value. */
+/* Line search: tries the points max(lambda + t (w - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises
+ * the dual.  Leaves the last point in s->trial and returns its dual value. */
 static double search_arc(struct primal_dual_active_set *s, double least)
 {
     const struct rows *rows = s->rows;
@@ -284,8 +289,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     ptrdiff_t before = PTRDIFF_MAX;
     int climbs = 0;
     choose_support(s);
-    double eta = is_dense(s) ? 1e-2 : 1e-4; /* block ascent ends at an error near 1e-2; factors are more exact than
-                                               asked */
+    /* Accuracy of the first system.  Block ascent ends at an error near 1e-2; factors are more exact than asked. */
+    double eta = is_dense(s) ? 1e-2 : 1e-4;
     for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->rows->monitor); ++i) {
         /* the system on S */
         double value = 0;
@@ -307,8 +312,9 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             value = search_arc(s, climbs ? ACTIVE_SET_MET : 1);
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
-        int raised = value > s->dual; /* next iterate: only a point that raises the dual */
-        /* The last proximal step may lower the dual by rounding alone.  If refused, it would be repeated for ever. */
+        int raised = value > s->dual; /* next iterate: only a point that raises the dual is taken */
+        /* Exception: the last proximal step may lower the dual by rounding alone.  If it were refused, it would be
+         * repeated for ever. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
             vector_copy(s->lambda, negative ? s->trial : s->w, rows->count);
@@ -318,12 +324,13 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         /* accuracy of the next system */
         climbs |= wrong >= before && exact;
         if (wrong >= before || wrong * 100 <= s->size) {
-            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* enough while the set still changes */
+            /* accuracy that is enough while the set S still changes */
+            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4);
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next S; during ascent, it is chosen from lambda instead of w */
+        /* next active set S; during ascent it is chosen from lambda instead of w */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

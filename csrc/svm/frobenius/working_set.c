@@ -13,13 +13,13 @@
 /* Bound of the rounding error in the margin of a unit row, in units of eps sum|x|. */
 #define NOISE 8.0
 
-/* If the distance of a row from the span of S cancels, it is computed again from the tokens.  The row depends on S if
- * that distance is below this fraction of the absolute sum of its coefficients: a hundred times tighter than the Farkas
- * residual that will be certified. */
+/* If the distance of a row from the span of S has lost digits to cancellation, it is computed again from the tokens.
+ * The row depends on S if that distance is below DEPENDS times the absolute sum of its coefficients.  DEPENDS is a
+ * hundred times tighter than the Farkas residual that will be certified. */
 #define DEPENDS 1e-11
 
-/* A coefficient below this fraction of the largest one is rounding error; dividing by it would make the step far too
- * long. */
+/* A coefficient of a step below this fraction of the largest coefficient is rounding error; dividing by it would make
+ * the step far too long. */
 #define NEGLIGIBLE 1e-12
 
 int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)
@@ -36,14 +36,14 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
-/* Sets W = A^*(x) and its margins. */
+/* Sets s->W = A^*(x) and computes its margins. */
 static void margins_of(struct working_set *s, const double *x)
 {
     rows_adjoint(s->W, s->rows, x, s->U);
     rows_apply(s->margin, s->rows, s->W, s->U);
 }
 
-/* to [m] <- factor * values on S, 0 elsewhere. */
+/* Sets `to` [m] to factor * values on the rows of S, and to 0 elsewhere. */
 static void spread(double *to, const struct working_set *s, double factor, const double *values)
 {
     vector_zero(to, s->rows->count);
@@ -51,15 +51,15 @@ static void spread(double *to, const struct working_set *s, double factor, const
         to[s->factor.member[i]] = factor * values[i];
 }
 
-/* target <- G_SS^-1 target */
+/* Replaces s->target by G_SS^-1 target. */
 static void solve_gram(struct working_set *s)
 {
     cholesky_update_solve_transposed(&s->factor, s->work, s->target);
     cholesky_update_solve(&s->factor, s->target, s->work);
 }
 
-/* Sets step = -p on S, where a_j = p' a_S + rest, and returns ||rest||^2 computed from the tokens.  Two corrections
- * give p, and with it the rest, the accuracy of the rows themselves. */
+/* Computes the distance of row j from the span of S from the tokens.  With a_j = p' a_S + rest it sets s->step = p and
+ * returns ||rest||^2.  Two corrections give p, and with it the rest, the accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
     ptrdiff_t D = rows_unknowns(s->rows);
@@ -78,7 +78,7 @@ static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
     return vector_dot(s->W, s->W, D);
 }
 
-/* Drops member i of S. */
+/* Drops member i of the working set S. */
 static void leave(struct working_set *s, ptrdiff_t i)
 {
     s->x[s->factor.member[i]] = 0;
@@ -95,7 +95,7 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return WORKING_SET_DEPENDENT;
-        cholesky_update_times(&s->factor, s->factor.r, s->step); /* r = U p, with the corrected p */
+        cholesky_update_times(&s->factor, s->factor.r, s->step); /* sets r = U p, with the corrected coefficients p */
     }
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
@@ -143,9 +143,9 @@ double working_set_margins(struct working_set *s)
     return NOISE * DBL_EPSILON * weight;
 }
 
-/* With a margin gamma the sum A^* x has an error of eps sum|x|, of order eps / gamma^2.  Corrections of W itself leave
- * an error of eps ||W||, of order eps / gamma.  Three corrections are enough for a factor that has lost nearly all its
- * digits. */
+/* The corrections are added to W itself.  With a margin gamma the sum A^* x has an error of eps sum|x|, of order eps /
+ * gamma^2, while the corrected W has an error of eps ||W||, of order eps / gamma.  Three corrections are enough for a
+ * factor that has lost nearly all its digits. */
 double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;

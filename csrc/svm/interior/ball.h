@@ -1,7 +1,8 @@
 /* The unit ball of a norm as a cone {(h, W): ||W|| <= h}, for the interior point of svm/interior/loop.h.
  *
- * A point of the cone has slacks S(h, W), linear in (h, W), and multipliers Y of the same form; on the central path S Y
- * = mu.  M and trace are the images of Y under the adjoint of (-W, h) -> S, so that the dual of the problem is
+ * A point of the cone has slacks S(h, W), which are linear in (h, W), and multipliers Y of the same form.  On the
+ * central path S Y = mu.  The adjoint of the linear map (-W, h) -> S takes Y to M and trace.  So the dual of the
+ * problem is
  *
  *     A^*(lambda) = M(Y),    trace(Y) = 1,    Y >= 0, lambda >= 0     (hence ||A^*(lambda)||_dual <= 1)
  *
@@ -19,56 +20,59 @@
 struct ball;
 
 struct ball_norm {
-    /* Allocates a ball for W [p,q] with the memory of its norm; NULL if there is none. */
+    /* Allocates the state of a norm's ball for W [p,q].  Returns NULL if there is no memory. */
     struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, struct arena *arena);
-    /* Allocates the memory that depends on the packed rows. */
+    /* Allocates the memory of the ball that depends on the number of packed rows. */
     void (*pack)(struct ball *ball, const struct coordinates_packed *set, struct arena *arena);
-    /* Computes a first point of the cone and multipliers, from W, which meets the rows, and M = A^*(lambda).  Returns
-     * the factor by which lambda must be scaled to lie well inside; NAN if a factorisation failed. */
+    /* Computes the first point of the cone from W, which meets the rows, and its multipliers from M = A^*(lambda).
+     * Returns the factor by which lambda must be scaled to lie well inside the dual ball, or NAN if a factorisation
+     * failed. */
     double (*start)(struct ball *ball, struct arena *arena);
-    /* Computes w, kappa and the factors of T at the current point.  Nonzero: the point is outside the cone, by
-     * rounding. */
+    /* Computes the blocks kappa and T (in factors) of the Hessian H at the current point, and w, the minimiser of H(1,
+     * .).  Returns 0, or nonzero if rounding has put the point outside the cone. */
     int (*scale)(struct ball *ball, struct arena *arena);
     /* V [p,q] <- T^-1 V. */
     void (*solve)(struct ball *ball, double *V);
-    /* K [m,m] <- A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal, with u [m] = A(w).  Returns
-     * STATUS_DONE or STATUS_INTERRUPTED. */
+    /* Fills the Schur matrix K [m,m] = A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal.  T and
+     * kappa are the blocks of the Hessian, and u [m] = A(w).  Returns STATUS_DONE or STATUS_INTERRUPTED. */
     int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
-    /* Sets R so that the step with dY = R - H(dh, dW) leads to products S Y = mu, to first order.  If `corrected`, the
-     * second-order products of the last direction are subtracted from the products to be reached.  Stores R as `along`
-     * and in force [p,q] <- T^-1 (force - M(R)). */
+    /* Sets the target R of a step, dY = R - H(dh, dW), so that the step leads to products S Y = mu, to first order.  If
+     * `corrected`, the second-order products of the last direction are subtracted from the products to be reached.
+     * Stores R as `along` and in force [p,q] <- T^-1 (force - M(R)). */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
-    /* Computes the step dh, dV of the ball's own variables.  A full step changes M by dM. */
+    /* Computes the steps of the ball's own slacks and multipliers from dh and dV, or from dM.  A full step changes M by
+     * dM. */
     void (*direct)(struct ball *ball, double dh, const double *dV, const double *dM);
-    /* The largest primal and dual steps that stay in the cone, at most BALL_FAR. */
+    /* Computes the largest primal and dual step lengths that keep the point in the cone; both are at most BALL_FAR. */
     void (*lengths)(struct ball *ball, double *primal, double *dual);
-    /* <S, Y> after steps of these lengths. */
+    /* Returns <S, Y>, slacks times multipliers, after a primal and a dual step of these lengths. */
     double (*products)(const struct ball *ball, double primal, double dual);
     void (*move)(struct ball *ball, double primal, double dual);
-    polish_method *polish; /* the polish of this norm; NULL: none */
-    /* Scales the multipliers of an answer; the bounds do not depend on their scale.  NULL: the multipliers stay as they
-     * are. */
+    polish_method *polish; /* Newton's method that finishes an answer in this norm; NULL: there is none */
+    /* Scales the multipliers of a final answer; the bounds do not depend on their scale.  NULL: the multipliers stay as
+     * they are. */
     void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options);
 };
 
-/* <file>_ball, for the files named in svm/norms.h. */
+/* The balls of all norms. svm/norms.h names the file of each norm, and that file defines <file>_ball. */
 extern const struct ball_norm nuclear_ball, spectral_ball, entrywise_ball;
 
 struct ball {
     const struct ball_norm *norm;
     enum svm_norm name;
     ptrdiff_t p, q;
-    double power;     /* exponent of the entrywise norm */
-    double pairs;     /* number of products: <S, Y> = pairs mu on the central path */
+    double power;     /* exponent p of the entrywise norm */
+    double pairs;     /* number of complementarity products: on the central path <S, Y> = pairs mu */
     double h, *W;     /* primal point; W (p,q) */
-    double trace, *M; /* trace and image M (p,q) of the multipliers Y */
+    double trace, *M; /* images of the multipliers Y: trace, and M (p,q) */
     double kappa, along, *w;
 };
 
-#define BALL_ABOVE 1.1  /* h at the start, relative to ||W|| */
-#define BALL_INSIDE 0.5 /* dual norm of M at the start */
-#define BALL_FAR 1e3    /* shortest step length that counts as unlimited */
-#define BALL_STUCK 1e-8 /* least step length; a shorter step means that the iteration is at rounding level */
-#define BALL_PASSES 4   /* largest number of corrections of a solution by its residual: more do not help */
+#define BALL_ABOVE 1.1  /* bound h of the norm at the start of the interior point, as a multiple of ||W|| */
+#define BALL_INSIDE 0.5 /* dual norm of M at the start of the interior point; the dual problem allows at most 1 */
+#define BALL_FAR 1e3    /* largest step length that is returned; it stands for an unlimited step */
+/* Least step length of an iteration; a shorter step means that the iterate is at rounding level. */
+#define BALL_STUCK 1e-8
+#define BALL_PASSES 4 /* largest number of times that a solution is corrected by its residual; more do not help */
 
 #endif

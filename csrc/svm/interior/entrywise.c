@@ -1,7 +1,7 @@
 /* The ball of the entrywise norm (sum |W_ij|^p)^(1/p), p > 1, and of its limit, the max norm.
  *
- * Each entry has a bound h_i >= |W_i| with slacks  x = h_i -+ W_i  and multipliers y, so that  M = y- - y+  for each
- * entry.  In the max norm all bounds are one h, and y has trace 1.  With d = y / x and D = d- + d+,
+ * Each entry has a bound h_i >= |W_i|, two slacks  x = h_i -+ W_i  and their multipliers y, so that  M = y- - y+  for
+ * each entry.  In the max norm all bounds are one h, and y has trace 1.  With d = y / x and D = d- + d+,
  *
  *     T = D,    w = (d- - d+) / D,    kappa = sum 4 d- d+ / D.
  *
@@ -10,10 +10,10 @@
  *
  *     (h_i / unit)^(p-1) = y- + y+ = Y,    w = 0
  *
- * Both sides are positive, so Newton's method is applied to their logarithms, (p-1) log(h / unit) = log Y.  That
- * linearisation is good at both ends of a curve that is nearly a corner (p large, or near 1), while the one of the
- * power itself makes little progress.  With curve = (p-1) Y / h, pivot = curve + D and E the right side of the
- * linearised equation, eliminating h leaves
+ * Both sides are positive, so Newton's method is applied to their logarithms, (p-1) log(h / unit) = log Y.  The curve
+ * of this equation is nearly a corner if p is large or near 1.  The linearisation of the logarithms is good at both
+ * ends of the curve, while a linearisation of the power itself makes little progress.  With curve = (p-1) Y / h, pivot
+ * = curve + D and E the right side of the linearised equation, eliminating h leaves
  *
  *     dh_i = E / pivot + tilt dW_i,    tilt = (d- - d+) / pivot,    T = (curve D + 4 d- d+) / pivot. */
 #include <math.h>
@@ -24,10 +24,12 @@
 #include "svm/interior/ball.h"
 #include "svm/systems/metric_gram.h"
 
-/* One of the two bounds of each entry: slack x = h - W (sign 1) or x = h + W (sign -1). */
+/* One of the two bounds of all entries of W: the slacks x = h - W (sign 1) or x = h + W (sign -1), and their
+ * multipliers y. */
 struct side {
-    double *x, *y, *dx, *dy, *target, *part; /* (D) each; target = dy + d dx; part = change of x with (dh, dW) = (1,
-                                                w) */
+    /* Arrays over the D entries of W.  x are slacks and y multipliers. target = dy + d dx with d = y / x.  part is the
+     * change of x for dh = 1 and dW = w. */
+    double *x, *y, *dx, *dy, *target, *part;
     double sign;
 };
 
@@ -36,9 +38,9 @@ struct entries {
     int common;
     ptrdiff_t D;
     struct side side[2];
-    double unit, *h;              /* (D) bounds of the entries */
+    double unit, *h;              /* h (D): bounds of the entries of W */
     double *inverse;              /* (D) 1 / T */
-    double *pivot, *tilt, *raise; /* (D) each; raise = E / pivot */
+    double *pivot, *tilt, *raise; /* coefficients of the D entries, see the head of this file; raise = E / pivot */
     struct metric_gram gram;
 };
 
@@ -65,7 +67,7 @@ static void entrywise_pack(struct ball *ball, const struct coordinates_packed *s
     metric_gram_init(&b->gram, set, ball->p, ball->q, 0, arena);
 }
 
-/* h, M and trace of the current point. */
+/* Computes the ball's h, M and trace from the bounds and multipliers of the entries. */
 static void images(struct entries *b)
 {
     b->ball.h = b->h[0];
@@ -76,7 +78,8 @@ static void images(struct entries *b)
     }
 }
 
-/* Sets y: on the central path for x in the max norm, dual feasible otherwise. */
+/* Sets the slacks x from W and the multipliers y.  In the max norm x and y are on the central path; in other norms y is
+ * feasible for the dual. */
 static double entrywise_start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
@@ -84,7 +87,7 @@ static double entrywise_start(struct ball *ball, struct arena *arena)
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: only equality rows */
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0 if there are only equality rows, so that M = 0 */
     b->unit = BALL_ABOVE * vector_largest(ball->W, b->D);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
@@ -176,7 +179,7 @@ static void entrywise_direct(struct ball *ball, double dh, const double *dV, con
     }
 }
 
-/* The largest step, at most `most`, with v + step dv >= 0. */
+/* Returns the largest step length, at most `most`, that keeps v + step dv >= 0. */
 static double ratio(const double *v, const double *dv, ptrdiff_t n, double most)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -222,8 +225,8 @@ static void entrywise_move(struct ball *ball, double primal, double dual)
     images(b);
 }
 
-/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) requires, or ||W|| in the max norm.  If that
- * overflows, lambda stays. */
+/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) with 1/p + 1/q = 1 requires.  In the max norm
+ * b . lambda becomes ||W||.  If the factor overflows or underflows, lambda is not scaled. */
 static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count),

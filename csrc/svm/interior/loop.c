@@ -1,7 +1,9 @@
-/* Mehrotra's predictor-corrector method (1992).  Eliminating ds, dV = T^-1 (A^* dlambda + force) and dh = (rho + u .
- * dlambda) / kappa leaves
+/* Mehrotra's predictor-corrector method (1992) on the rows of a working set.  Eliminating the slack step ds, dV = T^-1
+ * (A^* dlambda + force) and dh = (rho + u . dlambda) / kappa leaves one system for the step of the multipliers,
  *
- *     (A T^-1 A^* + diag(s / lambda) + u u^T / kappa) dlambda = right side,    u = A(w). */
+ *     (A T^-1 A^* + diag(s / lambda) + u u^T / kappa) dlambda = right side,    u = A(w).
+ *
+ * The blocks kappa and T and the vector w belong to the norm's ball (svm/interior/ball.h). */
 #include "svm/interior/loop.h"
 
 #include <math.h>
@@ -13,12 +15,14 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SLACK 0.1   /* least slack at the start, relative to the mean slack */
-#define NONE 1e-12  /* least mean slack; a smaller one is rounding */
-#define RIDGE 1e-15 /* added to K, relative to its diagonal, for dependent rows */
-#define TRIES 4     /* largest number of factorisations, each with a ridge 1000 times as large as before */
-#define NEAR 1e-4   /* below this gap singular values are computed; above it bounds of the norms suffice */
-#define SOLVED 1e-9 /* corrections end once one is at most this size, relative to the solution */
+#define SLACK 0.1  /* least slack of a row when it joins, as a fraction of the mean slack */
+#define NONE 1e-12 /* least mean slack at the start; a smaller mean is rounding */
+/* This fraction of each diagonal entry of the Schur matrix is added to it, because rows may depend on each other. */
+#define RIDGE 1e-15
+/* Largest number of factorisations of one Schur matrix; the ridge grows 1000 times before each new try. */
+#define TRIES 4
+#define NEAR 1e-4   /* below this gap norms are computed from singular values; above it bounds of the norms suffice */
+#define SOLVED 1e-9 /* corrections of a solution end once a correction is at most this fraction of the solution */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
               const struct svm_options *options, struct arena *arena)
@@ -69,7 +73,7 @@ static void keep_best(struct loop *s, double size, double top)
     vector_copy(s->best.s, s->s, set->m);
 }
 
-/* The norm of V or its dual norm; infinite if it cannot be computed. */
+/* Returns the norm of V, or its dual norm if `dual` is set; infinity if the norm cannot be computed. */
 static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;
@@ -77,7 +81,7 @@ static double norm_of(const double *V, const struct ball *ball, int dual, struct
     return status == STATUS_DONE ? size : INFINITY;
 }
 
-/* Computes A(W), both residuals and the gap of the current point. */
+/* Computes the margins A(W), the primal and dual residuals and the gap of the current point. */
 static void measure(struct loop *s, struct arena *arena)
 {
     const struct coordinates_packed *set = &s->set;
@@ -89,8 +93,8 @@ static void measure(struct loop *s, struct arena *arena)
     coordinates_adjoint(s->adjoint, set, s->lambda);
     vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
-    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* an upper bound of the
-                                                                                                dual norm */
+    /* `top` is an upper bound of the dual norm of A^*(lambda). */
+    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D);
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
         || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {
         size = norm_of(ball->W, ball, 0, arena);
@@ -127,7 +131,7 @@ int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int
     return STATUS_DONE;
 }
 
-/* The mean complementarity product after steps of these lengths. */
+/* Returns the mean complementarity product (slack times multiplier) after a primal and a dual step of these lengths. */
 static double complementarity(const struct loop *s, double primal, double dual)
 {
     double sum = s->ball->norm->products(s->ball, primal, dual), pairs = s->ball->pairs;
@@ -163,7 +167,7 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
     return STATUS_DONE;
 }
 
-/* Factors the Schur matrix, with a larger ridge each time that fails. */
+/* Factors the Schur matrix.  After each failed factorisation it tries again with a larger ridge. */
 static int factor(struct loop *s)
 {
     const struct coordinates_packed *set = &s->set;
@@ -181,7 +185,8 @@ static int factor(struct loop *s)
     return STATUS_ITERATION_LIMIT;
 }
 
-/* Sets dV [p,q] = T^-1 A^*(dlambda) + force, where `force` already holds T^-1 times the force; returns dh. */
+/* Sets dV [p,q] = T^-1 A^*(dlambda) + force, where s->force already holds T^-1 times the force.  Returns the step
+ * dh. */
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
@@ -192,9 +197,9 @@ static double recover(struct loop *s, double rho)
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
 }
 
-/* The direction to complementarity products mu; `corrected`: with the second-order correction from the last direction.
- * K has the squared condition number of the rows.  Corrections by the residual, computed from the rows, recover the
- * digits that its factor loses. */
+/* Computes the direction to complementarity products mu.  If `corrected`, it includes the second-order correction from
+ * the last direction.  The Schur matrix K has the squared condition number of the rows, so its factor loses digits;
+ * corrections by the residual, computed from the rows, recover them. */
 static void direction(struct loop *s, double mu, int corrected)
 {
     const struct coordinates_packed *set = &s->set;
@@ -204,7 +209,7 @@ static void direction(struct loop *s, double mu, int corrected)
     ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
-        /* right side */
+        /* right side of the Schur system */
         s->target[k] = set->equal[k] ? 0 : product - s->s[k] * s->lambda[k];
         s->right[k] = s->missing[k] + (set->equal[k] ? 0 : s->target[k] / s->lambda[k]);
         s->dlambda[k] = 0;
@@ -212,7 +217,7 @@ static void direction(struct loop *s, double mu, int corrected)
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
     vector_copy(s->dV, s->force, D);
     double dh = rho / ball->kappa;
-    /* solution and its corrections */
+    /* solution of the Schur system and its corrections */
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
         /* residual */
         coordinates_apply(s->ds, set, s->dV);
@@ -227,7 +232,7 @@ static void direction(struct loop *s, double mu, int corrected)
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
             break;
     }
-    /* steps of slacks and of the ball */
+    /* steps of the slacks and of the norm's ball */
     coordinates_apply(s->ds, set, s->dV);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];
@@ -235,7 +240,8 @@ static void direction(struct loop *s, double mu, int corrected)
     ball->norm->direct(ball, dh, s->dV, s->dM);
 }
 
-/* The largest primal and dual steps that keep slacks, multipliers and the ball's point in their cones. */
+/* Computes the largest primal and dual step lengths that keep the slacks, the multipliers and the point of the ball in
+ * their cones. */
 static void lengths(struct loop *s, double *primal, double *dual)
 {
     s->ball->norm->lengths(s->ball, primal, dual);
@@ -249,12 +255,12 @@ static void lengths(struct loop *s, double *primal, double *dual)
     }
 }
 
-/* One iteration.  STATUS_ITERATION_LIMIT: no further progress is possible. */
+/* Does one interior point iteration.  Returns STATUS_ITERATION_LIMIT if no further progress is possible. */
 static int predict_and_correct(struct loop *s, struct arena *arena)
 {
     struct ball *ball = s->ball;
     double primal, dual;
-    /* scaling and Schur matrix */
+    /* scaling of the ball and Schur matrix */
     if (ball->norm->scale(ball, arena) != 0)
         return STATUS_ITERATION_LIMIT;
     coordinates_apply(s->u, &s->set, ball->w);

@@ -1,7 +1,7 @@
-/* method="interior" of every norm but Frobenius.  The Frobenius answer decides feasibility, starts the interior point,
- * and its rows of least margin are the first working set.  Rows that the interior point's W violates join the working
- * set, until W violates none.  The polish, if the norm has one, uses all rows: the working set only has to bring it
- * close. */
+/* method="interior" of every norm but Frobenius.  The Frobenius answer decides feasibility and starts the interior
+ * point.  The rows on which its margin is least are the first working set.  Rows that W violates, or meets with little
+ * slack, join the working set, until W violates none.  The norm's polish (Newton's method, if the norm has one) uses
+ * all rows: the working set only has to bring W close to the solution. */
 #include <math.h>
 #include <string.h>
 
@@ -14,12 +14,13 @@
 #include "svm/frobenius/auto.h"
 
 #define SLACK 5e-2 /* rows outside the working set join if their slack is below this fraction of the largest b */
-#define AT_ONCE 16 /* largest number of rows that a query adds at once: few rows of a long window are active */
-#define SPARE 0.5  /* fraction of the tolerance that is used: the certificate computes the gap again, with rounding */
+#define AT_ONCE 16 /* largest number of rows of one query that join at once: few rows of a long window are active */
+/* The interior point aims at this fraction of the tolerance, because the certificate adds rounding to the gap. */
+#define SPARE 0.5
 
 /* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance.  The
- * certificate may refuse an answer that has reached it, because s still differs from A(W) - b; in the last stage the
- * interior point therefore goes on as far as it can. */
+ * certificate may refuse an answer whose gap is below the tolerance, because the slacks s still differ from A(W) - b.
+ * In the last stage the interior point therefore goes on as far as it can. */
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 
@@ -27,14 +28,15 @@ struct interior {
     struct svm_answer *answer;
     const struct svm_options *options;
     const struct ball_norm *norm;
-    struct polish_pair best;        /* the pair of smallest gap over all rows; at first the Frobenius answer with an
-                                       infinite gap */
-    double *start;                  /* (p,q) the Frobenius answer */
-    double *a, *trial;              /* (m) scratch */
-    double *U;                      /* (n,p) scratch */
-    unsigned char *chosen, *active; /* (m) marks the working set; (m) marks the active rows of the best pair */
-    unsigned char *support;         /* (m) scratch for the polish */
-    ptrdiff_t size;                 /* number of rows in the working set */
+    /* W and lambda of the smallest gap over all rows; at first the Frobenius answer with an infinite gap */
+    struct polish_pair best;
+    double *start;     /* (p,q) W of the Frobenius answer */
+    double *a, *trial; /* (m) scratch */
+    double *U;         /* (n,p) scratch */
+    /* Marks over all m rows: `chosen` the working set, `active` the rows that are active at the best pair. */
+    unsigned char *chosen, *active;
+    unsigned char *support; /* (m) marks of rows, scratch for the polish */
+    ptrdiff_t size;         /* number of rows in the working set */
 };
 
 static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
@@ -58,7 +60,7 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
     vector_copy(pair->lambda, lambda, g->m);
 }
 
-/* Sets the start and the first working set. */
+/* Takes the Frobenius answer as the start, and chooses the first working set from it. */
 static void first_set(struct interior *f, const struct coordinates *g)
 {
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
@@ -67,7 +69,8 @@ static void first_set(struct interior *f, const struct coordinates *g)
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
 }
 
-/* Computes the gap over all rows of the best point on the working set, and keeps the point if its gap is smaller. */
+/* Computes the gap over all rows of the interior point's best iterate.  If this gap is smaller than that of f->best,
+ * the iterate replaces f->best. */
 static void compare(struct interior *f, const struct loop *s, const struct coordinates *g)
 {
     double top = 0;
@@ -90,9 +93,9 @@ static void compare(struct interior *f, const struct loop *s, const struct coord
         }
 }
 
-/* Certifies the best pair for the given problem, first with the multipliers of the active rows only, then with all. The
- * best pair's gap becomes the gap that the last certificate found.  If that is still too large, a later pair with a
- * smaller gap replaces the best pair. */
+/* Certifies the best pair (W, lambda) for the given problem, first with the multipliers of the active rows only, then
+ * with all multipliers.  The best pair's gap becomes the gap that the last certificate found.  So if this gap is still
+ * too large, a later pair with a smaller gap replaces the best pair. */
 static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
     const double *lambda[] = {f->trial, f->best.lambda};
@@ -107,7 +110,7 @@ static int conclude(struct interior *f, const struct coordinates *g, int stopped
     return status;
 }
 
-/* Runs the norm's polish from the best pair. */
+/* Runs the norm's Newton method (polish) from the best pair of W and lambda. */
 static int interior_polish(struct interior *f, const struct coordinates *g, double tol, struct arena *arena)
 {
     double before = f->best.gap;
@@ -123,7 +126,8 @@ static int interior_polish(struct interior *f, const struct coordinates *g, doub
     return status;
 }
 
-/* Adds the rows whose slack is below `slack` times the largest b; returns the number of rows added. */
+/* Adds to the working set the rows whose slack is below `slack` times the largest b.  Returns the number of rows
+ * added. */
 static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, double slack)
 {
     ptrdiff_t joined = rows_join(f->chosen, g->rows, g->b, f->a, 0, -slack * g->largest, AT_ONCE);
@@ -131,8 +135,8 @@ static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, 
     return joined;
 }
 
-/* Solves the problem on the working set, stage by stage; rows may join it.  STATUS_DONE: certified;
- * STATUS_ITERATION_LIMIT: not certified. */
+/* Solves the problem on the working set, stage by stage; rows may join the working set.  Returns STATUS_DONE if the
+ * answer is certified, STATUS_ITERATION_LIMIT if it is not. */
 static int solve_on_set(struct interior *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
@@ -155,14 +159,14 @@ static int solve_on_set(struct interior *f, struct loop *s, const struct coordin
         /* certificate */
         if (f->best.gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
-        /* violated rows join; then the stage is repeated */
+        /* rows that are violated, or met with little slack, join the working set; then the stage is repeated */
         if (stage + 2 < STAGES && interior_join(f, g, SLACK) > 0) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
     }
     interior_join(f, g, 0);
-    return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* solved, but not on all rows */
+    return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* not certified on all rows */
 }
 
 static const struct ball_norm *ball_of(enum svm_norm norm)
@@ -183,7 +187,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     answer->iterations = 0;
     status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     int single = certificate_rotates(options->norm)
-                 && (g.p == 1 || g.q == 1); /* only one singular value: W is the solution for the Frobenius norm */
+                 && (g.p == 1 || g.q == 1); /* one singular value: the Frobenius answer suffices */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE

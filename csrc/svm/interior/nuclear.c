@@ -1,6 +1,6 @@
 /* The ball of the nuclear norm:  min tr X  s.t.  W = 2 X_12, X >= 0, and the rows.  X has the multipliers S(1, M) >= 0
  * of svm/interior/psd.h; h = tr X, trace = 1.  It is the spectral-norm problem with primal and dual exchanged.  The
- * equation dX = R - P dS P is solved for dS, so the inverse of H is given directly:
+ * equation dX = R - P dS P is solved for dS, so the inverse of the ball's Hessian H is given directly:
  *
  *     (r_h - dh, dW - r_W) = Q(dt, dM),
  *     Q_tt = ||P||^2,  Q_tM = -2 (P P)_12,  Q_MM = 2 (P_11 dM P_22 + P_12 dM^T P_12)
@@ -24,12 +24,16 @@
 struct nuclear_ball {
     struct ball ball;
     struct psd psd;
-    double *root;            /* (p,p) Cholesky factor of P_11 */
-    double *GG;              /* (N,N) G^T G */
-    double *drop, *dM;       /* (p,q) r_W; (p,q) */
-    double *half, *turned;   /* (p,q), (q,q) scratch of nuclear_solve */
-    double *delta, *far;     /* (m,p) delta times root; (n,max(p,q)) z P_22, then z P_21 */
-    double *across, *square; /* (n,m) z P_21 delta; (n,n) z P_22 z */
+    double *root; /* (p,p) Cholesky factor of P_11, a block of the scaling P */
+    double *GG;   /* (N,N) G^T G */
+    /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M. */
+    double *drop, *dM;
+    double *half, *turned; /* scratch of nuclear_solve: (p,q), (q,q) */
+    /* delta (m,p): the differences of the packed rows times `root`. far (n,max(p,q)): the queries z times P_22, then z
+     * times P_21. */
+    double *delta, *far;
+    /* Products of queries z and differences delta in P: across (n,m) = z P_21 delta, square (n,n) = z P_22 z. */
+    double *across, *square;
 };
 
 static struct ball *nuclear_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
@@ -63,7 +67,7 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: only equality rows */
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0 if there are only equality rows, so that M = 0 */
     vector_scale(ball->M, inside, p * q);
     vector_zero(s->psd.Y, N * N);
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -121,7 +125,8 @@ static int nuclear_fill(struct ball *ball, double *K, const struct coordinates_p
     matrix_rows_times_rows(s->square, s->far, set->z, n, n, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, p, q, 1.0, set->z, q, P + p * N, N, 0.0, s->far, p);
     matrix_rows_times_rows(s->across, s->far, set->delta, n, m, p);
-    schur_combine(K, K, s->across, s->across, s->square, s->square, set); /* <B_k, P B_l P>, svm/polish/schur.h */
+    /* K_kl = <B_k, P B_l P> of svm/polish/schur.h */
+    schur_combine(K, K, s->across, s->across, s->square, s->square, set);
     return monitor_stops(set->monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
 }
 
@@ -140,7 +145,7 @@ static void nuclear_target(struct ball *ball, double mu, int corrected, double *
 
 static void nuclear_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
-    (void)dh, (void)dV; /* both are in dX */
+    (void)dh, (void)dV; /* dh and dV are not used: the step of X contains both */
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t N = s->psd.N;
     vector_copy(s->dM, dM, ball->p * ball->q);

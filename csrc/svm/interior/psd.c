@@ -9,8 +9,8 @@
 #include "linalg/vector.h"
 #include "svm/interior/ball.h"
 
-#define TRIAL 1.2   /* first trial step length; if this step is possible, the step counts as unlimited */
-#define SHRINK 0.92 /* ratio of successive trial steps */
+#define TRIAL 1.2   /* first trial step length; if it keeps the matrix definite, the step counts as unlimited */
+#define SHRINK 0.92 /* ratio of one trial step length to the one before */
 
 void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
@@ -20,7 +20,7 @@ void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
     s->v = arena_doubles(arena, N, 1);
 }
 
-/* Sets S = S(c, V) and factors it in place. */
+/* Sets S = [[c I, -V], [-V^T, c I]] and factors it in place.  Nonzero: S is not positive definite. */
 static int slack(struct psd *s, double c, const double *V)
 {
     ptrdiff_t p = s->p, q = s->q, N = s->N;
@@ -48,8 +48,9 @@ int psd_centre(struct psd *s, double c, const double *V, double trace)
     return info;
 }
 
-/* With S = L L^T, Y = F F^T and B = F^T L:  B^T B = R diag(v)^2 R^T  and  G = L^-T R diag(v)^(1/2).  (Near the central
- * path B is nearly a multiple of an orthogonal matrix, so forming B^T B loses no digits.) */
+/* Computes G, v and P as follows.  With S = L L^T, Y = F F^T and B = F^T L:  B^T B = R diag(v)^2 R^T,  G = L^-T R
+ * diag(v)^(1/2)  and  P = G G^T.  (Near the central path B is nearly a multiple of an orthogonal matrix, so forming B^T
+ * B loses no digits.) */
 int psd_frame(struct psd *s, double c, const double *V, struct arena *arena)
 {
     ptrdiff_t N = s->N;
@@ -108,7 +109,7 @@ void psd_complement(struct psd *s)
     vector_subtract(s->dY, s->target, s->dS, s->N * s->N);
 }
 
-/* Tries step lengths in turn: a Cholesky factorisation is far cheaper than eigenvalues. */
+/* Tries shorter and shorter step lengths, because one Cholesky factorisation is far cheaper than eigenvalues. */
 double psd_reach(struct psd *s, const double *D)
 {
     ptrdiff_t N = s->N;

@@ -1,10 +1,10 @@
-/* A pair of positive semidefinite matrices of order N = p + q with S Y = mu on the central path,
+/* A pair of positive semidefinite matrices S and Y of order N = p + q with S Y = mu I on the central path, where
  *
- *     S = S(c, V) = [[c I, -V], [-V^T, c I]],    Y.
+ *     S = S(c, V) = [[c I, -V], [-V^T, c I]].
  *
- * The spectral ball uses S as slacks and Y as multipliers; the nuclear ball uses them the other way round.  The
- * products are linearised along the direction of Nesterov and Todd (1997).  With G such that G^T S G = G^-1 Y G^-T =
- * diag(v) and P = G G^T, in the frame of G,
+ * The spectral ball uses S as slacks and Y as multipliers; the nuclear ball uses S as multipliers and Y as slacks.  The
+ * products S Y are linearised along the direction of Nesterov and Todd (1997).  With G such that G^T S G = G^-1 Y G^-T
+ * = diag(v) and P = G G^T, in the frame of G,
  *
  *     dS + dY = R,    R_ij = 2 (product)_ij / (v_i + v_j). */
 #ifndef SVM_INTERIOR_PSD_H
@@ -16,46 +16,48 @@ struct arena;
 
 struct psd {
     ptrdiff_t p, q, N;
-    double *S, *Y, *root; /* (N,N) S, then its Cholesky factor; Y; Cholesky factor of Y */
-    double *G, *P, *v;    /* (N,N), (N,N), (N) */
-    double *target;       /* (N,N) R */
-    double *dS, *dY;      /* (N,N) in the frame of G */
-    double *one, *two;    /* (N,N) scratch */
+    /* Matrices (N,N): S, later replaced by its Cholesky factor; Y; and `root`, the Cholesky factor of Y. */
+    double *S, *Y, *root;
+    double *G, *P, *v; /* (N,N), (N,N), (N) */
+    double *target;    /* R (N,N), the target of dS + dY */
+    double *dS, *dY;   /* (N,N) steps of S and Y in the frame of G */
+    double *one, *two; /* (N,N) scratch */
 };
 
-/* Allocates the memory; sets arena->failed if there is none. */
+/* Allocates the memory of the pair of matrices; sets arena->failed if there is none. */
 void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 
-/* Sets Y to the multiple of S^-1, S = S(c, V), V [p,q], that has trace `trace`.  Nonzero: S is not positive
- * definite. */
+/* Sets Y to the multiple of the inverse of S = S(c, V), for V [p,q], whose trace is `trace`.  Nonzero: S is not
+ * positive definite. */
 int psd_centre(struct psd *s, double c, const double *V, double trace);
 
-/* Computes G, v and P of S(c, V) and Y.  Nonzero: by rounding, one of them is not positive definite. */
+/* Computes the scaling G, v and P of S(c, V) and Y.  Nonzero: rounding has made S or Y indefinite. */
 int psd_frame(struct psd *s, double c, const double *V, struct arena *arena);
 
-/* B [N,N] = G^T [[0, V], [V^T, 0]] G. */
+/* Sets B [N,N] = G^T [[0, V], [V^T, 0]] G, the matrix of V [p,q] in the frame of G. */
 void psd_into_frame(double *B, struct psd *s, const double *V);
 
-/* V [p,q] = 2 (G B G^T)_12. */
+/* Sets V [p,q] = 2 (G B G^T)_12, twice the upper right block of B [N,N] outside the frame of G. */
 void psd_out_of_frame(double *V, struct psd *s, const double *B);
 
-/* Sets R so that the step with dY = R - dS leads to products S Y = mu, to first order.  If `corrected`, the
- * second-order products dS dY of the last direction are subtracted from the products to be reached. */
+/* Sets the target R of the step, dS + dY = R, so that the step leads to products S Y = mu, to first order.  If
+ * `corrected`, the second-order products dS dY of the last direction are subtracted from the products to be reached. */
 void psd_aim(struct psd *s, double mu, int corrected);
 
 /* dY = R - dS. */
 void psd_complement(struct psd *s);
 
-/* A step within 8 % of the largest for which diag(v) + step D stays positive semidefinite; at most BALL_FAR. */
+/* Returns a step length within 8 % of the largest for which diag(v) + step D stays positive semidefinite; at most
+ * BALL_FAR. */
 double psd_reach(struct psd *s, const double *D);
 
-/* <S, Y> after steps of these lengths. */
+/* Returns <S, Y> after a step of length S_step along dS and one of length Y_step along dY. */
 double psd_products(const struct psd *s, double S_step, double Y_step);
 
-/* Moves Y by this step length. */
+/* Adds Y_step times G dY G^T to Y. */
 void psd_move(struct psd *s, double Y_step);
 
-/* V [p,q] = 2 Y_12.  Returns tr Y. */
+/* Sets V [p,q] = 2 Y_12, twice the upper right block of Y, and returns tr Y. */
 double psd_image(double *V, const struct psd *s);
 
 #endif

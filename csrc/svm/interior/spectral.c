@@ -1,5 +1,6 @@
 /* The ball of the spectral norm:  min h  s.t.  S(h, W) >= 0 (svm/interior/psd.h) and the rows, with multipliers Y >= 0
- * of S; M = 2 Y_12, trace = tr Y.  It is the nuclear-norm problem with primal and dual exchanged.
+ * of S; M = 2 Y_12, trace = tr Y.  It is the nuclear-norm problem with primal and dual exchanged.  The ball's Hessian H
+ * and its block T are
  *
  *     H(dh, dW) = P dS P,    T dV = 2 (P_11 dV P_22 + P_12 dV^T P_12).
  *
@@ -18,20 +19,26 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-#define STEADY 0.9 /* w is corrected until a correction leaves kappa at this fraction of its last value or above */
+/* Corrections of w end once one leaves kappa = H(1, w) at this fraction of its last value, or above. */
+#define STEADY 0.9
 
 struct spectral_ball {
     struct ball ball;
     struct psd psd;
-    ptrdiff_t r;                          /* min(p, q) */
-    double *E;                            /* (N,N) G^T S(1, w) G */
-    double dh, *dW;                       /* (p,q) */
-    double *L, *K, *U, *V, *c;            /* (p,p) L^-1; (q,q) N^-1; (p,r), (r,q), (r) singular value decomposition */
-    double *A, *B;                        /* (r,p), (r,q) U^T L^-1, V^T N^-1 */
-    double *even, *odd;                   /* (r,r) e and f: factors of an entry and of its mirror image */
-    double *half, *inner, *turned;        /* (p,q), (r,r), (r,q) scratch of spectral_solve */
-    double *delta, *z, *a, *b, *products; /* (m,p), (n,q), (m,r), (n,r), (n,n) delta L^-T, z N^-T, delta A^T, z B^T,
-                                             products of z N^-T */
+    ptrdiff_t r;    /* min(p, q) */
+    double *E;      /* (N,N) G^T S(1, w) G */
+    double dh, *dW; /* dh and dW (p,q): the step */
+    /* L (p,p) and K (q,q) are the inverses of the Cholesky factors of P_11 and P_22.  U (p,r), V (r,q) and c (r) are
+     * the singular value decomposition of L P_12 K^T. */
+    double *L, *K, *U, *V, *c;
+    double *A, *B; /* A (r,p) = U^T L and B (r,q) = V^T K, with r = min(p, q) */
+    /* Coefficients (r,r) in the frame of singular vectors: `even` multiplies an entry (i, j), `odd` its mirror image
+     * (j, i). */
+    double *even, *odd;
+    double *half, *inner, *turned; /* scratch of spectral_solve: (p,q), (r,r), (r,q) */
+    /* Products with the differences and queries of the packed rows: delta (m,p) = delta L^T, z (n,q) = z K^T, a (m,r) =
+     * delta A^T, b (n,r) = z B^T; products (n,n) = z K^T K z^T. */
+    double *delta, *z, *a, *b, *products;
     struct metric_gram gram;
 };
 
@@ -98,7 +105,7 @@ static void spectral_solve(struct ball *ball, double *W)
         W[i] = (W[i] + s->half[i]) / 2;
 }
 
-/* Inverts the Cholesky factor of a diagonal block [n,n] of P; L is zero above the diagonal. */
+/* Sets L [n,n] to the inverse of the Cholesky factor of a diagonal block [n,n] of P; L is zero above the diagonal. */
 static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, double *scratch)
 {
     vector_zero(L, n * n);
@@ -112,7 +119,7 @@ static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, do
     return info;
 }
 
-/* Computes E and kappa from w. */
+/* Computes E = G^T S(1, w) G and kappa = ||E||^2 from w. */
 static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;
@@ -150,7 +157,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         }
     matrix_columns_times_columns(s->A, s->U, s->L, r, p, p);
     matrix_product(s->B, s->V, s->K, r, q, q);
-    /* w, and corrections of it */
+    /* w, the minimiser of H(1, .), and corrections of it */
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
     spectral_solve(ball, ball->w);
     ball->kappa = INFINITY;
@@ -159,7 +166,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         along(s);
         if (!(ball->kappa < before * STEADY))
             break;
-        psd_out_of_frame(s->dW, psd, s->E); /* residual of w: zero at the minimiser */
+        psd_out_of_frame(s->dW, psd, s->E); /* residual of w: it is zero at the minimiser */
         spectral_solve(ball, s->dW);
         vector_add(ball->w, 1, s->dW, p * q);
     }

@@ -10,7 +10,7 @@
 #include "linalg/matrix.h"
 #include "svm/polish/polish.h"
 
-/* Packs the rows that s->chosen marks into s->part. */
+/* Packs the rows that s->chosen marks (those that were not dropped) into s->part. */
 static int pack_chosen(struct nuclear_augmented_lagrangian *s, struct arena *arena)
 {
     ptrdiff_t count = 0;
@@ -66,7 +66,8 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
     return STATUS_DONE;
 }
 
-/* Returns phi at Y and computes its gradient.  Leaves in s->c the multipliers that belong to Y. */
+/* Returns the augmented Lagrangian phi at Y = [K; Q] and computes its gradient.  Leaves in s->c the multipliers that
+ * belong to Y. */
 static double value(double *gradient, const double *Y, void *context)
 {
     struct nuclear_augmented_lagrangian *s = context;
@@ -105,7 +106,7 @@ int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, d
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)
         return STATUS_NO_MEMORY;
-    value(gradient, s->Y, s); /* c belongs to the last trial point; compute it at the best one */
+    value(gradient, s->Y, s); /* s->c belongs to the last trial point; this computes it at the best point */
     for (ptrdiff_t k = 0; k < s->part.rows.count; ++k)
         s->lambda[s->part.row[k]] = s->c[k];
     arena_release(arena, mark);

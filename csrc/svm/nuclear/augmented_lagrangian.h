@@ -10,41 +10,44 @@
 #include "svm/coordinates.h"
 #include "svm/rows_build.h"
 
-/* If the first round of nuclear_factored takes at least NUCLEAR_LOOSE evaluations, or max_iter / NUCLEAR_LOOSE if that
- * is more, the interior point is quicker: all rounds take about six times as many evaluations as the first.  (Of 75
- * random problems, 57 took at most 34 evaluations, and .3 to 1.3 times as long as with the interior point, except for
- * one with 1.5 and one with 3.  The other 18 took 39 or more, and .85 to 11 times as long.) */
+/* If the first round of nuclear_factored takes at least NUCLEAR_LOOSE evaluations (or max_iter / NUCLEAR_LOOSE, if that
+ * is more), the interior point is quicker than all rounds, which take about six times as many evaluations as the first.
+ * (Of 75 random problems, 57 took at most 34 evaluations in the first round.  On these, all rounds took .3 to 1.3 times
+ * as long as the interior point, except for one with 1.5 and one with 3.  The other 18 took 39 or more, and .85 to 11
+ * times as long.) */
 #define NUCLEAR_LOOSE 36
 
 struct nuclear_augmented_lagrangian {
     const struct coordinates *g;
-    struct rows_part part;   /* the rows that were not dropped */
-    unsigned char *chosen;   /* (m) marks the rows of `part` */
-    double *lambda;          /* (m) 0 on dropped rows */
-    double *a, *c;           /* margins, and c, of the rows of `part` */
-    ptrdiff_t r;             /* number of columns of K and Q */
-    double unit, eps;        /* mean b, weighted by |lambda|; penalty parameter, in these units */
-    double *Y;               /* (p+q,r) K above Q */
-    double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,p), (n,p) scratch */
+    struct rows_part part; /* rows that have not been dropped, as a problem of their own */
+    unsigned char *chosen; /* (m) marks the rows of `part` among all rows */
+    double *lambda;        /* (m) multipliers of all rows; 0 on dropped rows */
+    double *a, *c;         /* margins a, and new multipliers c, of the rows of `part` */
+    ptrdiff_t r;           /* number of columns of the factors K and Q */
+    /* unit: the mean of b, weighted by |lambda|. eps: the penalty parameter of the round, times the unit. */
+    double unit, eps;
+    double *Y;               /* (p+q,r) the factors, K above Q */
+    double *zQ, *PK, *P, *U; /* scratch of the shapes (n,r), (n,r), (n,p), (n,p) */
 };
 
-/* Allocates r columns, all zero.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
+/* Allocates factors K and Q with r columns, all zero.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
                                       struct arena *arena);
 
-/* Starts from the first r singular vectors of W [p,q] and from lambda [m], in the units of the given rows.  lambda is
- * scaled to ||A^*(lambda)|| = 1, the largest value that the dual allows.  Returns STATUS_DONE, STATUS_NO_MEMORY or
- * STATUS_FACTORIZATION. */
+/* Starts the factors from the first r singular vectors of W [p,q], and the multipliers from lambda [m], both in the
+ * units of the given rows.  lambda is scaled to ||A^*(lambda)|| = 1, the largest value that the dual allows.  Returns
+ * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
                                        struct arena *arena);
 
-/* One round: descends to a relative gradient `tol` with the penalty parameter eps, then updates the multipliers, lambda
- * = c.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED or STATUS_NO_MEMORY. */
+/* Does one round: minimises phi with the penalty parameter eps times the unit, down to a relative gradient of `tol`,
+ * then updates the multipliers, lambda = c.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED or
+ * STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
                                        ptrdiff_t *evaluations, struct arena *arena);
 
-/* Drops the rows with multiplier 0 whose margin exceeds b by more than `spare` times the unit.  Returns STATUS_DONE or
- * STATUS_NO_MEMORY. */
+/* Drops the margin rows whose multiplier is 0 and whose margin exceeds b by more than `spare` times the unit.  Returns
+ * STATUS_DONE or STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare, struct arena *arena);
 
 #endif

@@ -1,5 +1,6 @@
-/* method="auto" of the nuclear norm: the augmented Lagrangian in factors, within a budget, then the interior point.
- * The first is left out if its budget is too small, and given up if its first round takes long. */
+/* method="auto" of the nuclear norm: first the augmented Lagrangian in factors, within a budget, then the interior
+ * point.  The augmented Lagrangian is left out if its budget is too small, and given up if its first round takes
+ * long. */
 #include <math.h>
 
 #include "base/arena.h"
@@ -8,10 +9,11 @@
 #include "svm/nuclear/augmented_lagrangian.h"
 #include "svm/frobenius/auto.h"
 
-#define JOINS 50 /* with more rows per entry of W, too many may join the interior point's working set */
+#define JOINS 50 /* number of rows per entry of W above which too many may join the interior point's working set */
 
-/* Number of evaluations that the augmented Lagrangian may take.  The interior point's working set usually has about as
- * many rows as W has entries.  If there are very many rows, more of them may join, so the budget grows. */
+/* Returns the number of evaluations that the augmented Lagrangian may take.  The interior point's working set usually
+ * has about as many rows as W has entries.  If there are very many rows, more of them may join it, so the budget of the
+ * augmented Lagrangian grows. */
 static ptrdiff_t factored_budget(const struct rows *rows, const struct auto_size *s)
 {
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
@@ -30,7 +32,8 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
     int n = 0, large = s.smaller > AUTO_DENSE;
     if (!large) {
         factored.max_iter = factored_budget(rows, &s);
-        if (s.rows <= JOINS * s.unknowns) /* with more rows the interior point after it would take too long */
+        /* gives up after a slow first round only if the interior point, which then takes over, has few enough rows */
+        if (s.rows <= JOINS * s.unknowns)
             factored.solve = nuclear_factored_if_quick;
     }
     if (factored.max_iter > NUCLEAR_LOOSE || options->start_W != NULL)

@@ -2,7 +2,7 @@
  *
  *     min ||W||_*   s.t.  the rows,  rank W <= m
  *
- * Without the bound the problem is convex.  If m singular values of its solution suffice, that is the answer.
+ * Without the bound the problem is convex.  If the solution of the convex problem has at most rank m, it is the answer.
  * Otherwise W = K Q^T with m columns descends from that solution, on an augmented Lagrangian, to a stationary point of
  * a nonconvex problem.  The norm of that point is an upper bound of the least norm, and the multipliers of the convex
  * problem give a lower one. */
@@ -18,20 +18,22 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-/* Penalty parameters and relative gradients of the rounds.  They go further than the rounds of nuclear_factored,
- * because no polish follows: at a stationary point of bounded rank S need not be positive semidefinite. */
+/* Penalty parameters and relative gradients of the rounds of the augmented Lagrangian.  They go further than the rounds
+ * of nuclear_factored, because no polish follows: at a stationary point of bounded rank the dual slack matrix S need
+ * not be positive semidefinite. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
-#define STATIONARY 5e-5 /* largest residual of a stationary point: ten times the gradient of the last round */
+/* Largest residual of a stationary point: ten times the relative gradient of the last round. */
+#define STATIONARY 5e-5
 
 struct capped {
     const struct coordinates *g;
     ptrdiff_t r;
     double *Y, *step;    /* (p+q,r) */
     double *M;           /* (p,q) */
-    unsigned char *held; /* (m) marks the rows with A(W) = b */
+    unsigned char *held; /* (m) marks the rows on which A(W) = b is imposed */
 };
 
 static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
@@ -43,8 +45,8 @@ static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t 
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* Restores a = b on the rows s->held.  Returns ||S(lambda) Y|| / ||Y||, which is 0 at a stationary point.  Returns
- * infinity if there is no memory, or more rows are held than this rank allows. */
+/* Changes the factors Y so that a = b on the rows s->held.  Returns ||S(lambda) Y|| / ||Y||, which is 0 at a stationary
+ * point.  Returns infinity if there is no memory, or if more rows are held than this rank allows. */
 static double restore(struct capped *s, const double *lambda, struct arena *arena)
 {
     const struct coordinates *g = s->g;
@@ -64,7 +66,7 @@ static double restore(struct capped *s, const double *lambda, struct arena *aren
     return vector_norm(s->step, size) / vector_norm(s->Y, size);
 }
 
-/* Certifies answer->W = K Q^T with the multipliers of the answer.  Nothing is added to W, so that its rank is at most
+/* Certifies answer->W = K Q^T with the multipliers that the answer has.  Nothing is added to W, so its rank is at most
  * m. */
 static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options, int stopped,
                    struct arena *arena)
@@ -75,7 +77,8 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
     return solver_conclude(answer, g->rows, options, stopped, arena);
 }
 
-/* Descends from the solution without the bound, then restores the rows that turned out to be active. */
+/* Descends on the augmented Lagrangian from the solution without the rank bound.  Then imposes A(W) = b on the rows
+ * that turned out to be active, and certifies W. */
 static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
                    const struct svm_options *options, struct arena *arena)
 {

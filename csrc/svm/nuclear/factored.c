@@ -1,4 +1,5 @@
-/* Least nuclear norm of large problems: an augmented Lagrangian in factors, finished by fixed_rank_polish.
+/* Least nuclear norm of large problems: an augmented Lagrangian in the factors of W = K Q^T, finished by
+ * fixed_rank_polish.
  *
  *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of at least rank W columns
  *
@@ -17,28 +18,33 @@
 #include "svm/frobenius/auto.h"
 #include "svm/polish/polish.h"
 
-/* Penalty parameters and relative gradients of the rounds: those with the fewest evaluations of the ones tried.  The
- * first two rounds bring loose problems close enough for the polish; tight or correlated ones need more. */
+/* Penalty parameters and relative gradients of the rounds of the augmented Lagrangian: of the values tried, those with
+ * the fewest evaluations.  The first two rounds bring loose problems (whose selection has far fewer bits than W has
+ * entries) close enough for the polish.  Tight problems and correlated rows need more rounds. */
 static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
 
-#define COLUMNS 8 /* added to 0.7 sqrt|S| columns; the sum was at least 1.5 times the rank of every solution tried */
-#define SPARE 0.5 /* excess of a margin over b, in units of b, above which a row is dropped after round one */
+/* Columns of K and Q beyond 0.7 sqrt(number of multipliers).  Together they were at least 1.5 times the rank of every
+ * solution tried. */
+#define COLUMNS 8
+/* A row is dropped after the first round if its margin exceeds b by more than this many units of b. */
+#define SPARE 0.5
 
 #define NEAR 0.5 /* least margin of a warm start that is polished, as a fraction of its mean margin */
 
-/* State of one call. */
+/* State of one call of the method "factored". */
 struct factored {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct polish_pair pair;
-    unsigned char *active; /* (m) rows that may be active */
-    double gap, tolerance; /* gap of the pair in the answer; gap to reach */
+    unsigned char *active; /* (m) marks the rows that may be active */
+    double gap, tolerance; /* gap of the answer's W and lambda, and the gap to reach */
 };
 
-/* A number of columns that is large enough for the solution. */
+/* Returns a number of columns of K and Q that is large enough for the solution.  lambda is the answer of the Frobenius
+ * norm or a warm start. */
 static ptrdiff_t width(const struct coordinates *g, const double *lambda)
 {
     ptrdiff_t least = g->p < g->q ? g->p : g->q;
@@ -46,7 +52,7 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
     return r < least ? r : least;
 }
 
-/* Takes factors and multipliers from `near`, on rows scaled by its norm. */
+/* Takes the factors and multipliers from `near`.  The rows are scaled by the norm of its W. */
 static int factored_init(struct factored *s, const struct svm_answer *near, const struct rows *rows, double tol,
                          struct arena *arena)
 {
@@ -65,8 +71,8 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
     return arena->failed ? STATUS_NO_MEMORY : status;
 }
 
-/* Runs Newton's method from the current factors.  If that gives a better pair, it goes into the answer.  STATUS_DONE:
- * certified. */
+/* Runs the polish (Newton's method at fixed rank) from the current factors.  If that gives a smaller gap, W and lambda
+ * go into the answer.  Returns STATUS_DONE if the answer is certified. */
 static int factored_finish(struct factored *s, struct svm_answer *answer, const struct svm_options *options,
                            struct arena *arena)
 {
@@ -87,8 +93,8 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
     return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, status, arena) : status;
 }
 
-/* Runs the polish from the warm start: weights and multipliers of a similar problem.  It is quick, and if they are not
- * close enough only its time is lost. */
+/* Runs the polish from the warm start, the weights and multipliers of a similar problem.  The polish is quick: if the
+ * warm start is not close enough, little time is lost. */
 static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                   struct arena *arena)
 {
@@ -109,7 +115,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
             least = fmin(least, margin[k] / rows->rhs[k]);
     if (!(reached > 0) || !isfinite(asked / reached) || least * asked < NEAR * reached)
         return STATUS_UNDECIDED;
-    for (ptrdiff_t i = 0; i < D; ++i) /* scaled so that the mean margin, weighted by the multipliers, is b */
+    for (ptrdiff_t i = 0; i < D; ++i) /* scales W: its margins and b get the same mean, weighted by the multipliers */
         near.W[i] = options->start_W[i] * (asked / reached);
     struct factored s;
     int status = factored_init(&s, &near, rows, options->tol, arena);
@@ -141,7 +147,8 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
     status = factored_init(&s, answer, rows, options->tol, arena);
     if (status < 0)
         return status;
-    if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1) /* one singular value: the Frobenius answer */
+    /* W has one singular value: the Frobenius answer is the solution */
+    if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1)
         return solver_conclude(answer, rows, options, status, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t left = options->max_iter - answer->iterations;
@@ -153,7 +160,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
             break;
         if (looks && answer->iterations >= many)
             return STATUS_DECLINED;
-        if (i == 0) { /* too early for the polish */
+        if (i == 0) { /* after the first round it is too early for the polish */
             if (nuclear_augmented_lagrangian_screen(&s.lagrange, SPARE, arena) != STATUS_DONE)
                 return STATUS_NO_MEMORY;
             continue;

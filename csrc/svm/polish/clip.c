@@ -32,7 +32,7 @@ int clip_project(double *W, struct clip *s, const double *Z, struct arena *arena
     return info;
 }
 
-/* pi / (1 - pi + shift) for pi = kept / (kept + cut). */
+/* Returns pi / (1 - pi + shift) for the factor pi = kept / (kept + cut) of the derivative of clip. */
 static double share(double kept, double cut, double shift)
 {
     return kept / (cut + shift * (kept + cut));
@@ -44,7 +44,7 @@ void clip_derivative(struct clip *s, double tau, double shift)
     for (ptrdiff_t i = 0; i < r; ++i) {
         double cut_i = s->s[i] - s->w[i];
         s->tail[i] = s->p == s->q ? 0 : tau * (i < k ? share(s->w[i], cut_i, shift) : 1 / shift);
-        for (ptrdiff_t j = 0; j <= i; ++j) { /* s_j >= s_i */
+        for (ptrdiff_t j = 0; j <= i; ++j) { /* singular values descend: s_j >= s_i */
             double cut_j = s->s[j] - s->w[j], even = 0, odd;
             if (j >= k)
                 even = odd = tau / shift;
@@ -57,8 +57,8 @@ void clip_derivative(struct clip *s, double tau, double shift)
             s->odd[i * r + j] = s->odd[j * r + i] = (even - odd) / 2;
         }
     }
-    /* The tail acts on whole rows or columns of the frame, including the first r of them, on which `even` acts:
-     * subtract the tail from `even`. */
+    /* The tail acts on whole rows or columns of the frame of singular vectors.  These include the r by r part on which
+     * `even` acts, so the tail is subtracted from `even`. */
     for (ptrdiff_t i = 0; i < r; ++i)
         for (ptrdiff_t j = 0; j < r; ++j)
             s->even[i * r + j] -= s->tail[s->p > s->q ? j : i];

@@ -1,4 +1,5 @@
-/* The projection onto the ball of radius h of the spectral norm, which clips singular values, and its derivative:
+/* clip(Z), the projection of Z onto the ball of radius h of the spectral norm, which clips singular values, and its
+ * derivative:
  *
  *     clip(Z) = U diag(w) V^T,   Z = U diag(s) V^T,   w = min(s, h)
  *
@@ -13,26 +14,27 @@
 struct arena;
 
 struct clip {
-    ptrdiff_t p, q, r, k; /* r = min(p, q); k is the number of s > h */
+    ptrdiff_t p, q, r, k; /* r = min(p, q), and k is the number of singular values above h */
     double h;
     double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
-    /* The operator T has a factor tau pi / (1 - pi + shift) for each factor pi of the derivative.  `even` is the mean
-     * of the factors of T for the symmetric and skew parts, and `odd` is half their difference: T D = U (even o D' +
-     * odd o D'^T) V^T + D V^T diag(tail) V,  D' = U^T D V^T  (p < q: + U diag(tail) U^T D). */
+    /* Coefficients of the operator T = tau clip' / (1 - clip' + shift): each factor pi of the derivative clip' becomes
+     * tau pi / (1 - pi + shift).  `even` is the mean of T's factors for the symmetric and the skew part, `odd` is half
+     * their difference, and `tail` belongs to the longer side.  With D' = U^T D V^T, T D is U (even o D' + odd o D'^T)
+     * V^T, plus D V^T diag(tail) V if p > q, or plus U diag(tail) U^T D if p < q. */
     double *even, *odd, *tail; /* (r,r), (r,r), (r) */
-    double *half, *D, *turned; /* (p,q), (r,r), (r,q) scratch */
+    double *half, *D, *turned; /* scratch of the shapes (p,q), (r,r), (r,q) */
 };
 
-/* Allocates the memory for matrices [p,q]; sets arena->failed if there is none. */
+/* Allocates the memory of a clip for matrices [p,q]; sets arena->failed if there is none. */
 void clip_init(struct clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 
-/* Computes the frame of Z [p,q] and W = clip(Z).  Nonzero: LAPACK failed. */
+/* Computes the singular value decomposition of Z [p,q] and W = clip(Z).  Nonzero: LAPACK failed. */
 int clip_project(double *W, struct clip *clip, const double *Z, struct arena *arena);
 
-/* Computes T for the last Z. */
+/* Computes the coefficients of T at the last Z that was clipped. */
 void clip_derivative(struct clip *clip, double tau, double shift);
 
-/* W [p,q] += dh P + T M, for M [p,q], where P is the sum of u_i v_i^T over s_i > h. */
+/* Adds dh P + T M to W [p,q], for M [p,q].  P is the sum of u_i v_i^T over the singular values s_i > h. */
 void clip_move(double *W, struct clip *clip, const double *M, double dh);
 
 #endif

@@ -1,4 +1,5 @@
-/* Newton's method at fixed rank.  With W = K Q^T, Y = [K; Q], and a_k = b_k on the rows S, the problem
+/* Newton's method at fixed rank, for the nuclear norm.  With W = K Q^T, Y = [K; Q], and a_k = b_k on the rows S, the
+ * problem
  *
  *     min 1/2 ||Y||^2  s.t.  a_k = (K^T delta_k).(Q^T z_k) = b_k    has the Lagrange Hessian  S(lambda) (x) I_r,
  *
@@ -21,14 +22,16 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-#define SPARE_COLUMNS 3  /* number of columns beyond the estimated rank: with one too few, another point is reached */
-#define PATIENCE 15      /* largest number of steps that do not halve the residual; 3 to 6 steps in all are usual */
-#define LEAST_SHIFT 1e-9 /* least tau: T and the constant of the quadratic convergence stay below 1e9 */
+/* Number of columns beyond the estimated rank: with too few columns, Newton's method finds another point. */
+#define SPARE_COLUMNS 3
+/* Largest number of steps in a row that do not halve the residual; 3 to 6 steps in all are usual. */
+#define PATIENCE 15
+#define LEAST_SHIFT 1e-9 /* least shift tau: T and the constant of the quadratic convergence stay below 1e9 */
 
 struct fixed_rank {
-    struct polish at; /* at W = K Q^T, Y = [K; Q] */
+    struct polish at; /* the point W = K Q^T, with Y = [K; Q] */
     ptrdiff_t r;
-    double ridge;                /* added to the diagonal of the Schur matrix, relative to it */
+    double ridge;                /* added to the diagonal of the Schur matrix, as a fraction of the diagonal */
     double *Y, *SY, *TSY, *step; /* (N,r) */
     double *half, *zQ;           /* (q,r), (n,r) scratch */
     double *gram, *singular;
@@ -77,13 +80,14 @@ static int fixed_rank_step(struct polish *at)
         return STATUS_ITERATION_LIMIT;
     /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
-    /* J V is computed as the margins of V_1 Q^T + K V_2^T. */
+    /* J is the derivative of the margins in Y.  J V, with V = T S Y, is computed as the margins of V_1 Q^T + K
+     * V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, at->M, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, at->M, q);
     coordinates_apply(right, set, at->M);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += set->b[k] - at->a[set->row[k]];
-    /* steps of lambda and Y */
+    /* steps of lambda and of the factors Y */
     cholesky_solve(m, s->schur.G, right);
     coordinates_adjoint(at->M, set, right);
     schur_swap(s->step, 1, at->M, s->Y, 0, p, q, r);
@@ -108,8 +112,9 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
     }
 }
 
-/* Makes Y from the singular vectors of W.  It takes those whose share of W is larger than their share of S = S(lambda),
- * and SPARE_COLUMNS more.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+/* Makes the factors Y = [K; Q] from the singular vectors of W.  It takes the vectors whose share of W is larger than
+ * their share of the slack matrix S(lambda), and SPARE_COLUMNS more.  Returns STATUS_DONE, STATUS_NO_MEMORY or
+ * STATUS_FACTORIZATION. */
 static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair, unsigned char *active,
                            const struct coordinates *g, struct arena *arena)
 {
@@ -149,11 +154,12 @@ static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair,
     return STATUS_DONE;
 }
 
-/* Ridges that are tried in turn.  The first is rounding; larger ones share the multipliers among rows that nearly
- * repeat each other. */
+/* Ridges of the Schur matrix that are tried in turn.  The first ridge is at rounding level.  Larger ones share the
+ * multipliers among rows that nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
-#define EARLY 2e-3 /* with a larger gap a failure means that the pair was not close enough, so one ridge is enough */
+/* Gap above which a failure means that the pair was not close enough, so that one ridge is enough. */
+#define EARLY 2e-3
 
 int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
                       ptrdiff_t *iterations, struct arena *arena)

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define LOST 3.0 /* the iteration ends at a larger residual: from such a residual hardly any start converged */
+#define LOST 3.0 /* residual above which the iteration ends: from a larger residual hardly any start converged */
 
 int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char *active, const struct coordinates *g,
                 struct arena *arena)
@@ -24,8 +24,8 @@ int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char 
     return STATUS_DONE;
 }
 
-/* Packs the rows of S.  STATUS_ITERATION_LIMIT: S has more than twice as many rows as W has degrees of freedom.  So
- * many cannot be active, and their Schur matrix would be the largest matrix of the whole solve. */
+/* Packs the rows of S.  Returns STATUS_ITERATION_LIMIT if S has more than twice as many rows as W has degrees of
+ * freedom: so many rows cannot be active, and their Schur matrix would be the largest matrix of the whole solve. */
 static int pack(struct polish *s)
 {
     arena_free(s->inside);
@@ -45,7 +45,7 @@ int newton_iterate(struct polish_pair *pair, struct polish *s, double tol, ptrdi
     double least = INFINITY, found = INFINITY;
     int idle = 0, status = pack(s);
     for (int step = 0; status == STATUS_DONE && s->evaluate(s) == 0; ++step) {
-        /* gap, and the best point */
+        /* gap of this point, and the best point so far */
         double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->size, s->top);
         found = fmin(found, gap);
         if (gap < pair->gap) {
@@ -64,7 +64,7 @@ int newton_iterate(struct polish_pair *pair, struct polish *s, double tol, ptrdi
             return STATUS_INTERRUPTED;
         if (idle == s->patience || *iterations >= pair->most || !(s->residual < LOST))
             break;
-        /* active set */
+        /* active set: exchange of the rows with the wrong sign */
         if (step > 0 && s->residual < POLISH_STEADY
             && coordinates_exchange(s->active, s->lambda, s->a, fmax(s->size, vector_norm(s->W, g->p * g->q)), g) > 0
             && ((status = pack(s)) != STATUS_DONE || (s->follows && s->evaluate(s) != 0)))

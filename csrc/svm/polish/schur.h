@@ -9,51 +9,52 @@
 
 #include "svm/coordinates.h"
 
-/* P as  [[R R^T + I/c, R F], [. , F^T F]]. */
+/* The matrix P = (c I - [[0, M], [M^T, 0]])^-1, stored by its blocks as  [[R R^T + I/c, R F], [. , F^T F]]. */
 struct schur_slack {
     ptrdiff_t p, q;
     double c;
-    double *F, *R; /* (q,q) lower triangular, (p,q) */
+    double *F, *R; /* roots of P: F (q,q), lower triangular, and R (p,q) */
     double *gram;  /* (q,q) scratch */
 };
 
 struct schur {
-    double *G;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
+    double *G;         /* (m,m) Schur matrix, then its lower Cholesky factor */
     double *H;         /* (m,m) scratch */
-    double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots of X and P times delta */
-    double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots of X and P times z */
-    double *XDZ, *PDZ; /* (n,m) scratch: delta^T X z, delta^T P z */
-    double *XZZ, *PZZ; /* (n,n) scratch: z^T X z, z^T P z */
+    double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots of X and P times the differences delta */
+    double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots of X and P times the queries z */
+    double *XDZ, *PDZ; /* (n,m) scratch: products delta^T X z and delta^T P z */
+    double *XZZ, *PZZ; /* (n,n) scratch: products z^T X z and z^T P z */
 };
 
-/* G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i and l of query j, on and below the
- * diagonal [m,m].  From H = delta^T P delta and G = delta^T X delta this gives the matrix above; if X = P, H may be
- * G. */
+/* Combines products with X and P to the Schur matrix <B_k, X B_l P>, on and below its diagonal [m,m].  For rows k of
+ * query i and l of query j it sets G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li.  On entry H is delta^T X
+ * delta and G is delta^T P delta; if X = P, H may be G. */
 void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
                    const double *PZZ, const struct coordinates_packed *set);
 
-/* Allocate the memory; set arena->failed if there is none. */
+/* Allocate the memory of a slack and of a Schur matrix; set arena->failed if there is none. */
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 void schur_init(struct schur *schur, const struct coordinates_packed *g, struct arena *arena);
 
-/* Computes P from M [p,q] and c.  Returns 0; positive: c I - [[0, M], [M^T, 0]] is not positive definite. */
+/* Computes P = (c I - [[0, M], [M^T, 0]])^-1 from M [p,q] and c.  Returns 0, or a positive number if the inverse of P
+ * is not positive definite. */
 int schur_slack(struct schur_slack *slack, const double *M, double c);
 
-/* out [p+q,r] = P V, from the roots of P.  half [q,r] is scratch. */
+/* Sets out [p+q,r] = P V for V [p+q,r], from the roots of P.  half [q,r] is scratch. */
 void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half);
 
-/* out [p+q,r] = alpha [A Q; A^T K] + beta out, for A [p,q] and Y = [K; Q]. */
+/* Sets out [p+q,r] = alpha [A Q; A^T K] + beta out, for A [p,q] and Y = [K; Q]. */
 void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
                 ptrdiff_t r);
 
-/* Computes the Schur matrix G at X = Y Y^T, Y [p+q,r], multiplies its diagonal by 1 + ridge, and factors it, G = L L^T.
- * Returns 0; positive: it is not positive definite. */
+/* Computes the Schur matrix at X = Y Y^T for Y [p+q,r], multiplies its diagonal by 1 + ridge, and factors it: schur->G
+ * = L.  Returns 0, or a positive number if the matrix is not positive definite. */
 int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                  const struct schur_slack *slack, double ridge);
 
-/* Brings the margins a of W = K Q^T, Y = [K; Q] [p+q,r], to a = b without changing the rank.  The steps are least steps
- * dY = J^* (J J^*)^-1 (b - a) of the Gauss-Newton method, where J J^* is the Schur matrix with P = I.  Returns
- * STATUS_DONE, when rounding allows no more, or STATUS_NO_MEMORY. */
+/* Brings the margins a of W = K Q^T to a = b without changing the rank of Y = [K; Q], [p+q,r].  The steps are the least
+ * steps dY = J^* (J J^*)^-1 (b - a) of the Gauss-Newton method, where J J^* is the Schur matrix with P = I.  Returns
+ * STATUS_DONE when rounding allows no more, or STATUS_NO_MEMORY. */
 int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, struct schur *schur, struct arena *arena);
 
 #endif

@@ -25,18 +25,22 @@
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
-#define PATIENCE 4       /* largest number of steps that do not halve the residual */
-#define LEAST_SHIFT 1e-4 /* least shift: multiplies errors of W off the range of M; K has errors of order 1 / shift */
-#define RIDGE 1e-14      /* this fraction of K_kk is added to K_kk (proximal term), as rows may be dependent */
+#define PATIENCE 4 /* largest number of steps in a row that do not halve the residual */
+/* Least shift in T: errors of W off the range of M are multiplied by the shift, and the Newton matrix K has errors of
+ * order 1 / shift. */
+#define LEAST_SHIFT 1e-4
+/* This fraction of each diagonal entry of the Newton matrix K is added to it, because rows may depend on each other. */
+#define RIDGE 1e-14
 
 struct semismooth {
     struct polish at;
     struct clip clip;
-    double tau;                 /* 0 before the first evaluation */
-    double *Z;                  /* (p,q) */
-    double *K, *u;              /* (|S|,|S|), (|S|) */
-    double *delta, *z;          /* (|S|,r), (n,r) differences and queries in the basis of the singular vectors of Z */
-    double *weighted, *queries; /* (|S| or n,r), (n,n) scratch */
+    double tau;    /* scale of M in Z = W + tau M; 0 before the first evaluation */
+    double *Z;     /* (p,q) */
+    double *K, *u; /* matrix K (|S|,|S|) and vector u (|S|) of the Newton equations */
+    /* Differences (|S|,r) and queries (n,r) of the packed rows in the basis of the singular vectors of Z. */
+    double *delta, *z;
+    double *weighted, *queries; /* (|S| or n,r) and (n,n) scratch */
     struct metric_gram gram;
 };
 
@@ -54,8 +58,8 @@ static void semismooth_pack(struct polish *at)
     metric_gram_init(&s->gram, &at->set, r, r, 1, inside);
 }
 
-/* Scales lambda so that ||M||_* = 1, sets h = ||W||, and tau so that W and tau M have about the same size.  Nonzero:
- * LAPACK failed. */
+/* Scales lambda so that ||M||_* = 1, sets h = ||W||, and sets tau so that W and tau M have about the same size.
+ * Nonzero: LAPACK failed. */
 static int normalise(struct semismooth *s)
 {
     struct polish *at = &s->at;
@@ -70,7 +74,7 @@ static int normalise(struct semismooth *s)
     return 0;
 }
 
-/* Sets W = clip(Z), and computes margins, residual and bounds. */
+/* Sets W = clip(Z), and computes its margins, the residual, and upper bounds of ||W|| and ||M||_*. */
 static int semismooth_evaluate(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;
@@ -97,7 +101,7 @@ static int semismooth_evaluate(struct polish *at)
     return !isfinite(at->top) || !(clip->h > 0);
 }
 
-/* B [n,r] = A diag(scale). */
+/* Scales the columns of a matrix: B [n,r] = A diag(scale). */
 static void scale_columns(double *B, const double *A, const double *scale, ptrdiff_t n, ptrdiff_t r)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -105,7 +109,8 @@ static void scale_columns(double *B, const double *A, const double *scale, ptrdi
             B[i * r + j] = A[i * r + j] * scale[j];
 }
 
-/* Computes K, on and below the diagonal, and u.  Returns STATUS_DONE or STATUS_INTERRUPTED. */
+/* Computes the matrix K, on and below the diagonal, and the vector u of the Newton equations.  Returns STATUS_DONE or
+ * STATUS_INTERRUPTED. */
 static int make_system(struct semismooth *s)
 {
     const struct coordinates_packed *set = &s->at.set;
@@ -131,8 +136,8 @@ static int make_system(struct semismooth *s)
     return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r);
 }
 
-/* A Newton step of lambda, h and W.  K may be singular along u, where u . lambda = 1 determines lambda; so a multiple
- * of u u^T is added to K. */
+/* Takes a Newton step of lambda, h and W.  K may be singular along u, where the equation u . lambda = 1 determines
+ * lambda, so a multiple of u u^T is added to K. */
 static int semismooth_step(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;
@@ -158,14 +163,14 @@ static int semismooth_step(struct polish *at)
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
     if (cholesky_factor(m, s->K, set->monitor) != 0)
         return STATUS_ITERATION_LIMIT;
-    /* lambda: solutions for the right side and for u */
+    /* new lambda: K^-1 times the right side, plus a multiple of K^-1 u */
     vector_copy(step, s->u, m);
     cholesky_solve(m, s->K, right);
     cholesky_solve(m, s->K, step);
     double part = (1 - vector_dot(s->u, right, m)) / vector_dot(s->u, step, m);
     for (ptrdiff_t k = 0; k < m; ++k)
         at->lambda[set->row[k]] = right[k] + part * step[k];
-    /* next iterate */
+    /* next W and h */
     coordinates_adjoint_of_all(at->M, set, at->lambda);
     clip_move(at->W, &s->clip, at->M, much - part);
     s->clip.h += much - part;

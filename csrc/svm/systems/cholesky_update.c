@@ -25,12 +25,13 @@ int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, con
     return STATUS_DONE;
 }
 
-/* Allocates n rows of n + 1 entries and more, if U has fewer; copies the first `kept` rows. */
+/* Makes sure that U has at least n rows of n + 1 entries, and allocates some more if it must grow.  Copies the first
+ * `kept` rows of the old U. */
 static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* spare rows: few rows join a new factor (kept = 0) later */
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* spare rows of U: a new factor (kept = 0) needs few */
     ptrdiff_t stride = simd_padded(n + more + ROOM), most = simd_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);
@@ -43,7 +44,8 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
     return 0;
 }
 
-/* Zeros the SIMD vector of row i that holds `column`: its unwritten lanes are read, and multiplied by zero. */
+/* Zeros the SIMD vector of row i of U that holds `column`.  Otherwise unwritten lanes of this vector would be read and
+ * multiplied by zero, and they might hold a NaN. */
 static void clear(struct cholesky_update *f, ptrdiff_t i, ptrdiff_t column)
 {
     memset(f->U + i * f->stride + (column & -LANES), 0, LANES * sizeof(double));
@@ -61,7 +63,7 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
 #define TALL 8  /* number of rows of U computed together */
 #define WIDE 16 /* number of columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
-/* Subtracts the products of the rows above from U [from .. from+TALL, j .. j+width]. */
+/* Subtracts the products of the rows above row `from` from the tile U [from .. from+TALL, j .. j+width]. */
 INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
 {
     double sum[TALL][WIDE];
@@ -83,8 +85,8 @@ INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from,
             U[(from + r) * stride + j + c] = sum[r][c];
 }
 
-/* Factors in place.  On entry U [n, stride] holds G on and right of the diagonal and beta in column n; on return it
- * holds the factor, and y in column n.  Returns 1 if a pivot was at most `least`. */
+/* Computes the Cholesky factor in place.  On entry U [n, stride] holds G on and right of the diagonal and beta in
+ * column n.  On return it holds the factor, and y in column n.  Returns 1 if a pivot was at most `least`. */
 SIMD_DISPATCH
 static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, ptrdiff_t stride, double least)
 {
@@ -93,11 +95,12 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
     for (ptrdiff_t top = 0, bottom; top < n; top = bottom) {
         ptrdiff_t j = top;
         bottom = n - top < TALL ? n : top + TALL;
-        for (; j + WIDE <= end; j += WIDE) /* rows from n on exist and are not read */
+        /* the last tile may reach beyond row n - 1; such rows exist and are not used */
+        for (; j + WIDE <= end; j += WIDE)
             subtract_above(U, stride, top, j, WIDE);
         if (j < end)
             subtract_above(U, stride, top, j, LANES);
-        /* rows of this block */
+        /* eliminate within this block of rows */
         for (ptrdiff_t k = top; k < bottom; ++k) {
             double *row = U + k * stride, pivot = row[k], scale = pivot > least ? 1 / sqrt(pivot) : 0;
             inverse[k] = scale;
@@ -114,7 +117,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
     return dependent;
 }
 
-/* Removes the rows whose diagonal is 0, and their columns. */
+/* Removes from the factor the rows whose diagonal is 0, and their columns. */
 static void leave_out(struct cholesky_update *f)
 {
     ptrdiff_t kept = 0;
@@ -207,10 +210,11 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            clear(f, k, k - 1); /* the diagonal of row k moves into this vector */
+            clear(f, k, k - 1); /* the diagonal of row k moves into the SIMD vector of column k - 1 */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
-    /* Column k now has one entry below the diagonal.  A rotation of rows k and k+1, and of y, removes it. */
+    /* Column k now has one entry below the diagonal.  A rotation of the rows k and k+1 of U, and of y, removes this
+     * entry. */
     for (ptrdiff_t k = i; k < n; ++k) {
         double *row = f->U + k * stride, *next = row + stride;
         double inverse = 1 / sqrt(row[k] * row[k] + next[k] * next[k]), c = row[k] * inverse, s = next[k] * inverse;
@@ -222,8 +226,8 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     }
 }
 
-/* In both solves the entries of `out` that are not yet computed are zero, so that vectors may begin left of the
- * diagonal. */
+/* The SIMD vectors of a triangular solve may begin left of the diagonal.  In cholesky_update_solve they meet entries of
+ * `out` that are still zero, and in cholesky_update_solve_transposed entries of b that have been used. */
 SIMD_DISPATCH
 void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b)
 {

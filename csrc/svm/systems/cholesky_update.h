@@ -1,13 +1,13 @@
-/* A Cholesky factor G_SS = U^T U of a set S of rows that gains and loses single rows, with y = U^-T beta_S.  For the
- * few hundred rows of an active set plain loops are faster than BLAS.  U is stored by rows, so that every operation
- * except appending a column reads contiguous memory. */
+/* A Cholesky factor G_SS = U^T U of the Gram matrix of a set S of rows that gains and loses single rows, with y = U^-T
+ * beta_S.  For the few hundred rows of an active set plain loops are faster than BLAS.  U is stored by rows, so that
+ * every operation except appending a column reads contiguous memory. */
 #ifndef SVM_SYSTEMS_CHOLESKY_UPDATE_H
 #define SVM_SYSTEMS_CHOLESKY_UPDATE_H
 
 #include <stddef.h>
 
-/* A unit row cancels if its squared distance from the span of S is below this: then the factor has lost half of the
- * digits of the distance. */
+/* The distance of a unit row from the span of S cancels if its square is below this number: then the factor has lost
+ * half of the digits of the distance. */
 #define CHOLESKY_UPDATE_CANCELS 1e-6
 
 struct arena;
@@ -15,36 +15,41 @@ struct gram;
 
 struct cholesky_update {
     const struct gram *gram;
-    const double *beta;               /* (m) by row */
-    ptrdiff_t size, stride, capacity; /* current |S|; row length of U, in whole vectors; largest |S| */
-    ptrdiff_t *member;                /* (capacity) S, in the order of U */
-    unsigned char *inside;            /* (m) in S */
-    double *U;                        /* (size, stride) upper triangular; entries left of the diagonal are not read */
-    double *inverse;                  /* (capacity) 1 / diagonal of U: a solve is a chain of dependent steps, and
-                                         divisions are slow */
-    double *y;                        /* (capacity) */
-    double *r, *work;                 /* (capacity) U^-T G_Sj of the last projected row j; scratch */
+    const double *beta; /* (m) right sides of all rows */
+    /* size = |S|, stride = row length of U in whole SIMD vectors, capacity = largest |S| */
+    ptrdiff_t size, stride, capacity;
+    ptrdiff_t *member;     /* (capacity) the rows of the set S, in the order of the factor U */
+    unsigned char *inside; /* (m) marks of S */
+    double *U;             /* (size, stride) upper triangular; entries left of the diagonal do not count */
+    /* (capacity) 1 / diagonal of U.  A solve is a chain of dependent steps, in which divisions would be slow. */
+    double *inverse;
+    double *y; /* (capacity) */
+    /* r (capacity) = U^-T G_Sj of the row j that was projected last; work (capacity) is scratch. */
+    double *r, *work;
     struct arena *arena;
 };
 
-/* Starts with S empty.  Returns STATUS_DONE or STATUS_NO_MEMORY, like the functions below. */
+/* Starts the factor with an empty set S.  This function and the ones below return STATUS_DONE or STATUS_NO_MEMORY,
+ * unless they say otherwise. */
 int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
                          struct arena *arena);
 
-/* Starts again with S = member [n], which may be f->member.  Leaves out rows whose squared distance from the span of
+/* Factors again, for S = member [n], which may be f->member.  Leaves out rows whose squared distance from the span of
  * the rows before them is at most `least`. */
 int cholesky_update_build(struct cholesky_update *f, const ptrdiff_t *member, ptrdiff_t n, double least);
 
-/* Sets r = U^-T G_Sj.  Returns 1 - r.r, the squared distance of row j from the span of S. */
+/* Sets r = U^-T G_Sj for row j.  Returns 1 - r.r, the squared distance of row j from the span of S. */
 double cholesky_update_project(struct cholesky_update *f, ptrdiff_t j);
 
-/* Adds row j, which must have been projected last, at the squared distance `rest`. */
+/* Adds row j to S.  Row j must be the row that was projected last, and `rest` its squared distance from the span of
+ * S. */
 int cholesky_update_append(struct cholesky_update *f, ptrdiff_t j, double rest);
 
-/* Removes row member[i], and restores the triangular form of U by Givens rotations. */
+/* Removes row member[i] from S, and restores the triangular form of U by Givens rotations. */
 void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i);
 
-/* out = U^-T b, which destroys b; out = U^-1 b; out = U b.  `out` and b are padded to whole SIMD vectors. */
+/* Solves and a product with the factor U.  The functions set, in their order, out = U^-T b (which destroys b), out =
+ * U^-1 b, and out = U b.  `out` and b are padded to whole SIMD vectors. */
 void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b);
 void cholesky_update_solve(const struct cholesky_update *f, double *restrict out, const double *restrict b);
 void cholesky_update_times(const struct cholesky_update *f, double *restrict out, const double *restrict b);

@@ -11,27 +11,29 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Least pivot of a block with unit diagonal: a smaller one means that rows of one query depend on each other. */
+/* Least pivot of the Gram matrix of one query's rows, whose diagonal is about 1.  A smaller pivot means that these rows
+ * depend on each other. */
 #define SINGULAR 1e-14
 
 struct compact_rows {
     const struct rows *rows;
     const double *ridge;     /* (m) */
-    const ptrdiff_t *member; /* S, ascending */
+    const ptrdiff_t *member; /* the rows of the set S, ascending */
     ptrdiff_t *first;        /* (M+1) rows of S on query q: first[q] .. first[q+1]-1 */
-    double *D;               /* (|S|, dk) their differences, divided by their lengths */
-    double *inverse;         /* inverses of the blocks, one after the other */
+    double *D;               /* (|S|, dk) differences of the rows of S, divided by their lengths */
+    double *inverse;         /* inverses of the queries' blocks of the matrix, one after the other */
     ptrdiff_t *offset;       /* (M) index in `inverse` at which the block of query q begins */
-    double *P;               /* (M, dk) row q: sum of x_k D_k over the rows of query q */
-    double *V;               /* (M, dk) the margin of row k of query q is D_k . V_q */
-    const double *K;         /* (M, M) Z Z^T, so that V = K P; NULL if there are many queries */
-    double *W;               /* (dk, dz) P^T Z, so that V = Z W^T, if K is NULL */
-    const double *x;         /* (|S|) vector of the current product; `out` is the result */
+    double *P;               /* (M, dk) row q is the sum of x_k D_k over the rows k of query q */
+    double *V;               /* (M, dk) row q is V_q, with which row k of query q has the margin D_k . V_q */
+    const double *K;         /* (M, M) Z Z^T of the queries Z, so that V = K P; NULL if there are many queries */
+    double *W;               /* (dk, dz) P^T Z of the queries Z, so that V = Z W^T; used if K is NULL */
+    /* x (|S|) is the vector that is multiplied, `out` the product. */
+    const double *x;
     double *out;
 };
 
-/* Replaces the symmetric A [m,m] by its inverse (Gauss-Jordan; a positive definite matrix needs no pivoting).  Returns
- * 0 if A is singular. */
+/* Replaces the symmetric matrix A [m,m] by its inverse (Gauss-Jordan elimination; a positive definite matrix needs no
+ * pivoting).  Returns 0 if A is singular. */
 SIMD_DISPATCH
 static int invert(double *restrict A, ptrdiff_t m)
 {
@@ -64,7 +66,7 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         if (m == 0) /* BLAS refuses a matrix of row length 0 */
             continue;
         rows_gram_of_query(A, r->D + from * r->rows->w->dk, r->rows, r->member + from, m, r->ridge);
-        if (!invert(A, m)) /* singular block: use the identity */
+        if (!invert(A, m)) /* singular block: the preconditioner uses the identity */
             for (ptrdiff_t i = 0; i < m; ++i)
                 for (ptrdiff_t j = 0; j < m; ++j)
                     A[i * m + j] = i == j;
@@ -113,7 +115,7 @@ static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
     }
 }
 
-/* out = (A_S A_S^* + ridge) x */
+/* Sets out = (A_S A_S^* + diag(ridge)) x for the rows of S. */
 static void apply(struct compact_rows *r, double *out, const double *x)
 {
     const struct rows *rows = r->rows;
@@ -134,12 +136,13 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
     const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
-        if (m > 0) /* the inverse is symmetric */
+        if (m > 0) /* the inverse is symmetric, so its transpose may be used */
             matrix_transposed_times_vector(r->out + from, r->inverse + r->offset[q], r->x + from, m, m);
     }
 }
 
-/* out = x, with the entries of each query multiplied by the inverse of the block of that query. */
+/* Applies the preconditioner: out is x, with the entries of each query multiplied by the inverse of that query's
+ * block. */
 static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;
@@ -175,8 +178,9 @@ static int compact_rows_init(struct compact_rows *r, ptrdiff_t size, struct aren
     return STATUS_DONE;
 }
 
-/* Preconditioned conjugate gradients.  x [n] gains the solution for the right side r [n]; r becomes the residual.
- * Stops when the largest residual is at most `target`.  z, p and Ap [n] are scratch.  *left iterations remain. */
+/* Solves by preconditioned conjugate gradients.  x [n] gains the solution for the right side r [n], and r becomes the
+ * residual.  Stops when the largest entry of the residual is at most `target`. z, p and Ap [n] are scratch.  *left is
+ * the number of iterations that remain, on entry and on return. */
 static int conjugate_gradients(struct compact_rows *s, double *x, double *r, double *z, double *p, double *Ap,
                                ptrdiff_t n, double target, ptrdiff_t *left)
 {
@@ -195,7 +199,7 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, dou
         /* step length */
         apply(s, Ap, p);
         double curvature = vector_dot(p, Ap, n);
-        if (!(curvature > 0)) /* rounding: no progress on a singular system */
+        if (!(curvature > 0)) /* rounding: no progress is possible on a singular system */
             return STATUS_ITERATION_LIMIT;
         double along = rz / curvature;
         /* next iterate and residual */

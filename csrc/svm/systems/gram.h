@@ -11,25 +11,28 @@ struct arena;
 struct gram {
     const struct rows *rows;
     struct arena *arena;
-    ptrdiff_t dk, dz, across; /* dk, dz and M, each rounded up to whole SIMD vectors */
-    double *D, *Z;            /* (m, dk) unit differences, (M, dz) unit queries */
-    double *K;                /* (M, across) products of unit queries; NULL if M is so large that it does not pay */
-    double *P, *v;            /* (M, dk), (dk), allocated only with K.  Row q of P is p_q, the sum of x_k d_k over the
-                                 rows k of query q.  v is scratch for v_q = sum_p K_qp p_p of one query q.  The margin
-                                 of a row k of query q is d_k . v_q. */
+    ptrdiff_t dk, dz, across; /* dk, dz and the number M of queries, each rounded up to whole SIMD vectors */
+    double *D, *Z;            /* unit differences (m, dk) and unit queries (M, dz) */
+    /* (M, across) products of all unit queries; NULL if there are so many queries that K does not pay */
+    double *K;
+    /* P (M, dk) and v (dk), allocated only with K.  Row q of P is p_q, the sum of x_k d_k over the rows k of query q.
+     * v is scratch for v_q = sum_p K_qp p_p of one query q.  The margin of a row k of query q is d_k . v_q. */
+    double *P, *v;
 };
 
-/* Returns STATUS_DONE or STATUS_NO_MEMORY, like the functions below. */
+/* Computes the unit differences and queries of the rows, and their products K.  This function and gram_square return
+ * STATUS_DONE or STATUS_NO_MEMORY. */
 int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena);
 
-/* G [.., stride] of the rows member [n], on and right of the diagonal, with zeros up to whole vectors.  Entries left of
- * the diagonal are undefined. */
+/* Sets G [.., stride] to the Gram matrix of the rows member [n], on and right of the diagonal, with zeros up to whole
+ * SIMD vectors.  Entries left of the diagonal are undefined. */
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n);
 
-/* out [n] = G_kj for the k in member [n]. */
+/* Sets out [n] to the Gram matrix entries G_kj of row j and the rows k in member [n]. */
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n);
 
-/* Both need K; x [m] is zero outside member [n].  gram_pull computes P from x.  gram_margins sets margin [m] = G x. */
+/* Products with x [m], which is zero outside member [n]; both functions need gram->K. gram_pull computes gram->P from
+ * x. gram_margins sets margin [m] = G x. */
 void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 

@@ -1,23 +1,28 @@
-/* The Gram matrix of packed rows in a metric on W that couples an entry (i, j) only with itself and with (j, i). */
+/* The Gram matrix of packed rows in a metric on W.  The metric couples an entry (i, j) of W only with itself and with
+ * the entry (j, i). */
 #ifndef SVM_SYSTEMS_METRIC_GRAM_H
 #define SVM_SYSTEMS_METRIC_GRAM_H
 
 #include "svm/coordinates.h"
 
 struct metric_gram {
-    double *products, *weights, *weighted, *twisted, *turned; /* (n,c), (n,r), (m,r), (m,c), (m,r) scratch */
+    /* Scratch of the shapes (n,c), (n,r), (m,r), (m,c) and (m,r), for m rows of n queries. */
+    double *products, *weights, *weighted, *twisted, *turned;
 };
 
-/* Allocates scratch for rows a_k z_k^T with r rows and c columns; c = r if there is a twist. */
+/* Allocates scratch for the packed rows, where row k is the matrix a_k z_k^T with r rows and c columns.  If there is a
+ * twist, which couples (i, j) with (j, i), c must equal r. */
 void metric_gram_init(struct metric_gram *gram, const struct coordinates_packed *set, ptrdiff_t r, ptrdiff_t c,
                       int twist, struct arena *arena);
 
-/* K [m,m] += sum_ij (weight_ij a_ki z_kj + twist_ij a_kj z_ki) a_li z_lj on and below the diagonal, for a [m,r], z
- * [n,c], weight [r,c] and a symmetric twist [r,r] (NULL: none).  Returns STATUS_DONE or STATUS_INTERRUPTED. */
+/* Adds the Gram matrix of the rows a_k z_k^T in the metric to K [m,m], on and below the diagonal: K_kl += sum_ij
+ * (weight_ij a_ki z_kj + twist_ij a_kj z_ki) a_li z_lj.  Here a is [m,r], z [n,c] holds one row for each query, weight
+ * is [r,c], and twist [r,r] is symmetric (NULL: none).  Returns STATUS_DONE or STATUS_INTERRUPTED. */
 int metric_gram_add(double *K, struct metric_gram *gram, const struct coordinates_packed *set, const double *a,
                     const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c);
 
-/* K_kl [m,m] *= queries_ij for rows k of query i and l of query j, on and below the diagonal; queries [n,n]. */
+/* Multiplies each K_kl of K [m,m], on and below the diagonal, by entry (i, j) of queries [n,n], where row k belongs to
+ * query i and row l to query j. */
 void metric_gram_times_queries(double *K, const double *queries, const struct coordinates_packed *set);
 
 #endif

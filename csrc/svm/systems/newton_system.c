@@ -11,7 +11,7 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Largest number of rows of a query for which plain loops over a triangle are quicker than a matrix product. */
+/* Largest number of a query's rows for which plain loops over a triangle are quicker than a matrix product. */
 #define FEW_ROWS 4
 
 static ptrdiff_t packed(ptrdiff_t d)
@@ -31,7 +31,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* no more memory than L */
+        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* keys and queries take no more memory than L */
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->keys = arena_doubles(arena, n->chunk, pk);
         n->queries = arena_doubles(arena, n->chunk, pz);
@@ -42,8 +42,8 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* Sets `to` to the packed lower triangle of sum_k d_k delta_k delta_k^T over the rows of S on query q.  Returns 0 if
- * there are none. */
+/* Sets `to` to the packed lower triangle of sum_k d_k delta_k delta_k^T over the rows k of S that belong to query q.
+ * Returns 0 if there is no such row. */
 static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 {
     const struct rows *rows = n->rows;
@@ -69,9 +69,9 @@ static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
     return count > 0;
 }
 
-/* H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), lower triangle.  Both factors are symmetric, so one
- * matrix product of their packed triangles gives every entry, at a quarter of the multiplications.  Returns
- * STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
+/* Sets L to the lower triangle of H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), where k runs over the
+ * rows of S on query q.  Both factors are symmetric, so one matrix product of their packed triangles gives every entry,
+ * at a quarter of the multiplications.  Returns STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
 static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
@@ -98,8 +98,8 @@ static int assemble(struct newton_system *n)
             for (ptrdiff_t j = 0; j < dz; ++j)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
-            for (ptrdiff_t j = 0; j < dz; ++j) /* for l = i this also writes right of H's diagonal, which is never
-                                                  read */
+            /* for l = i this also writes right of the diagonal of L, where no entry is ever read */
+            for (ptrdiff_t j = 0; j < dz; ++j)
                 vector_copy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, dz);
         }
     for (ptrdiff_t i = 0; i < D; ++i)
@@ -127,7 +127,8 @@ int newton_system_factor(struct newton_system *n)
     return status;
 }
 
-/* Solves the system of size |S| by conjugate gradients, preconditioned by the factor: a few iterations are enough. */
+/* Solves the system of size |S| by conjugate gradients, preconditioned by the Cholesky factor.  A few iterations are
+ * enough. */
 static void solve_rows(struct newton_system *n, double *dx, double *dW, const double *g, int corrections)
 {
     ptrdiff_t m = n->size;
@@ -154,7 +155,7 @@ static void solve_rows(struct newton_system *n, double *dx, double *dW, const do
             z[i] = n->margin[k] + n->inverse[k] * p[k];
             curvature += p[k] * z[i];
         }
-        if (!(curvature > 0)) /* rounding: no progress on a singular system */
+        if (!(curvature > 0)) /* rounding: no progress is possible on a singular system */
             break;
         /* next iterate and residual */
         vector_add(dx, rz / curvature, p, n->m);
@@ -163,8 +164,8 @@ static void solve_rows(struct newton_system *n, double *dx, double *dW, const do
     }
 }
 
-/* Adds to dW the solution for the residual of dW = A^* dx + rest, and updates dx = d o (g - A(dW)).  Returns 0 if the
- * residual is only rounding. */
+/* Corrects a solution of the system of size D: adds to dW the solution for the residual of dW = A^* dx + rest, and
+ * updates dx = d o (g - A(dW)).  Returns 0 if the residual is only rounding. */
 static int correct_weights(struct newton_system *n, double *dx, double *dW, const double *rest)
 {
     rows_adjoint(n->M, n->rows, dx, n->U);

@@ -12,36 +12,40 @@
 
 struct arena;
 
-#define NEWTON_SYSTEM_ABSENT 1e100 /* 1/d of a row outside of S */
+#define NEWTON_SYSTEM_ABSENT 1e100 /* value of 1/d for a row outside the set S */
 
 struct newton_system {
     const struct rows *rows;
-    struct arena *arena; /* memory of a factorisation */
+    struct arena *arena; /* memory of one factorisation */
     ptrdiff_t m, D;
-    double *inverse;                   /* (m) 1/d, set by the caller before each factorisation */
-    ptrdiff_t *member, size;           /* the rows of S, ascending; their number */
-    double *L;                         /* the factor, of order min(|S|, D) */
-    ptrdiff_t chunk;                   /* number of queries per matrix product */
-    double *keys, *queries, *product;  /* (chunk, pk), (chunk, pz), (pk, pz): packed triangles of p = d (d+1) / 2
-                                          entries */
-    double *delta, *weighted, *square; /* (longest, dk) twice, (max(dk, dz), max(dk, dz)) scratch */
-    double *margin, *step;             /* (m) twice: scratch */
-    double *short_of, *towards;        /* (m) twice, |S| used: residual and preconditioned residual */
-    double *M, *U;                     /* (dk, dz), (M, dk) scratch */
+    double *inverse;         /* (m) 1/d of each row, set by the caller before each factorisation */
+    ptrdiff_t *member, size; /* the rows of the system's set S, ascending, and their number */
+    double *L;               /* Cholesky factor, of order min(|S|, D) */
+    ptrdiff_t chunk;         /* number of queries that one matrix product takes together */
+    /* Arrays (chunk, pk), (chunk, pz) and (pk, pz) of packed triangles; a triangle of order d has d (d+1) / 2 entries,
+     * pk or pz of them for d = dk or dz. */
+    double *keys, *queries, *product;
+    /* Scratch: delta and weighted are (longest, dk), and square has order max(dk, dz). */
+    double *delta, *weighted, *square;
+    double *margin, *step; /* (m) twice: scratch */
+    /* (m) each, |S| used: the residual of an iteration, and the residual after preconditioning */
+    double *short_of, *towards;
+    double *M, *U; /* (dk, dz), (M, dk) scratch */
 };
 
-/* Returns STATUS_DONE or STATUS_NO_MEMORY. */
+/* Allocates the memory of the system.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int newton_system_init(struct newton_system *n, const struct rows *rows, struct arena *arena);
 
-/* Factors the system with the weights in n->inverse, replacing the last factor.  Returns STATUS_DONE,
- * STATUS_FACTORIZATION or STATUS_NO_MEMORY. */
+/* Factors the system whose weights d are given by n->inverse = 1/d; the new factor replaces the last one.  Returns
+ * STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if that failed or the monitor stops it. */
 int newton_system_factor(struct newton_system *n);
 
-/* Usual number of corrections of a solution.  Each gains a few digits even if the factor has lost nearly all. */
+/* Usual number of corrections of a solution.  Each correction gains a few digits, even if the factor has lost nearly
+ * all. */
 #define NEWTON_SYSTEM_CORRECTIONS 2
 
-/* Solves for dx [m] and dW [dk,dz] with g [m] and rest [dk,dz] (NULL: zero), and corrects the solution `corrections`
- * times. */
+/* Solves the factored system for dx [m] and dW [dk,dz], with g [m] and rest [dk,dz] (NULL: zero), and corrects the
+ * solution `corrections` times. */
 void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest,
                          int corrections);
 

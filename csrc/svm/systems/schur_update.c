@@ -9,7 +9,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Largest number of exchanged rows, as a fraction of |B|; with more, a new factor is cheaper. */
+/* Largest number of exchanged rows, as a fraction of the base set; if more rows are exchanged, a new factor is
+ * cheaper. */
 #define EXCHANGED 0.2
 
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena)
@@ -23,7 +24,7 @@ void schur_update_init(struct schur_update *e, const struct rows *rows, const do
     memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
 }
 
-/* Makes `member` the new base set and factors it. */
+/* Makes `member` the base set B and factors its matrix. */
 static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size)
 {
     const struct rows *rows = e->rows;
@@ -50,7 +51,8 @@ static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t siz
     return STATUS_DONE;
 }
 
-/* Lists the rows of S outside B in `came`, and the rows of B outside S in `left`. */
+/* Compares S = member with the base set B: lists the rows of S outside B in `came`, and the rows of B outside S in
+ * `left`. */
 static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
                     ptrdiff_t *left, ptrdiff_t *n_left)
 {
@@ -68,7 +70,7 @@ static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t s
         left[(*n_left)++] = e->member[i++];
 }
 
-/* Returns how many of these rows have no column yet. */
+/* Returns how many of the exchanged rows changed [count] have no column in Y yet. */
 static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     ptrdiff_t without = 0;
@@ -77,7 +79,8 @@ static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, p
     return without;
 }
 
-/* Computes the columns of rows that have none yet: C, then L^-1 C for all of them at once, and the products Y^T Y. */
+/* Computes the columns of Y = L^-1 C for the exchanged rows that have none yet, all of them at once, and the products
+ * Y^T Y. schur_update.h defines C. */
 static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     const struct rows *rows = e->rows;
@@ -117,8 +120,8 @@ static double product(const struct schur_update *e, ptrdiff_t k, ptrdiff_t l)
     return i >= j ? e->products[i * e->room + j] : e->products[j * e->room + i];
 }
 
-/* u of the rows that left (first) and of those that came.  With R = Y^T of the rows that left, A = Y^T of those that
- * came, and y = L^-1 b:
+/* Computes the multipliers u of the exchanged rows, first of those that left, then of those that came.  With R = Y^T of
+ * the rows that left, A = Y^T of those that came, and y = L^-1 b:
  *
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
  *
@@ -170,7 +173,7 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     return STATUS_DONE;
 }
 
-/* Solves by the present factor, with columns for the rows that came and left. */
+/* Solves on the new set by the present factor, with one column for each row that came or left. */
 static int solve_changed(struct schur_update *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
                          const ptrdiff_t *left, ptrdiff_t n_left)
 {

@@ -1,4 +1,4 @@
-/* Linear systems on sets of rows that differ little from each other:
+/* Linear systems on sets S of rows that differ little from each other:
  *
  *     (A_S A_S^* + diag(ridge)) x = b_S
  *
@@ -21,25 +21,24 @@ struct arena;
 
 struct schur_update {
     const struct rows *rows;
-    const double *ridge;     /* (m) must not change while this exists */
-    struct arena *arena;     /* for the current factor, its columns and solve scratch */
-    ptrdiff_t size;          /* |B|; 0 before the first factor */
-    ptrdiff_t *member;       /* (|B|) rows of B, ascending */
-    ptrdiff_t *place;        /* (m) index of each row in `member`, or -1 */
-    ptrdiff_t *slot;         /* (m) column number of each row, or -1 */
+    const double *ridge;     /* (m) must not change while this struct is in use */
+    struct arena *arena;     /* memory of the current factor, its columns and the scratch of a solve */
+    ptrdiff_t size;          /* number of rows of the base set B; 0 before the first factor */
+    ptrdiff_t *member;       /* (|B|) rows of the base set B, ascending */
+    ptrdiff_t *place;        /* (m) index of each row in `member`; -1 outside the base set */
+    ptrdiff_t *slot;         /* (m) index of each row's column in Y; -1 if it has none */
     double *L;               /* (|B|, |B|) */
-    struct rows_parts parts; /* data of the rows B */
-    double *Y;               /* (room, |B|) Y^T: each row is a column of Y */
+    struct rows_parts parts; /* data of the rows of the base set */
+    double *Y;               /* (room, |B|) memory for `room` columns of Y, each stored as a row */
     double *products;        /* (room, room) lower triangle of Y^T Y */
     ptrdiff_t room, n_columns;
 };
 
-/* Starts without a factor.  Memory comes from an arena of its own inside `arena`; arena->failed is set if there is
- * none. */
+/* Starts without a factor.  The memory comes from an arena inside `arena`; arena->failed is set if there is none. */
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena);
 
-/* x [m] is the solution on S = member [size], ascending, and zero elsewhere, for b [m].  Returns STATUS_DONE,
- * STATUS_NO_MEMORY, or STATUS_FACTORIZATION if rows of S depend on each other. */
+/* Solves the system on S = member [size], ascending: x [m] is the solution for b [m], and zero outside S.  Returns
+ * STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if rows of S depend on each other or the monitor stops it. */
 int schur_update_solve(struct schur_update *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size);
 
 #endif
