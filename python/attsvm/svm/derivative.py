@@ -246,8 +246,8 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
 
 
 def _max(sol: Separation, rows: Rows) -> Any:
-    """For the max norm h of W, where ``W = h sign(M)`` if ``M = sum y_k r_k`` is not zero: W, the multipliers y, and a
-    function that solves the linear system of (dW, dy).
+    """For the max norm h of W, where ``W = h sign(M)`` in the entries in which ``M = sum y_k r_k`` is not zero: W, the
+    multipliers y, and a function that solves the linear system of (dW, dy).
 
     The answer is a vertex: there are as many rows as unknowns (h and the entries of W where M is zero).
     """
