@@ -38,7 +38,7 @@ SETTLED = 1e-12  # stop when the bias changes by less than this, where heights a
 # Not separable: half the distance of the two classes' weighted means is below this fraction of the data's radius.
 # The solve has an error of 1e-9; balancing the multipliers of the classes adds another 1e-9.
 INSEPARABLE = 2e-9
-# largest relative gap of an optimal plane, and a multiple of rounding errors that the gap may have instead
+# a plane is optimal if its relative gap is at most TOL, or at most about ROUNDINGS rounding errors of a height
 TOL, ROUNDINGS = 1e-9, 100
 UNIT = float(np.finfo(np.float64).eps) / 2  # unit roundoff
 SHOWN = 8  # largest number of support points that are printed

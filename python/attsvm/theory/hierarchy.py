@@ -226,7 +226,7 @@ def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------------------- the SVMs of the layers
 
 # A token holds the SVM in place if its multiplier is above this fraction of the largest multiplier.
-# Interior-point methods leave smaller multipliers on tokens that do not.
+# Interior-point methods leave smaller multipliers on tokens that do not hold the SVM.
 HOLDS = 1e-9
 
 

@@ -157,7 +157,7 @@ class BestTokens:
         """The logarithm of each query's excess loss phi_i at the shortfall v_i, rounded up (side 1) or down (side
         -1)."""
         own = self.problem._own_loss
-        # of a user's loss, the difference of two values, each right to a few units in the last place
+        # a user's loss: the excess is the difference of two values, each right to a few units in the last place
         if own is not None:
             at, top = own.value(self.top - np.exp(log_v)), own.value(self.top)
             allowed = EVALUATED * (np.abs(at) + np.abs(top))
@@ -428,10 +428,10 @@ class LocalTokens(Rows):
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-            # nu may be above 1: threats may outweigh the other rows
+            # the sum nu over threats may outweigh the sum over the other rows
             nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)
         # Relative error of the multipliers mu: errors of the attention p, of the slope, and of the output u minus g_it.
-        # The error of the slope is K times that of u; the last error is relative to the gap.
+        # The error of the slope is K times that of the output u; the error of u - g_it is relative to the gap.
         wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
