@@ -167,7 +167,7 @@ class Data:
 
     @property
     def indptr(self) -> np.ndarray:
-        """Offsets into flat arrays over entries: those of query q are ``indptr[q] .. indptr[q + 1] - 1``.
+        """Offsets into flat arrays over entries: the entries of query q are at ``indptr[q] .. indptr[q + 1] - 1``.
         Read-only."""
         return self._index[2]
 
@@ -341,7 +341,8 @@ class Data:
         return self._layout.shape_entries(self._logits(W), -np.inf)
 
     def probabilities(self, W: ArrayLike) -> np.ndarray | Any:
-        """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
+        """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum``, with the sum over the
+        tokens that the query sees.
 
         Parameters
         ----------
@@ -467,7 +468,8 @@ def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
 
 
 def check_data(name: str, data: Any, shard: bool = False) -> None:
-    """Raises an error unless ``data`` is a Data object.  Data without sequences pass only if ``shard``."""
+    """Raises an error unless ``data`` is a Data object.  Data without sequences pass only if ``shard``: they may be one
+    worker's part of the data."""
     if not isinstance(data, Data):
         inside = ": pass its .data" if isinstance(getattr(data, "data", None), Data) else ""
         raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}{inside}")

@@ -34,7 +34,7 @@ class Layout:
         return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
 
     def check(self, tokens: int, queries: int) -> None:
-        """Raises ValueError unless the layout fits data with these numbers of tokens and queries.
+        """Raises ValueError unless the layout fits data of the given total numbers of tokens and queries.
 
         It is called on layouts from files, before arrays of their size are allocated.
         """

@@ -221,7 +221,8 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
 def intervals(
     data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Proved lower and upper bounds on the largest margin of a unit-norm W, as two arrays (R,).
+    """Proved lower and upper bounds on the largest margin of a unit-norm W, as two arrays (R,) with one bound for each
+    of R given weights.
 
     Bound r comes from weights ``W[r]``, of W (R, dk, dz), and multipliers ``delta[r]``, of ``delta`` (R, entries).
 

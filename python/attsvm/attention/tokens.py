@@ -85,7 +85,7 @@ def _is_ragged(X: Any) -> bool:
 
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of all parts, concatenated, and the number of rows of each part."""
+    """The rows of all parts of a ragged list, concatenated, and the number of rows of each part."""
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))

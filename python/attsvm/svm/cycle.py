@@ -40,7 +40,7 @@ def _kinds(rows: np.ndarray) -> np.ndarray:
     """For each row of a matrix, the index of the first row that equals it."""
     kinds = np.arange(len(rows))
     _, first, count = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
-    # rows whose first number occurs more than once; usually few, since most rows already differ in it
+    # rows whose first number occurs more than once; usually few, since the first numbers of most rows differ
     some = np.flatnonzero(count[first] > 1)
     words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     _, place, equal = np.unique(words, return_index=True, return_inverse=True)

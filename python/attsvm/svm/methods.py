@@ -22,10 +22,10 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped
 for name, (word, problems) in _core.METHOD.items():
     for problem in problems.split():
         METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
-# Problems of at most this many rows are not searched for preference cycles: a solver finds the contradiction faster.
+# Problems of at most CYCLE_ROWS rows are not searched for preference cycles: a solver finds a contradiction faster.
 CYCLE_ROWS = 400
-# Over a vocabulary with more rows than this, Newton's method ``solve_levels`` is faster than the methods in C.
-# Measured with 4,000 rows: Newton's method 0.25 s, C 0.02 to 0.2 s; with 31,000 rows: 0.9 s and 0.8 to 5 s.
+# Over a vocabulary, with more than LEVELS_ROWS rows, Newton's method ``solve_levels`` is faster than the methods in C.
+# Measured with 4,000 rows: Newton's method 0.25 s, C 0.02 to 0.2 s; with 31,000 rows: Newton's 0.9 s, C 0.8 to 5 s.
 LEVELS_ROWS = 20_000
 # Largest number of contexts for Newton's method ``solve_levels``, in which a step solves a dense system of that order.
 LEVELS_MOST = 4_000

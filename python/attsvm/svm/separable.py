@@ -29,7 +29,7 @@ from .support import ROUNDED
 WINDOW = 1000
 ORIGIN = -1  # stands for a point's number in a Window whose rows are single points, not pairs
 
-# a point (or ORIGIN), the points it is paired with, and the weights of these pairs
+# A Window: a point (or ORIGIN), the points with which it is paired, and the weights of these pairs.
 Window = tuple[int, np.ndarray, np.ndarray]
 # Tolerance of the solves in which the bias is a coordinate of the points.
 # With the tolerance 1e-9, the plane of the standardised breast cancer data had a gap of 3e-9.

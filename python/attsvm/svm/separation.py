@@ -440,7 +440,7 @@ class Separation(Result):
         return {name: value for name, value in vars(self).items() if name != "_tangent"}
 
     def _state(self) -> dict[str, Any]:
-        # all fields of the solver's answer but the last, the exception
+        # keep all fields of the solver's answer but the last, which is an exception
         return {name: getattr(self, name) for name in STATE} | {"answer": self.answer[:-1]}
 
     @classmethod
@@ -474,7 +474,8 @@ def _at_least(sol: Separation) -> str:
     """
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
     entries = entries[log_pulls(sol, entries) > -np.inf]  # leave out rows that are zero, which no W meets
-    if data._identity or not len(entries):  # the keys of a vocabulary have no differences to bound
+    # no norm is given for a vocabulary, whose token differences are not computed, or without rows
+    if data._identity or not len(entries):
         return ""
     (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
     pull = log_pulls(sol, entries)

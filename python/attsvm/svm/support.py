@@ -9,7 +9,7 @@ import numpy as np
 
 from ..common.norms import Metric, of_values
 
-# Smallest multiplier times size of a row, relative to the largest such product, of a support row.
+# The multiplier times size of a support row is above this fraction of the largest such product.
 # Smaller products of multiplier and size may be rounding of sums over thousands of rows.
 ROUNDED = 1e-12
 CHUNK = 65536  # number of rows whose token differences are computed at a time
@@ -54,7 +54,7 @@ def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
 # An answer with a gap of 1e-9 does not decide whether a value between ZERO and NONZERO is zero.
 ZERO, NONZERO = 1e-7, 1e-5
 # The least singular value of the support rows, at unit length and restricted to a face, decides whether W is unique.
-# W can move in the face if that singular value is below SINGULAR, and cannot if it is above REGULAR.
+# W is unique if the least singular value is above REGULAR; below SINGULAR it is not, if W lies inside the face.
 SINGULAR, REGULAR = 1e-11, 1e-7
 LARGEST = 4_000_000  # largest number of elements in the matrix of the restricted support rows (32 MB)
 
@@ -115,8 +115,8 @@ def _split(values: np.ndarray, top: float) -> np.ndarray | None:
 
 
 # The functions _max, _spectral and _nuclear describe the face of the norm ball that ``M = sum y_k r_k`` exposes.
-# Their result is whether W lies in the interior of this face, and a function that restricts rows to the face.
-# Their result is None if rounding does not decide the dimension of the face.
+# Their result is whether W lies in the interior of the face, and a function that restricts rows to the face.
+# The result is None if rounding does not decide the dimension of the face.
 
 
 def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:

@@ -141,7 +141,7 @@ class _Problem:
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
         self.t[np.isinf(self.t)] = 0.0  # level of a context that selects every token
         self.y = np.zeros(self.selected.shape)
-        self.met, self.steps = self.W, 0  # met: W projected onto the equalities
+        self.met, self.steps = self.W, 0  # met: W projected onto the equality rows
         self.best = self.W, self.y  # the best projected W and multipliers so far
 
     def minimise(self, sigma: float, most: int) -> bool:

@@ -25,7 +25,7 @@ from .limit_proofs import BestTokens, Rows, longest_step
 
 IN_RANGE = 300  # products of numbers in the conditions must lie within 1e-IN_RANGE .. 1eIN_RANGE
 # Scores that differ by less than this fraction of the gap to the best score count as equal.
-# Margins up to 1 + EQUAL count as tight.
+# Tokens with a margin of at most 1 + EQUAL count as tight.
 # If scores or margins differ by more than EQUAL allows, weights of norm log(1 / difference) can be stationary.
 EQUAL = 1e-9
 BEATEN_SHOWN = 8  # largest number of queries, beaten by a tight token, that are listed one by one

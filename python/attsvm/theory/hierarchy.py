@@ -186,7 +186,7 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
     for h, log, W, V in zip(hidden[::-1], logs[::-1], matrices[::-1], [None, *values[::-1]], strict=True):
         queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V).mT)
         # dL/dlogit_t = p_t (g_t - p.g) for the attention p and its derivative g = dL/dp.
-        # Differences to the token of largest probability are used, so that nothing cancels.
+        # The formula uses differences to the token of largest probability, so that nothing cancels.
         top = log.argmax(axis=-1)[..., None]
         gains = back @ h.mT
         gains = gains - np.take_along_axis(gains, top, -1)
@@ -202,10 +202,10 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
         gradients.append(((rows.mT @ queries).sum(axis=-3), most[..., 0]))
         if len(gradients) == len(matrices):
             break
-        # Derivative with respect to the tokens that the layer reads.
+        # The derivative of the loss with respect to the tokens that the layer reads has several terms.
         # Each token is a value and a key of every query.
         # In an inner layer the token is also a query, and the residual connection adds it to the output.
-        most = weight.max(axis=-2)  # the largest scale among each token's terms
+        most = weight.max(axis=-2)  # the largest scale among the terms of each token's derivative
         most = most if V is None else np.maximum(scale, most)
         share = np.exp(weight - most[..., None, :])
         below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)

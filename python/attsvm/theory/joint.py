@@ -72,8 +72,8 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
 
 
 def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
-    """The margins that attention must reach once the output head is an SVM: 1 for the support queries of the head, 0
-    for all other queries.
+    """The margins that attention must reach under a trained output head, the SVM of the labels: 1 for the support
+    queries of this SVM, 0 for all other queries.
 
     A query whose label the head predicts by more than its margin needs no sharp attention.  Where head and attention
     are trained at one speed, attention goes to the relaxed SVM, ``solve_svm(data, selected, margins=...)`` with these.

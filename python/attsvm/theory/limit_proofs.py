@@ -172,8 +172,8 @@ class BestTokens:
         return float(np.exp(self.wholes.min())) / len(self.top)
 
     def _barriers(self, share: float) -> np.ndarray:
-        """Lower bounds of each query's log excess loss at the shortfall ``share (g_i1 - g_i2)``, from the best two
-        scores: -inf on a tie, infinite for a query that sees one token."""
+        """Lower bounds of each query's log excess loss if its output is ``share (g_i1 - g_i2)``, a share of the gap of
+        the two best scores, below its largest value: -inf on a tie, infinite for a query that sees one token."""
         with np.errstate(all="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
@@ -225,8 +225,8 @@ class BestTokens:
         return most + np.log(np.add.reduceat(np.exp(terms - most[self.of_query]), self.begin)), most
 
     def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
-        """Bounds on the drift and the sum of the multipliers at all weights whose loss is not above that of a record;
-        infinite if inequality A.2 fails.
+        """Bounds on the drift of the multipliers and on their sum, at all weights whose loss is at most that of a
+        record; infinite if inequality A.2 fails.
 
         In this level set ``F <= F(W_k)`` the negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds
         the rows of each query.
@@ -333,11 +333,12 @@ class State(NamedTuple):
     tokens.
     """
 
-    # whether attention is above 1/2 on each selected token, and each output above the scores of the tokens in P
+    # whether each query has attention above 1/2 on its token, and an output above all scores below that of its token
     holds: bool = False
-    # R E: bound of |d log mu / ds + <r, D>| for each row r of P, its multiplier mu and all unit directions D
+    # R E: bound of |d log mu / ds + <r, D>| along unit D, for rows r of P (tokens that score less) and multipliers mu
     drift: float = math.inf
-    threats: float = math.inf  # tau: bound of the sum of |mu| over the rows of threats, divided by the sum over P
+    # tau: bound of the sum of |mu| over threats (tokens that score at least as much), divided by the sum over P
+    threats: float = math.inf
     pull: float = math.inf  # ||M||
     # bound of the sum of |mu|, so that the gradient has norm at most R size, with R the longest row
     size: float = math.inf
@@ -380,7 +381,7 @@ class LocalTokens(Rows):
         self.best, self.problem = best, best.problem
         self.selection = Selection(self.data, self.data._layout.shape_queries(chosen))
         self.score = best.scores[best.begin + chosen]
-        # score of the selected token minus that of each token: positive on P, 0 at the selected tokens
+        # score of the selected token minus that of each token: positive for tokens that score less, 0 for itself
         self.drop = self.score[best.of_query] - best.scores
         self.threat = self.drop <= 0
         self.threat[best.begin + chosen] = False
@@ -389,11 +390,8 @@ class LocalTokens(Rows):
 
     @cached_property
     def margins(self) -> tuple[float, float]:
-        """rho (the certified margin), and the least margin of a threat under the direction of the SVM solution; zeros
-        if no margin is certified.
-
-        A threat is a token that scores at least as much as the selected token of its query.
-        """
+        """rho (the certified margin), and the least margin of a threat (a token that scores at least as much as the
+        selected token of its query) under the direction of the SVM solution; zeros if no margin is certified."""
         rho, W = self.margin, self.solution.W
         if not rho > 0 or W is None:
             return 0.0, 0.0
@@ -415,7 +413,8 @@ class LocalTokens(Rows):
         sigma = mass * up  # >= 1 - p_ia
         A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # >= |u - g_ia|
         V = np.add.reduceat(w * self.drop * plain, begin) * up  # >= g_ia - u
-        if not ((sigma < 1).all() and (V < self.gap).all()):  # sigma < 1 implies p_ia > 1 / 2
+        # sigma < 1 implies that attention to the selected token, p_ia, is above 1 / 2
+        if not ((sigma < 1).all() and (V < self.gap).all()):
             return State()
         K = form.ratio(self.score + A, V + A)
         steep = A * (K + 1 / (self.gap - V))
@@ -428,7 +427,7 @@ class LocalTokens(Rows):
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-            # the sum nu over threats may outweigh the sum over the other rows
+            # nu sums over threats (tokens that score at least as much), which may outweigh the other rows
             nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)
         # Relative error of the multipliers mu: errors of the attention p, of the slope, and of the output u minus g_it.
         # The error of the slope is K times that of the output u; the error of u - g_it is relative to the gap.
@@ -477,7 +476,7 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        # y > 0 is needed even if tau underflows: threats whose multipliers fall more slowly than S win in the end
+        # y > 0 is needed even if tau underflows: threats whose multipliers fall more slowly than S, the sum over P, win
         if not (x > SPARE * rho and y > SPARE * rho):
             return False
         grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)

@@ -156,8 +156,8 @@ def _label_loss(data: Data) -> Problem:
 
 
 class Identifiability(NamedTuple):
-    """Whether prompts determine a Markov chain, with the components that tell.  Unpacks into its two fields, and is
-    true if the chain is determined.
+    """Whether prompts determine a Markov chain, with the components by which this is decided.  Unpacks into its two
+    fields, and is true if the chain is determined.
 
     Attributes
     ----------

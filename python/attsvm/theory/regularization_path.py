@@ -241,7 +241,7 @@ class _Search:
 
     def point(self, radius: float, before: _Point | None) -> _Point:
         """The point of the path at a given radius.  If the first descent does not end at the optimal tokens, a second
-        one starts from their direction, and the better result is taken."""
+        descent starts from weights that rank these tokens first, and the better point is returned."""
         shape = self.problem.data._W_shape
         start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
         found, data = self._descend(start, radius), self.problem.data._handle
@@ -301,8 +301,8 @@ class _LocalSearch(_Search):
 def stationary_point(
     problem: Problem, start: np.ndarray, radius: float, norm: Ball, tol: float, max_iter: int
 ) -> tuple[np.ndarray, float, float]:
-    """``(W, log ||G||, gap)``: a stationary point W of the loss in the ball ``||W|| <= radius``, its gradient's dual
-    norm, and how far it is from stationary.
+    """``(W, log ||G||, gap)``: a stationary point W of the loss in the ball ``||W|| <= radius``, the dual norm of the
+    gradient G at W, and how far W is from stationary.
 
     The method is projected descent on the normalised gradient, which keeps its direction where the loss no longer
     changes in double precision.  Its steps shrink, so it stays in the cone of its start unless the descent leads out of

@@ -133,7 +133,7 @@ class Decomposition(Solved):
             ("correlation", f"{self.correlation:.9g}"),
         ]
         late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
-        if len(late):  # queries that have not converged are named beside the correlation, which does not show them
+        if len(late):  # queries that have not converged are named, since the correlation alone does not show them
             shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
             queries = "query" if len(late) == 1 else "queries"
             lines.append(("not converged", f"{queries} {shown}: less than half as far as R says"))
@@ -229,8 +229,8 @@ def decompose(
 
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """For each query, the largest logit of its selected tokens minus the largest of the others; infinite if there are
-    no others."""
+    """For each query, the largest logit of its selected tokens minus the largest logit of its other tokens; infinite if
+    there are no other tokens."""
     logits = data._logits(W)
     inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
     return inside - outside
