@@ -167,8 +167,7 @@ class Data:
 
     @property
     def indptr(self) -> np.ndarray:
-        """Offsets into flat arrays over entries: the entries of query q are at ``indptr[q] .. indptr[q + 1] - 1``.
-        Read-only."""
+        """Offsets into flat arrays: the entries of query q are at ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
         return self._index[2]
 
     @property
@@ -341,8 +340,7 @@ class Data:
         return self._layout.shape_entries(self._logits(W), -np.inf)
 
     def probabilities(self, W: ArrayLike) -> np.ndarray | Any:
-        """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum``, with the sum over the
-        tokens that the query sees.
+        """Softmax of the logits over the tokens that a query sees: ``p_t = exp(logit_t) / sum_s exp(logit_s)``.
 
         Parameters
         ----------

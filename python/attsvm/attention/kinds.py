@@ -191,8 +191,9 @@ def causal_attention(
 
 
 def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool = True) -> Data:
-    """Data of prompt attention: one trained prompt p queries all sequences, with logits ``(X_i key^T) p`` and values
-    ``X_i``.
+    """Data of prompt attention: one trained prompt p queries the tokens of all sequences.
+
+    The logits are ``(X_i key^T) p``, and the values ``X_i``.
 
     The trained weight is the prompt: ``W`` has shape ``(dk, 1)``.  It is the setting of "Max-Margin Token Selection in
     Attention Mechanism" (Tarzanagh, Li, Zhang, Oymak, 2023).

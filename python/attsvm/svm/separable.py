@@ -98,8 +98,7 @@ class Plane(Result):
 
     @cached_property
     def separation(self) -> Separation:
-        """This plane as the answer of an attention SVM over differences of points; its ``prove(path)`` writes an exact
-        proof.
+        """This plane as the answer of an attention SVM over differences of points, whose ``prove(path)`` proves it.
 
         Its rows are pairs of a positive and a negative point.  The pairs of support points form a tree and carry the
         multipliers; every other point is paired with the nearest point of the other class.  Without a bias a row is a

@@ -294,8 +294,9 @@ class Separation(Result):
         return write_proof(self, path, without)
 
     def proved_gap(self) -> Fraction:
-        """The relative gap between the two bounds of the margin as an exact fraction, proved as by :meth:`prove`,
-        without a file.
+        """The relative gap of the margin's two bounds as an exact fraction, proved as by :meth:`prove`.
+
+        No file is written.
 
         Returns
         -------

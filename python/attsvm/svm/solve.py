@@ -32,8 +32,7 @@ listeners: list[Callable[[Separation], None]] = []  # functions that are called 
 
 
 class ConvergenceWarning(UserWarning):
-    """Warns that a solver stopped before its tolerance, or that a training run ended before every query had chosen a
-    token.
+    """Warns that a solver stopped before its tolerance, or that training ended before every query had chosen a token.
 
     The answer is still correct within the bounds that it carries.
     """
@@ -55,8 +54,7 @@ def solve_svm(
     progress: bool | None = None,
     reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Separation:
-    """Solves the attention SVM: the weights W of least norm that rank the selected tokens first, with margins of at
-    least 1.
+    """Solves the attention SVM: finds the weights W of least norm that rank the selected tokens first, by margins of 1.
 
     It is ``min ||W|| s.t. (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
 

@@ -18,8 +18,7 @@ from ..training.problem import Problem
 
 
 def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Separation:
-    """The SVM of the labels: the output head v of least norm that predicts them from the selected tokens with margins
-    of 1.
+    """The SVM of the labels: the least-norm output head v that predicts them from the selected tokens by margins of 1.
 
     It is ``min ||v|| s.t. y v . x_a >= 1`` for the label y and the value x_a of the selected token of each query.
 
@@ -72,8 +71,9 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
 
 
 def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
-    """The margins that attention must reach under a trained output head, the SVM of the labels: 1 for the support
-    queries of this SVM, 0 for all other queries.
+    """The margins that attention must reach if the head is trained: 1 for the head's support queries, 0 for all others.
+
+    The support queries are those of the head's own SVM, :func:`label_svm`.
 
     A query whose label the head predicts by more than its margin needs no sharp attention.  Where head and attention
     are trained at one speed, attention goes to the relaxed SVM, ``solve_svm(data, selected, margins=...)`` with these.

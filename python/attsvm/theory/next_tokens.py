@@ -156,8 +156,9 @@ def _label_loss(data: Data) -> Problem:
 
 
 class Identifiability(NamedTuple):
-    """Whether prompts determine a Markov chain, with the components by which this is decided.  Unpacks into its two
-    fields, and is true if the chain is determined.
+    """Whether prompts determine a Markov chain, with the components by which this is decided.
+
+    Unpacks into its two fields, and is true if the chain is determined.
 
     Attributes
     ----------
@@ -174,8 +175,9 @@ class Identifiability(NamedTuple):
 
 
 def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
-    """Whether the next tokens of given prompts determine a Markov chain: the transition probabilities ``P_kj`` for all
-    tokens k and j.
+    """Whether the next tokens of given prompts determine the transition probabilities of a Markov chain.
+
+    These are ``P_kj`` for all tokens k and j.
 
     The next token of a prompt that ends in k is j with probability ``m_j P_kj / sum_l m_l P_kl``, where m_j is the
     count of j in the prompt.  A prompt that ends in k and holds j and l therefore fixes the ratio ``P_kj / P_kl``.  All
@@ -314,8 +316,7 @@ class SoftLabels(Result):
 
 
 def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
-    """Turns contexts and counts of their next tokens into data, problem and selection of a linear decoder ``softmax(W
-    h)``.
+    """Turns contexts and counts of next tokens into the data and the problem of a linear decoder ``softmax(W h)``.
 
     Training on ``-sum_jz counts_jz log softmax(W h_j)_z / sum_jz counts_jz`` gives finite log-odds within each support
     S_j, the tokens with a positive count, and diverges towards

@@ -148,8 +148,9 @@ class Decomposition(Solved):
 def decompose(
     data: Data, probabilities: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", *, selected: ArrayLike | None = None
 ) -> Decomposition:
-    """Splits trained weights into ``W_fin + R W_svm``: W_fin sets the proportions inside the selected sets, and W_svm
-    separates these sets from the other tokens.
+    """Splits trained weights into ``W_fin + R W_svm``, a finite part and a part that grows as training goes on.
+
+    W_fin sets the proportions inside the selected sets; W_svm separates these sets from the other tokens.
 
     Parameters
     ----------

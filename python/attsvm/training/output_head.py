@@ -144,8 +144,9 @@ class LinearHead(_Parametric):
 
 @storable
 class QuadraticHead(LinearHead):
-    """A quadratic output head: ``v . o - lam |o|^2``, which for lam > 0 and labels +1 makes attention keep several
-    tokens.
+    """A quadratic output head, ``v . o - lam |o|^2`` for the attended vector ``o`` of a query.
+
+    For lam > 0 and labels +1 it makes attention keep several tokens.
 
     Parameters
     ----------
@@ -220,8 +221,7 @@ class MLPHead(_Parametric):
 
 
 class CallableHead:
-    """An output head given as a function of all queries' attended vectors at once; the function is called once per
-    step.
+    """An output head given as a function of all queries' attended vectors at once, called once per step.
 
     Parameters
     ----------

@@ -28,8 +28,9 @@ LEAST_PRODUCT = -305  # power of ten below which sums of products lose digits or
 
 @storable
 class Problem:
-    """A training problem: the objective ``L(W) = mean over queries of loss(y head(o(W)))``, with y the label of a query
-    and ``o(W)`` its attended vector.
+    """A training problem: the objective ``L(W) = mean over queries of loss(y head(o(W)))``.
+
+    y is the label of a query, and ``o(W)`` its attended vector.
 
     Parameters
     ----------
@@ -267,8 +268,10 @@ class Problem:
 
     @property
     def scores(self) -> Any:
-        """The score ``y head(value)`` of every token a query sees, in the data's entry shape (``-inf`` after a causal
-        query)."""
+        """The score ``y head(value)`` of every token that a query sees, in the data's entry shape.
+
+        ``-inf`` after a causal query.
+        """
         return self.data._layout.shape_entries(self._flat_scores, -np.inf)
 
     @property
@@ -413,8 +416,7 @@ class Problem:
         K: ArrayLike | None = None,
         Q: ArrayLike | None = None,
     ) -> tuple[Any, Any]:
-        """A lower and an upper bound on the largest margin, proved by weights W and the gradient at W, without a
-        solver.
+        """A lower and an upper bound on the largest margin, proved by W and the gradient at W without a solver.
 
         ``min margin(W) / ||W||  <=  largest margin  <=  ||sum lambda (x_ref - x_t) z^T||_dual / sum lambda`` with
         ``lambda = max(delta, 0)`` of :meth:`multipliers` (delta itself between several selected tokens, whose logits
@@ -469,8 +471,8 @@ class Problem:
         return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
 
     def infimum(self) -> float:
-        """The infimum of the mean loss: its value if every query had its best token with probability 1.  No W is below
-        it, and none reaches it."""
+        """The infimum of the mean loss, which no W reaches: its value if each query gave its best token probability
+        1."""
         self._require_linear()
         u = np.maximum.reduceat(self._flat_scores, self.data._begin)
         if self._own_loss is not None:

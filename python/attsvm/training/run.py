@@ -42,8 +42,9 @@ AT_ONCE = 1 << 15  # largest count of numbers in the records that are processed 
 
 @dataclass(repr=False, eq=False)
 class Run(Result):
-    """The result of a training run, or of several side by side.  Arrays over records have one item for each of the
-    ``steps``.
+    """The result of a training run, or of several side by side.
+
+    Arrays over records have one item for each of the ``steps``.
 
     With ``heads=H`` all weights have an axis H before dk or dz.  With ``runs=R`` every array but ``steps`` has the runs
     as first axis: ``W (R, dk, dz)``, ``weights (R, records, dk, dz)``, ``loss (R, records)``; ``run[r]`` is one.
@@ -293,8 +294,7 @@ class Run(Result):
     def margins(
         self, norm: Norm | None = None, metric: MetricLike | None = None, selected: ArrayLike | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A lower and an upper bound of the largest margin at every record, proved by the recorded weights and the
-        gradient there.
+        """A lower and an upper bound of the largest margin at every record, from the recorded weights and gradients.
 
         This is :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection at the end of the
         run.  The largest margin is one number, which the bounds enclose more and more closely as training goes on.
