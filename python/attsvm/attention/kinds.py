@@ -73,7 +73,7 @@ def cross_attention(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: wrong shape, empty, NaN, infinite, complex or not numbers.
+        If an argument has a wrong shape, or is empty, NaN, infinite, complex or not numbers.  The message names it.
 
     Examples
     --------

@@ -223,7 +223,8 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
     y = rows.multiplier / h
 
     def step(on_A: np.ndarray, on_B: np.ndarray, on_rows: np.ndarray) -> Any:
-        """Solves the linear system of a Newton step, or of the derivative, for the changes of A, B and y."""
+        """Solves the linear system of a Newton step, or of the derivative, for the changes of the factors A and B of
+        ``W = A B^T`` and of the multipliers y."""
         found = inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows])
         dA, dB, dy = np.split(found, [dk * r, (dk + dz) * r])
         return dA.reshape(A.shape), dB.reshape(B.shape), dy

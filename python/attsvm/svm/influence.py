@@ -35,7 +35,7 @@ class Influence(Solved):
     turn : (n,) array
         ``1 - correlation`` of ``W`` with the answer without the sequence; NaN where no weights are left.
     margin : (n,) array
-        The largest margin without the sequence; infinite where nothing else is asked, NaN of a soft margin.
+        The largest margin without the sequence; infinite if no other margin is asked, NaN for a soft margin.
     objective : (n,) array
         ``1 / (2 margin^2)``, or the objective of the soft margin, without the sequence.
     solved : (n,) bool array

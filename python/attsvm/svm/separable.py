@@ -34,11 +34,11 @@ Window = tuple[int, np.ndarray, np.ndarray]
 # Tolerance of the solves in which the bias is a coordinate of the points.
 # With the tolerance 1e-9, the plane of the standardised breast cancer data had a gap of 3e-9.
 FINE = 1e-11
-SETTLED = 1e-12  # stop when the bias changes by less than this, where heights are scaled so that the margin is 1
+SETTLED = 1e-12  # stop when the bias b changes by less than this, in units in which w . x + b = 1 at the nearest points
 # Not separable: half the distance of the two classes' weighted means is below this fraction of the data's radius.
 # The solve has an error of 1e-9; balancing the multipliers of the classes adds another 1e-9.
 INSEPARABLE = 2e-9
-# a plane is optimal if its relative gap is at most TOL, or at most about ROUNDINGS rounding errors of a height
+# a plane is optimal if its relative gap is at most TOL, or at most about ROUNDINGS rounding errors of w . x + b
 TOL, ROUNDINGS = 1e-9, 100
 UNIT = float(np.finfo(np.float64).eps) / 2  # unit roundoff
 SHOWN = 8  # largest number of support points that are printed
@@ -250,7 +250,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
     Raises
     ------
     ValueError, TypeError
-        Labels that are not two, NaN, or of kinds that cannot be ordered.
+        If the labels are not two, hold NaN, or cannot be ordered.
 
     See Also
     --------

@@ -115,8 +115,8 @@ def _split(values: np.ndarray, top: float) -> np.ndarray | None:
 
 
 # The functions _max, _spectral and _nuclear describe the face of the norm ball that ``M = sum y_k r_k`` exposes.
-# Their result is whether W lies in the interior of the face, and a function that restricts rows to the face.
-# The result is None if rounding does not decide the dimension of the face.
+# _max, _spectral and _nuclear return whether W lies inside the face, and a function that restricts rows to the face.
+# _max, _spectral and _nuclear return None if rounding does not decide the dimension of the face.
 
 
 def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:

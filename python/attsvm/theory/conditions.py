@@ -201,7 +201,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
     H = B * np.maximum.reduceat(np.abs(better), begin)[several]
     T = data.lengths[several] - 1.0
-    # for each query, coefficients of 1, u, v and u v in gap - B (G x + H y (1 + x)), where x = T u and y = T v
+    # for each query, coefficients of 1, u, v and u v in the bracket of the docstring, where x = T u and y = T v
     of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)
 
     def least_bracket(r: float) -> float:

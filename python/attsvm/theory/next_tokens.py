@@ -107,7 +107,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: token numbers outside 0 .. K - 1, a label that its sequence does not hold.
+        If token numbers lie outside 0 .. K - 1, or a sequence does not hold its label.  The message names the argument.
 
     Notes
     -----

@@ -171,8 +171,8 @@ def decompose(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: queries not decided yet, a selected token of probability zero, sets that no W separates,
-        proportions that no W gives.
+        If queries are not decided yet, a selected token has probability zero, no W separates the sets, or no W gives
+        the proportions.  The message names the argument.
 
     Notes
     -----

@@ -41,10 +41,11 @@ class Problem:
     head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
     loss : {"logistic", "exponential", "linear", "log"} or tuple of callables
         Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
-        scores that are nowhere negative (beyond rounding), with a positive one for every query.  Or a loss of your own,
-        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere, and compared
-        once with differences of the value; a third function, the logarithm of the derivative's size, keeps the gradient
-        alive where the derivative underflows, at which a run ends "stationary" without it.
+        scores that are nowhere negative (beyond rounding), with a positive one for every query.  A loss of your own is
+        a tuple ``(value, derivative)`` of functions from an array u (M,) to arrays (M,).  The derivative must be
+        negative everywhere; it is compared once with differences of the value.  A third function, the logarithm of the
+        derivative's size, keeps the gradient alive where the derivative underflows; without it, a run ends "stationary"
+        there.
     heads : int, optional
         Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
     combine : {"sum", "concatenate"}
@@ -353,9 +354,9 @@ class Problem:
     ) -> tuple[Any, Any]:
         """The gradient with respect to the logits, ``delta = dL/dlogits``, which has the form of SVM multipliers.
 
-        With the differences of all tokens to a reference token of each query, ``x_ref - x_t``, and no remainder,
-        ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T``, because softmax makes the gradients of a query sum
-        to zero.  The SVM's least-norm weights are ``sum dual (x_ref - x_t) z^T`` with dual >= 0.
+        With x_ref a reference token of each query, ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T`` without
+        remainder, because softmax makes the derivatives with respect to a query's logits sum to zero.  The SVM's
+        least-norm weights are ``sum dual (x_ref - x_t) z^T`` with dual >= 0.
 
         Parameters
         ----------
@@ -471,7 +472,7 @@ class Problem:
         return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
 
     def infimum(self) -> float:
-        """The infimum of the mean loss, which no W reaches: its value if each query gave its best token probability
+        """The infimum of the mean loss, which no W reaches: the loss if each query gave its best token probability
         1."""
         self._require_linear()
         u = np.maximum.reduceat(self._flat_scores, self.data._begin)
