@@ -167,7 +167,7 @@ class Data:
 
     @property
     def indptr(self) -> np.ndarray:
-        """Offsets into flat arrays: the entries of query q are at ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
+        """Offsets into flat arrays: the tokens of query q are at ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
         return self._index[2]
 
     @property
@@ -204,11 +204,11 @@ class Data:
         return self.keys[chosen].astype(np.float64) - self.keys[token]
 
     def _token_of(self) -> np.ndarray:
-        """The row of ``keys`` that holds the token of each entry."""
+        """The row of ``keys`` that holds the token of each entry (pair of a query and a token)."""
         return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
 
     def _query_at(self, entries: Any) -> Any:
-        """The index of the query to which each given entry belongs."""
+        """The index of the query to which each given entry (pair of a query and a token) belongs."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
     @cached_property

@@ -1,4 +1,5 @@
-"""Conversion between flat arrays (over queries or entries) and the shape in which the user gave the data."""
+"""Conversion between flat arrays, over queries or over pairs of a query and a token, and the shape of the user's
+data."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Selection:
         return flags
 
     def asked(self, entries: np.ndarray) -> np.ndarray:
-        """The margin that the constraint (row) of each given entry must reach, in the units of the user's argument
+        """The margins asked of the given entries (pairs of a query and a token), in the units of the user's argument
         ``margins``."""
         if self.rhs is not None:
             return np.ldexp(self.rhs[entries], self.power)

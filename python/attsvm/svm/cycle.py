@@ -13,8 +13,8 @@ from ..attention.selection import Selection
 
 
 def cycle(data: Data, selection: Selection) -> np.ndarray | None:
-    """A preference cycle as multipliers, one per entry: 1 on the rows of the cycle, which add up to zero, and 0
-    elsewhere.
+    """A preference cycle as multipliers, one for each pair of a query and a token: 1 on the rows (constraints) of the
+    cycle, which add up to zero, and 0 elsewhere.
 
     None if there is no cycle, or if a query selects several tokens or has margins of its own.
     """

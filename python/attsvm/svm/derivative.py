@@ -22,8 +22,8 @@ from ..common.norms import conjugate
 from .separation import Separation
 from .support import products
 
-# A row belongs to the support if its multiplier times its size is above HOLDS times the largest such product.
-# A row does not belong to the support if its slack is above HOLDS times the largest margin asked.
+# A row (constraint) is in the support if its multiplier times its size is above HOLDS times the largest such product.
+# A row is not in the support if its slack is above HOLDS times the largest margin asked.
 # A row of small multiplier and small slack may enter or leave the support; then there is no derivative.
 HOLDS = 1e-6
 # Largest accepted condition number of the linear system: about six digits of its solution are then right.

@@ -100,7 +100,7 @@ def influence_of(sol: Separation) -> Influence:
 
 
 def check_removable(sol: Separation) -> None:
-    """Raises ValueError unless the answer is optimal and all of its rows are in this process."""
+    """Raises ValueError unless the answer is optimal and all rows (constraints) of its SVM are in this process."""
     if sol.data._identity:
         raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
     if sol.method == SHARDED:
@@ -110,8 +110,8 @@ def check_removable(sol: Separation) -> None:
 
 
 def moving(sol: Separation) -> np.ndarray:
-    """Which entries have rows that hold the answer in place, as a flat bool array: support rows, and equality rows with
-    a nonzero multiplier."""
+    """Which constraints hold the answer in place, as a flat bool array: those of support tokens, and equalities with a
+    nonzero multiplier."""
     equal = sol.selection.flags(sol.data)
     return holding(sol) | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
@@ -123,8 +123,8 @@ def owners(data: Any) -> np.ndarray:
 
 
 def without(sol: Separation, gone: np.ndarray) -> Separation:
-    """Solves the SVM without the rows of the entries flagged in ``gone``, warm-started from the multipliers of the
-    remaining rows."""
+    """Solves the SVM without the constraints flagged in ``gone``, warm-started from the multipliers of the remaining
+    constraints."""
     dual = np.where(gone, 0.0, sol.flat_dual)
     request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
     if isinstance(sol.norm, Metric):

@@ -24,7 +24,7 @@ from .transform import Answer, Request
 
 CODES = CODE | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
-# Rows whose multiplier is below this fraction of the largest are not proposed for the working set.
+# Rows (constraints) with a multiplier below this fraction of the largest are not proposed for the working set.
 # Interior-point methods leave all multipliers positive.
 PROPOSED = 1e-6
 

@@ -16,7 +16,7 @@ CHUNK = 65536  # number of rows whose token differences are computed at a time
 
 
 def holding(sol: Any) -> np.ndarray:
-    """The support tokens of an answer, as a flat bool array (entries,)."""
+    """The support tokens of an answer, as a flat bool array with a flag for each pair of a query and a token."""
     selection = sol.selection
     found = (sol.flat_dual > 0) & ~selection.flags(sol.data)
     entries = np.flatnonzero(found)
@@ -35,7 +35,8 @@ def holding(sol: Any) -> np.ndarray:
 
 
 def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
-    """For each given entry, the logarithm of its multiplier (in absolute value) times the size of its row.
+    """For each given entry (pair of a query and a token), the logarithm of its absolute multiplier times the size of
+    its row.
 
     The size of a row is the largest number in x_ref - x_t times the largest number in z.  Logarithms are used since the
     products may leave double precision.

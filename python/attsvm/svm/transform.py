@@ -28,7 +28,7 @@ class Request:
     max_iter: int = 0  # largest number of iterations; 0: the method's default
     C: float | None = None
     rank: int | None = None
-    dual: np.ndarray | None = None  # starting multipliers, one per entry
+    dual: np.ndarray | None = None  # starting multipliers, one for each pair of a query and a token
     W: np.ndarray | None = None  # starting weights
     report: Report | None = None
 
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
     lower: float
     upper: float
     iterations: int = 0
-    entry: int = -1  # an entry whose row no W meets even alone; -1 if there is none
+    entry: int = -1  # index of an entry (query and token) whose constraint no W meets, even alone; -1 if there is none
     method: str | None = None
     exception: BaseException | None = None
 

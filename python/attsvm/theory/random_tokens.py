@@ -82,7 +82,7 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
     kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
     logs = [log_volumes(int(k)) for k in kinds]
     # With chance v_k a sequence adds k - 1 to the sum whose tail is wanted.
-    # k - 1 is the number of the sequence's tokens that the projection onto its cone does not tie.
+    # k - 1 counts the tokens whose logits the projection onto the sequence's cone does not make equal to the first.
     chance = 2 * _tail(logs, counts, rows - d + 1)
     if chance < 0.5:
         return chance

@@ -269,9 +269,9 @@ class Problem:
 
     @property
     def scores(self) -> Any:
-        """The score ``y head(value)`` of every token that a query sees, in the data's entry shape.
+        """The score ``y head(value)`` of every token that a query sees, as an array (or list) of queries by tokens.
 
-        ``-inf`` after a causal query.
+        It is ``-inf`` after a causal query.
         """
         return self.data._layout.shape_entries(self._flat_scores, -np.inf)
 
