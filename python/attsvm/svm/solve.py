@@ -24,7 +24,7 @@ from .transform import Request, Whitening
 
 # Gap at which `feasible` stops: a separating W is then known, and its margin within a factor of 2.
 ROUGH = 1.0
-# With fewer numbers in the tokens than this, no progress is shown by default.
+# With at most SMALL numbers in the tokens, no progress is shown by default.
 # A solve over so few numbers is faster than finding out whether stderr is a terminal.
 SMALL = 10_000
 LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CERTIFICATE_LOOSEST of certificate.h)

@@ -22,7 +22,7 @@ class Request:
     named tuple."""
 
     selection: Selection
-    norm: Any  # the norm: a name or an exponent, as from as_norm; or a Metric
+    norm: Any  # the norm: a name, an exponent p, or a Metric
     method: str
     tol: float
     max_iter: int = 0  # largest number of iterations; 0: the method's default
@@ -114,7 +114,7 @@ def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
     return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)
 
 
-MOST = 2e8  # largest number of elements of the tokens that are made for a metric given as an array D: 1.6 GB
+MOST = 2e8  # largest number of elements in the tokens of a solve whose metric is an array D (1.6 GB)
 
 
 class Whitening:

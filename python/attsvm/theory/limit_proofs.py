@@ -327,7 +327,8 @@ def longest_step(rho: float, longest: float, apart: float) -> float:
 
 
 class State(NamedTuple):
-    """What theorem B needs to know of a selection at one record, each number rounded to the safe side.
+    """The numbers of a selection at one record that theorem B of notebooks/limit.md needs, each rounded to the safe
+    side.
 
     A threat is a token that scores at least as much as the selected token of its query.  P are the rows of all other
     tokens.
@@ -400,7 +401,7 @@ class LocalTokens(Rows):
         return rho, under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
 
     def at(self, W: np.ndarray, step: int) -> State:
-        """What theorem B needs to know at weights W (dk, dz) after ``step`` steps."""
+        """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps."""
         begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
         off = 2 * self.best.rounding(W, step) + EVALUATED
         # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
@@ -439,8 +440,8 @@ class LocalTokens(Rows):
         return State(wrong < 0.1, drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size)
 
     def keeps(self, state: State, step: float) -> bool:
-        """Whether theorem B holds with steps of at most this length: the selection stays for ever, and W turns to the
-        direction of its SVM.
+        """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
+        and W turns to the direction of its SVM.
 
         The cheap test comes first, with numbers that favour it: the largest margin that the gradient allows, and rows
         at distance 0.  Only then come the solver's margin and the distance of the rows.
