@@ -81,8 +81,8 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
 
 
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
-    """Sends the first worker's answer to all workers: status code, bounds, iterations, the impossible entry, W and the
-    multipliers."""
+    """Sends the first worker's answer to all workers: status code, bounds, iterations, the entry that no W meets even
+    alone, W and the multipliers."""
     numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
     if sol is not None:
         numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry

@@ -163,7 +163,7 @@ class Problem:
         return Problem(**state | {"loss": self._own_loss or self._given_loss})
 
     def _capsule(self, trains_head: bool = False) -> Any:
-        """The objective as a C object.  If a linear head is trained, C needs the values of the tokens besides their
+        """The objective as a C object.  If a linear head is trained, C reads the values of the tokens as well as their
         scores."""
         scores = self._fixed_scores
         loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]

@@ -221,7 +221,7 @@ class Training:
         return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
 
     def _besides(self) -> str:
-        """The names of everything that acts on the weights besides the rule's steps along the gradient of a fixed
+        """The names of everything that acts on the weights, except the rule's steps along the gradient of a fixed
         head."""
         given = self.descent
         present = {
