@@ -19,14 +19,16 @@ from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts
 from ..common.storage import storable
 from .layout import Layout, NoSequences
 
-# Tokens and queries whose largest number lies outside LEAST .. SAFE are scaled before a solve: squares of their
-# products could overflow or underflow.
+# Tokens or queries are scaled before a solve if their largest number lies outside LEAST .. SAFE.
+# Squares of products of larger or smaller numbers could overflow or underflow.
 SAFE, LEAST = 2.0**200, 2.0**-200
 
 
 @storable
 class Data:
-    """Tokens, queries, and the tokens that each query sees; the logits are ``keys[t] .  (W query)``.
+    """The data of a softmax-attention problem: tokens, queries, and which tokens each query sees.
+
+    Under weights W, a query gives token t the logit ``keys[t] . (W query)``.
 
     Made by :func:`cross_attention`, :func:`self_attention`, :func:`causal_attention` and :func:`prompt_attention`.
     Per-query and per-entry results come in the shape of the data: ``(n,)`` and ``(n, T)`` for one query a sequence,
@@ -67,13 +69,13 @@ class Data:
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
         self._none = isinstance(layout, NoSequences)
-        # False without sequences, so that a selection of none is checked in Python
+        # data without sequences are not _single, so that their empty selection is checked in Python
         self._single = layout.single and not self._none
 
     @classmethod
     def _of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
-        """The data of arrays that C accepts as they are, in one pass; None if they need conversion or are wrong.  The
-        caller then reads them one by one and raises the error."""
+        """Fast path: the data of arrays X and Z that C accepts without conversion.  None if an array must be converted
+        or is wrong; the caller then reads the arrays in Python, which raises the error."""
         made = _core.plain_windows(X, Z, causal)
         if made is None:
             return None
@@ -82,8 +84,8 @@ class Data:
         data._stored, data._rows = data._handle, entries - len(data.queries)
         data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data._single = len(Z.shape) == 2
-        # If the numbers are in range, no scaling by powers of two is needed.  Otherwise the first solve computes the
-        # powers, from X as it is then (with copy=False it may change).
+        # Numbers in range need no scaling by powers of two.
+        # For numbers out of range the first solve computes the powers of two, since X may still change with copy=False.
         if powers_of(largest_key, largest_query) is None:
             data._powers = None
         if not causal:
@@ -92,7 +94,7 @@ class Data:
 
     @cached_property
     def _layout(self) -> Any:
-        """The layout of rectangular arrays, made on demand."""
+        """The layout (numbers of tokens and queries in each sequence) of rectangular arrays, made on demand."""
         (n, T, _), queries = self._shapes
         counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
         return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
@@ -101,7 +103,7 @@ class Data:
         return Data, tuple(self._state().values())
 
     def _state(self) -> dict[str, Any]:
-        """The arguments of the constructor, by name."""
+        """The constructor arguments that make these data again, by name."""
         return {
             "name": self._name,
             "keys": self.dk if self._identity else self.keys,
@@ -112,7 +114,7 @@ class Data:
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Data:
-        """The data from the state in a file, which is checked."""
+        """Makes data from the state read from a file, after checking it."""
         keys, values, layout = state["keys"], state["values"], state["layout"]
         keys = (
             as_count("keys", keys, 1) if isinstance(keys, int) else as_floats("keys", keys, "N, dk", keep_single=True)
@@ -136,12 +138,12 @@ class Data:
 
     @property
     def _W_shape(self) -> tuple[int, int]:
-        """The shape (dk, dz) of weights."""
+        """The shape (dk, dz) of attention weights W for these data."""
         return self.dk, self.dz
 
     @cached_property
     def _stored(self) -> Any:
-        """The windows with every key in memory, as solvers and linear heads read them."""
+        """The windows as a C object with every key stored, as solvers and linear heads read them."""
         if not self._identity:
             return self._handle
         return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
@@ -165,12 +167,12 @@ class Data:
 
     @property
     def indptr(self) -> np.ndarray:
-        """The entries of query q are at ``indptr[q] .. indptr[q + 1] - 1`` of flat arrays; read-only."""
+        """Offsets into flat arrays: the tokens of query q are at ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
         return self._index[2]
 
     @property
     def _begin(self) -> np.ndarray:
-        """The first entry of each query in flat arrays."""
+        """The index of each query's first entry in flat arrays."""
         return self.indptr[:-1]
 
     @property
@@ -184,12 +186,15 @@ class Data:
         return int(self.lengths.max())
 
     def _query_of(self) -> np.ndarray:
-        """The query of every entry, in order."""
+        """The index of the query to which each entry (pair of a query and a token that it sees) belongs."""
         return np.repeat(np.arange(len(self.queries)), self.lengths)
 
     def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For the given entries (default all): the query, the row of ``keys`` of its selected token (``reference``,
-        counted in the window), and the row of the entry's own token."""
+        """For each given entry (default all): its query, and the rows of ``keys`` of the query's selected token and of
+        the entry's own token.
+
+        ``reference`` is the selected token of each query, counted in its window.
+        """
         entries = np.arange(self._entries) if entries is None else entries
         query = self._query_at(entries)
         return query, (self.start + reference)[query], entries - self.indptr[query] + self.start[query]
@@ -199,16 +204,17 @@ class Data:
         return self.keys[chosen].astype(np.float64) - self.keys[token]
 
     def _token_of(self) -> np.ndarray:
-        """The row of ``keys`` of every entry's token."""
+        """The row of ``keys`` that holds the token of each entry (pair of a query and a token)."""
         return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
 
     def _query_at(self, entries: Any) -> Any:
-        """The query of each of the given entries."""
+        """The index of the query to which each given entry (pair of a query and a token) belongs."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
     @cached_property
     def _rows(self) -> int:
-        """The number of rows of the SVM: one for every entry but the selected one of each query."""
+        """The number of constraints (rows) of the SVM: one for each token that a query sees, except its selected
+        token."""
         return self._entries - len(self.queries)
 
     @cached_property
@@ -227,15 +233,18 @@ class Data:
 
     @cached_property
     def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Flags of the queries that see several tokens, and of their entries; None if all queries see
-        several tokens, or none does.  A query that sees one token has no row, and a solve leaves it out."""
+        """Which queries see several tokens, and the same for their entries, as bool arrays.  None if all queries see
+        several tokens, or none does.
+
+        A query that sees one token has no constraint in the SVM, and a solve leaves it out.
+        """
         lengths = self.lengths
         several = lengths > 1
         return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
 
     def _in_range(self, choosing: bool = True) -> Any:
-        """The windows with keys and queries divided by their powers of two; with ``choosing`` only of the queries that
-        see several tokens."""
+        """The windows as a C object with keys and queries divided by the powers of two of ``_powers``.  With
+        ``choosing`` it holds only the queries that see several tokens."""
         keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
         if self._powers is not None:
             keys = np.ldexp(keys.astype(np.float64), -self._powers[0])
@@ -263,7 +272,7 @@ class Data:
         return 0 if self._none else len(self.queries)
 
     def __getitem__(self, index: Any) -> Data:
-        """The data of some sequences; they share the keys and values of these data.
+        """The data of the chosen sequences alone; keys and values are shared with the original data.
 
         The index counts sequences, the first axis of all results, while ``len`` counts queries: with S queries in each
         sequence there are S times as many.
@@ -290,7 +299,7 @@ class Data:
         """
         return self._take(index)[0]
 
-    __iter__ = None  # else Python would iterate by __getitem__, as over a list
+    __iter__ = None  # without this line, Python would iterate over data by calling __getitem__ with 0, 1, 2, ...
 
     def _take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
         """The data of the chosen sequences, the numbers of these sequences, and the rows of their queries."""
@@ -311,7 +320,7 @@ class Data:
         )
 
     def logits(self, W: ArrayLike) -> np.ndarray | Any:
-        """Logit ``keys[t] . (W query)`` of every token a query sees.
+        """The logit ``keys[t] . (W query)`` of every token t that a query sees, for all queries.
 
         Parameters
         ----------
@@ -331,7 +340,7 @@ class Data:
         return self._layout.shape_entries(self._logits(W), -np.inf)
 
     def probabilities(self, W: ArrayLike) -> np.ndarray | Any:
-        """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
+        """Softmax of the logits over the tokens that a query sees: ``p_t = exp(logit_t) / sum_s exp(logit_s)``.
 
         Parameters
         ----------
@@ -398,7 +407,7 @@ class Data:
         return self._layout.shape_queries(_core.top(self._handle, self._logits(W)))
 
     def margins(self, W: Any, selected: Any) -> np.ndarray | Any:
-        """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
+        """The margin ``(keys[selected] - keys[t]) . (W query)`` of every token t that a query sees, for all queries.
 
         The margin is the logit of the selected token minus that of token t.  It is computed from the difference of the
         two tokens, so it is exactly zero for a copy.  A W with all margins at least 1 separates the selected tokens.
@@ -423,7 +432,8 @@ class Data:
         return self._layout.shape_entries(self._flat_margins(W, self._indices(selected)), np.inf)
 
     def _flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
-        """The margins of all entries, as a flat array; infinite at the selected token."""
+        """The margins of all entries (pairs of a query and a token) as a flat array; infinite at the selected
+        tokens."""
         margins = _core.margins(self._handle, self._weights(W), reference)
         margins[self._begin + reference] = np.inf
         return margins
@@ -445,7 +455,10 @@ class Data:
 
 
 def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
-    """The error message if a selected token lies outside its window of these lengths; empty if all lie inside."""
+    """The error message if a query's selected token lies outside its window; empty if there is none.
+
+    ``lengths`` are the numbers of tokens in the windows of the queries.
+    """
     wrong = (selected < 0) | (selected >= lengths)
     q = int(wrong.argmax())
     said = f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {selected[q]}"
@@ -453,7 +466,8 @@ def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
 
 
 def check_data(name: str, data: Any, shard: bool = False) -> None:
-    """Raises unless ``data`` is a Data object; one without sequences passes only if ``shard``."""
+    """Raises an error unless ``data`` is a Data object.  Data without sequences pass only if ``shard``: they may be one
+    worker's part of the data."""
     if not isinstance(data, Data):
         inside = ": pass its .data" if isinstance(getattr(data, "data", None), Data) else ""
         raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}{inside}")
@@ -462,7 +476,8 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
 
 
 def fits(name: str, data: Any, W: np.ndarray) -> None:
-    """Raises unless ``data`` is a Data object whose tokens and queries have the lengths of weights W (..., dk, dz)."""
+    """Raises an error unless ``data`` is a Data object with tokens of length dk and queries of length dz, for weights W
+    (..., dk, dz)."""
     check_data(name, data, shard=True)
     if data._W_shape != W.shape[-2:]:
         raise ValueError(
@@ -472,8 +487,8 @@ def fits(name: str, data: Any, W: np.ndarray) -> None:
 
 
 def _identity(N: int) -> np.ndarray:
-    """The identity (N, N) as a view of 2 N - 1 numbers: N - 1 zeros, a one, N - 1 zeros.  Row t begins at number N - 1
-    - t."""
+    """The identity matrix (N, N) as a view of only 2 N - 1 numbers: N - 1 zeros, a one, N - 1 zeros.  Its row t begins
+    at the number with index N - 1 - t."""
     numbers = np.zeros(2 * N - 1)
     numbers[N - 1] = 1
     return np.lib.stride_tricks.sliding_window_view(numbers, N)[::-1]
@@ -488,12 +503,13 @@ def read_only(array: np.ndarray) -> np.ndarray:
 def largest(array: np.ndarray) -> float:
     """The largest absolute value in an array of data."""
     size = _core.largest(array)
-    assert size is not None  # C can read the arrays of data
+    assert size is not None  # None would mean that C cannot read the array, but C can read all arrays of data
     return size
 
 
 def powers_of(largest_key: float, largest_query: float) -> tuple[int, int] | None:
-    """The exponents of keys and queries, or None if both are in range (see ``Data._powers``)."""
+    """Exponents (k, q) such that keys are divided by 2^k and queries by 2^q before a solve; None if both are in range
+    already."""
     if (largest_key == 0 or LEAST < largest_key < SAFE) and (largest_query == 0 or LEAST < largest_query < SAFE):
         return None
     return math.frexp(largest_key)[1], math.frexp(largest_query)[1]

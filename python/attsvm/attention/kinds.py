@@ -14,14 +14,14 @@ from .tokens import empty, own, read_queries, read_tokens, read_values, with_sin
 
 
 def _with_values(data: Data, values: Any, copy: bool) -> Data:
-    """The data with the given values, read and checked."""
+    """``data`` with the given value vectors, read and checked; unchanged if ``values`` is None."""
     if values is not None:
         data._given_values = read_only(read_values(own(values) if copy else values, data._layout.lengths))
     return data
 
 
 def _has_none(X: Any) -> bool:
-    """Whether X is an array (0, T, d): no sequences, but a known token length."""
+    """Whether X is an array of shape (0, T, d), which has no sequences but says the length d of a token."""
     shape = getattr(X, "shape", None)
     return isinstance(shape, tuple) and len(shape) == 3 and shape[0] == 0
 
@@ -29,7 +29,8 @@ def _has_none(X: Any) -> bool:
 def _without_sequences(
     name: str, X: Any, Z: tuple[int, ...], values: Any = None, dk: int | None = None, causal: bool = False
 ) -> Data:
-    """Data without sequences, for tokens X (0, T, d) and queries of the shape ``Z``: (0, dz) or (0, S, dz)."""
+    """Makes data without sequences, for tokens X (0, T, d) and queries of the shape ``Z``, which is (0, dz) or (0, S,
+    dz)."""
     _, T, d = np.shape(X)
     shapes = {"X": (0, T, d), "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
     for what, shape in shapes.items():
@@ -44,7 +45,7 @@ def _without_sequences(
 def cross_attention(
     X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None, *, sink: bool = False, copy: bool = True
 ) -> Data:
-    """Queries ``Z`` attend to the tokens ``X`` of their sequence: logits ``X_i W z_i``.
+    """Data of cross-attention: queries ``Z`` attend to the tokens ``X`` of their sequence, with logits ``X_i W z_i``.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ def cross_attention(
         sink.  Its score is 0, as that of every token whose value is 0.
     copy : bool
         True: the data have their own copy of X, Z and values.  False: they are views of arrays that are C-contiguous
-        and of float64 (X and values may be of float32), which saves memory for large arrays.  Whoever then writes into
-        X changes the data: later calls read the new numbers, and earlier answers no longer describe them.  With
+        and of float64 (X and values may be of float32), which saves memory for large arrays.  If X is then changed,
+        so are the data: later calls read the new numbers, and earlier answers no longer describe them.  With
         ``sink`` there is always a copy.  A memory map (``numpy.memmap``) is never copied as a whole: its file must stay
         as it is.
 
@@ -72,7 +73,7 @@ def cross_attention(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: wrong shape, empty, NaN, infinite, complex or not numbers.
+        If an argument has a wrong shape, or is empty, NaN, infinite, complex or not numbers.  The message names it.
 
     Examples
     --------
@@ -99,7 +100,9 @@ def cross_attention(
 
 
 def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
-    """The tokens of a sequence attend to each other: logits ``X_i W x_i,query``, or ``X_i W X_i^T``.
+    """Data of self-attention: one token of each sequence, or every token, attends to all tokens of the sequence.
+
+    The logits are ``X_i W x`` for a querying token x, or ``X_i W X_i^T`` if every token queries.
 
     Parameters
     ----------
@@ -144,7 +147,7 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
 def causal_attention(
     X: ArrayLike, values: ArrayLike | None = None, *, window: int | None = None, copy: bool = True
 ) -> Data:
-    """Every token queries the tokens at or before it: ``X_i W x_ik`` over ``t <= k``.
+    """Data of causal attention: token k of a sequence attends to its tokens t <= k, with logits ``x_t^T W x_k``.
 
     Parameters
     ----------
@@ -188,7 +191,9 @@ def causal_attention(
 
 
 def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool = True) -> Data:
-    """Prompt attention: one trained prompt p for all sequences, with logits ``(X_i key^T) p`` and values ``X_i``.
+    """Data of prompt attention: one trained prompt p queries the tokens of all sequences.
+
+    The logits are ``(X_i key^T) p``, and the values ``X_i``.
 
     The trained weight is the prompt: ``W`` has shape ``(dk, 1)``.  It is the setting of "Max-Margin Token Selection in
     Attention Mechanism" (Tarzanagh, Li, Zhang, Oymak, 2023).

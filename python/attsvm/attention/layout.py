@@ -1,4 +1,5 @@
-"""Conversion between flat arrays (over queries or entries) and the shape in which the user gave the data."""
+"""Conversion between flat arrays, over queries or over pairs of a query and a token, and the shape of the user's
+data."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ..common.storage import storable
 @storable
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The shape of the data: ``lengths (n,)`` tokens and ``counts (n,)`` queries of each sequence.
+    """The shape of the data: how many tokens (``lengths``) and queries (``counts``) each of the n sequences has.
 
     ``single``: each sequence has one query, and results have no axis for it.  ``causal``: query k of a sequence sees
     its tokens 0 .. k, with ``window=m`` only the last m of these; otherwise a query sees the whole sequence.
@@ -34,8 +35,10 @@ class Layout:
         return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
 
     def check(self, tokens: int, queries: int) -> None:
-        """Raises ValueError unless the layout fits so many tokens and queries.  It is called on files, before anything
-        of that size is allocated."""
+        """Raises ValueError unless the layout fits data of the given total numbers of tokens and queries.
+
+        It is called on layouts from files, before arrays of their size are allocated.
+        """
         if self.begin is None:
             check_parts("lengths", self.lengths, tokens)
         else:
@@ -52,7 +55,8 @@ class Layout:
             raise ValueError("counts must be the lengths in causal attention")
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first token of each query's window and the end of the window, as rows of the keys."""
+        """The windows of all queries as arrays (start, stop): query q sees the rows ``start[q] .. stop[q] - 1`` of the
+        keys."""
         begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
@@ -73,14 +77,15 @@ class Layout:
         return part, chosen, rows
 
     def _seen(self, T: int, S: int) -> np.ndarray:
-        """A bool array (S, T): whether query k of a sequence of T tokens and S queries sees token t."""
+        """Which of the T tokens of a sequence each of its S queries sees, as a bool array (S, T)."""
         if not self.causal:
             return np.ones((S, T), dtype=bool)
         seen = np.tri(T, dtype=bool)
         return seen if self.window is None else np.triu(seen, 1 - self.window)
 
     def shape_queries(self, flat: np.ndarray) -> Any:
-        """An array over queries (M, ...) in the shape of the data: (n, ...), (n, S, ...), or a list of (S_i, ...)."""
+        """Reshapes a flat array over queries (M, ...) to the shape of the user's data: (n, ...), (n, S, ...), or a list
+        of (S_i, ...)."""
         if self.single:
             return flat
         if self.uniform:
@@ -88,8 +93,8 @@ class Layout:
         return np.split(flat, np.cumsum(self.counts)[:-1])
 
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
-        """An array over entries in the shape of the data: (n, T), (n, S, T), or a list.  Tokens that a causal query
-        cannot see get ``fill``."""
+        """Reshapes a flat array over entries (pairs of a query and a token) to the shape of the user's data: (n, T),
+        (n, S, T), or a list.  Tokens that a causal query cannot see get ``fill``."""
         if self.uniform:
             n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
             if self.causal:
@@ -111,7 +116,8 @@ class Layout:
         return parts
 
     def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
-        """The inverse of shape_queries, for an array or a list of them; raises ValueError for another shape."""
+        """Flattens an array, or list of arrays, with one value per query in the shape of the user's data, as the
+        inverse of ``shape_queries``.  Raises ValueError for another shape."""
         extra = (trailing_size,) if trailing else ()
         more = f", {trailing}" if trailing else ""
         if isinstance(array, np.ndarray):
@@ -127,8 +133,11 @@ class Layout:
         return np.concatenate(parts)
 
     def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
-        """The inverse of shape_entries, for an array or a list of them; raises ValueError for another shape.  Tokens
-        that a causal query cannot see must be 0 unless ``hidden``."""
+        """Flattens an array, or list of arrays, with one value per query and token in the shape of the user's data, as
+        the inverse of ``shape_entries``.  Raises ValueError for another shape.
+
+        Tokens that a causal query cannot see must be 0 unless ``hidden``.
+        """
         n, lengths, counts = len(self.lengths), self.lengths.tolist(), self.counts.tolist()
         if isinstance(array, np.ndarray) and self.uniform:
             sizes = (n, lengths[0]) if self.single else (n, counts[0], lengths[0])
@@ -175,7 +184,7 @@ class NoSequences:
         return self.queries is None
 
     def check(self, tokens: int, queries: int) -> None:
-        """Raises ValueError unless the arrays hold the one placeholder token and query."""
+        """Raises ValueError unless there is one token and one query, the placeholders of data without sequences."""
         as_count("tokens", self.tokens, 1)
         as_count("queries", 1 if self.queries is None else self.queries, 1)
         if (tokens, queries) != (1, 1):
@@ -203,8 +212,11 @@ class NoSequences:
         return self._stand_in(name, array, (*self._shape(), self.tokens), ())
 
     def _stand_in(self, name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
-        """The flat array of the placeholder, for an empty array of the right shape: a row of zeros, or of True if it is
-        bool.  Either selects token 0."""
+        """Data without sequences: the flat array that stands in for a user's empty one, a row of zeros, or of True for
+        bools.
+
+        As a selection, either row selects token 0.  Raises ValueError if the shape is not that of the data.
+        """
         array = np.asarray(array)
         if array.shape != (*empty, *each):
             raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
@@ -212,5 +224,5 @@ class NoSequences:
 
 
 def _places(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``begin[i], begin[i] + 1, ..., begin[i] + counts[i] - 1`` for every i, concatenated."""
+    """The ranges ``begin[i] .. begin[i] + counts[i] - 1`` for all i, concatenated into one array."""
     return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

@@ -15,15 +15,18 @@ from ..common.storage import storable
 from ..common.types import Norm
 from .data import Data, outside
 
-CHOSEN = 0.9  # a query that selects one token gives it at least this probability
-LOW, HIGH = 1e-6, 1e-3  # if a query selects several tokens: highest probability of others, least of these
-SMALLEST, LARGEST = 1e-150, 1e150  # bounds of the largest margin asked: the squared norm of W must be in range too
-TIED = 1e-12  # two scores that differ by less than this fraction of the window's largest score are equal
+CHOSEN = 0.9  # a query has chosen a token when it gives the token at least this probability
+# with several selected tokens: at most LOW probability on each other token, at least HIGH on each selected one
+LOW, HIGH = 1e-6, 1e-3
+# smallest and largest size of the margins asked for, so that the squared norm of W stays in range
+SMALLEST, LARGEST = 1e-150, 1e150
+TIED = 1e-12  # two scores count as equal if they differ by at most this fraction of the window's largest score
 
 
 @storable
 class Selection:
-    """A checked selection: the reference token of each query, and all selected tokens if a query has several.
+    """The tokens that the queries select, checked: a reference token of each query, and all selected tokens if a query
+    has several.
 
     ``reference`` (M,) is the first selected token of each query, counted in its window.  ``kept`` (entries,) flags all
     selected tokens; None if each query selects one.  ``rhs`` (entries,) is what each row must reach, divided by
@@ -35,9 +38,9 @@ class Selection:
         self.kept: np.ndarray | None = None
         self.rhs: np.ndarray | None = None
         self.power = 0
-        self.tied = 0  # the number of queries of a run in which another token scores as much as the selected one
-        # A copy of the argument: C relies on it during the solve, and the answer keeps it.
-        # fast path: C reads an array of integers
+        self.tied = 0  # number of queries of a training run in which another token scores as much as the selected token
+        # The selection is copied: C relies on it during the solve, and the answer keeps it.
+        # Fast path: C reads a selection that is an array of integers.
         plain = _core.reference(data._handle, selected) if data._single else None
         if plain is not None:
             self.reference = plain
@@ -56,7 +59,7 @@ class Selection:
         return selection
 
     def check(self, data: Data) -> None:
-        """Raises unless a selection from a file fits these data."""
+        """Raises an error unless this selection, read from a file, fits ``data``."""
         as_count("power", self.power, -(2**12))
         as_count("tied", self.tied)
         queries, entries = len(data.queries), data._entries
@@ -89,7 +92,8 @@ class Selection:
         self.reference = _core.top(data._handle, kept.astype(np.float64))
 
     def _free_ties(self, data: Data, scores: np.ndarray | None) -> None:
-        """Drops the rows of tokens that score as much as the selected one: training does not separate the two."""
+        """Drops the constraints between a query's selected token and tokens that score as much, since training does not
+        separate such tokens."""
         if scores is None or len(scores) != data._entries:
             return
         chosen = data._begin + self.reference
@@ -114,43 +118,48 @@ class Selection:
         self.rhs = np.ldexp(rhs, -self.power)
 
     def flags(self, data: Data) -> np.ndarray:
-        """A bool array (entries,): whether each entry's token is selected."""
+        """Which entries (pairs of a query and a token) are selected, as a flat bool array."""
         flags = np.zeros(data._entries, dtype=bool) if self.kept is None else self.kept.copy()
         flags[data._begin + self.reference] = True
         return flags
 
     def asked(self, entries: np.ndarray) -> np.ndarray:
-        """The margins that the rows of these entries must reach, in the units of the argument ``margins``."""
+        """The margins asked of the given entries (pairs of a query and a token), in the units of the user's argument
+        ``margins``."""
         if self.rhs is not None:
             return np.ldexp(self.rhs[entries], self.power)
         return np.ones(len(entries)) if self.kept is None else np.where(self.kept[entries], 0.0, 1.0)
 
     def without(self, gone: np.ndarray) -> Selection:
-        """The same selection without the rows of the entries flagged in ``gone``."""
+        """A copy of this selection without the constraints of the entries flagged in ``gone``."""
         part, asked = copy.copy(self), self.asked(np.arange(len(gone)))
         part.rhs = np.where(gone, -np.inf, np.ldexp(asked, -self.power))
         return part
 
     @property
     def largest(self) -> float:
-        """The largest absolute value of the margins that the rows must reach."""
+        """The largest absolute value of the margins that the constraints ask for."""
         return 1.0 if self.rhs is None else math.ldexp(np.abs(self.rhs[self.rhs > -np.inf]).max(), self.power)
 
     def within(self, data: Data) -> Selection:
-        """The selection itself; raises ValueError if a reference lies outside its window."""
+        """Returns this selection; raises ValueError if the reference token of a query lies outside its window."""
         if said := self.outside(data):
             raise ValueError(said)
         return self
 
     def outside(self, data: Data) -> str:
-        """The error message for a reference outside its window.  C finds such a reference during the call; this names
-        it."""
+        """The error message that names a query whose reference token lies outside its window; empty if there is none.
+
+        C only reports that there is such a query.
+        """
         return outside(data.lengths, self.reference)
 
 
 def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
-    """Finite numbers in the data's entry shape, as a flat array.  With ``no_bound`` some may be minus infinity.  Tokens
-    that a causal query cannot see must have 0 unless ``hidden``."""
+    """Reads an argument with one finite number per entry (pair of a query and a token) into a flat array.
+
+    With ``no_bound`` some may be minus infinity.  Tokens that a causal query cannot see must have 0 unless ``hidden``.
+    """
     single = data._layout.single
     if isinstance(value, (list, tuple)) and not data._layout.uniform:
         letters = "T_i" if single else "S_i, T_i"
@@ -161,7 +170,7 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
-    """Flags (...) of the queries that have not chosen a token yet, from probabilities (..., T).
+    """Which queries have not chosen their tokens yet, as a bool array (...), from attention probabilities (..., T).
 
     With ``single``, one token is to be selected: a query is undecided if its largest probability is below CHOSEN.
     Otherwise it is undecided if some probability lies strictly between ``low`` and ``high``.
@@ -172,8 +181,10 @@ def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: f
 
 
 def number_undecided(run: Any) -> tuple[int, int]:
-    """The number of undecided queries of a run and the number of its queries, each counted once per run and attention
-    head."""
+    """How many queries of a training run have not chosen a token, and how many queries there are.
+
+    A query counts once for each run and attention head.
+    """
     flags = _flat(run.undecided)
     return int(flags.sum()), flags.size
 
@@ -184,7 +195,8 @@ def _flat(parts: Any) -> np.ndarray:
 
 
 def _of_run(run: Any) -> Any:
-    """The selection of a single run with one attention head; raises ValueError for any other run."""
+    """The tokens that one training run with one attention head selects; raises ValueError for several runs or several
+    heads."""
     if run.stacked:
         raise ValueError("selected must be one selection, got several runs: take one, run[r]")
     if run.problem.heads is not None:
@@ -209,7 +221,8 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
 def intervals(
     data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Proved bounds on the largest margin: arrays (low, high), each (R,).
+    """Proved lower and upper bounds on the largest margin of a unit-norm W, as two arrays (R,) with one bound for each
+    of R given weights.
 
     Bound r comes from weights ``W[r]``, of W (R, dk, dz), and multipliers ``delta[r]``, of ``delta`` (R, entries).
 
@@ -232,7 +245,9 @@ def intervals(
 
 
 def _in_range(stack: np.ndarray) -> np.ndarray:
-    """Each member divided by a power of two, so that sums of squares stay in range.  Neither bound depends on the scale
-    of W or of the multipliers."""
+    """Divides each array of a stack by a power of two, so that sums of its squares stay in range.
+
+    The bounds of ``intervals`` do not depend on the scale of W or of the multipliers.
+    """
     largest = np.abs(stack).max(axis=tuple(range(1, stack.ndim)), keepdims=True)
     return np.ldexp(stack, -np.frexp(largest)[1], order="C")

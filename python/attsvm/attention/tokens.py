@@ -11,7 +11,7 @@ import numpy as np
 from ..common.check import as_floats, as_numeric, check_shape, is_ragged
 
 CACHE_LINE = 64  # bytes
-SMALL = 1024  # arrays up to this size are not aligned: a training step copies small windows anyway
+SMALL = 1024  # largest number of elements of an array that is not aligned: a training step copies small windows anyway
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -32,9 +32,9 @@ def own(array: Any) -> Any:
         return array
     try:
         numbers = np.asarray(array)
-    except (ValueError, TypeError, RuntimeError):  # the reader raises the error
+    except (ValueError, TypeError, RuntimeError):  # not an array: the function that reads it later raises the error
         return array
-    if numbers.dtype.kind != "f":  # the reader converts it, which makes a copy
+    if numbers.dtype.kind != "f":  # not floats: the function that reads it later converts it, which makes a copy
         return array
     if numbers.size <= SMALL:
         return numbers.copy()
@@ -80,12 +80,12 @@ def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
 
 def _is_ragged(X: Any) -> bool:
-    """Whether X is a list of sequences of different lengths; their numbers are not converted."""
+    """Whether X is a list of sequences (2-D arrays) of different lengths; only shapes are read, not numbers."""
     return is_ragged(X) and all(np.ndim(x) == 2 for x in X)
 
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of all parts, concatenated, and the number of rows of each part."""
+    """The rows of all parts of a ragged list, concatenated, and the number of rows of each part."""
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))

@@ -13,11 +13,12 @@ from ..attention.selection import Selection
 
 
 def cycle(data: Data, selection: Selection) -> np.ndarray | None:
-    """Multipliers (entries) that are 1 on the rows of a preference cycle, which therefore add up to zero.
+    """A preference cycle as multipliers, one for each pair of a query and a token: 1 on the rows (constraints) of the
+    cycle, which add up to zero, and 0 elsewhere.
 
     None if there is no cycle, or if a query selects several tokens or has margins of its own.
     """
-    # C reports references outside their windows
+    # no search if a selected token lies outside its window, which C reports
     if selection.kept is not None or selection.rhs is not None or selection.outside(data):
         return None
     same = _kinds(data.queries)
@@ -36,10 +37,11 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
 
 
 def _kinds(rows: np.ndarray) -> np.ndarray:
-    """For each row the number of the first row that is equal to it."""
+    """For each row of a matrix, the index of the first row that equals it."""
     kinds = np.arange(len(rows))
     _, first, count = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
-    some = np.flatnonzero(count[first] > 1)  # usually few: the others differ in the first coordinate already
+    # rows whose first number occurs more than once; usually few, since the first numbers of most rows differ
+    some = np.flatnonzero(count[first] > 1)
     words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     _, place, equal = np.unique(words, return_index=True, return_inverse=True)
     kinds[some] = some[place][equal]

@@ -22,13 +22,13 @@ from ..common.norms import conjugate
 from .separation import Separation
 from .support import products
 
-# A row belongs to the support if its multiplier is above HOLDS times the largest one, and does not if its slack is
-# above HOLDS times the margin asked.  If a row does neither, it may enter or leave the support, and there is no
-# derivative.
+# A row (constraint) is in the support if its multiplier times its size is above HOLDS times the largest such product.
+# A row is not in the support if its slack is above HOLDS times the largest margin asked.
+# A row of small multiplier and small slack may enter or leave the support; then there is no derivative.
 HOLDS = 1e-6
-# Largest condition number of the linear system that is accepted: half of the digits are then right.
+# Largest accepted condition number of the linear system: about six digits of its solution are then right.
 MOST_CONDITION = 1e10
-# Newton steps on the equations before they are differentiated: an answer with a gap of 1e-9 fixes W only to about 5e-5.
+# Newton steps that refine the answer before it is differentiated: a gap of 1e-9 fixes W only to about 5e-5.
 STEPS = 3
 
 
@@ -36,15 +36,16 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Rows(NamedTuple):
-    """The support rows of an answer."""
+    """The support rows ``r_k = (x_a - x_t) z^T`` of an SVM answer, with the margins asked of them and their
+    multipliers."""
 
     query: np.ndarray  # (m,)
-    chosen: np.ndarray  # (m,) row of keys of the selected token a
-    token: np.ndarray  # (m,) row of keys of the other token t
+    chosen: np.ndarray  # (m,) index of the selected token a in the keys
+    token: np.ndarray  # (m,) index in the keys of the token t that is compared with a
     delta: np.ndarray  # (m, dk) x_a - x_t
     z: np.ndarray  # (m, dz)
     asked: np.ndarray  # (m,) b
-    soft: np.ndarray  # (m,) 1 / (2 C) on margin rows of a soft margin, else 0
+    soft: np.ndarray  # (m,) 1 / (2 C) on margin rows of a soft margin with penalty C, else 0
     multiplier: np.ndarray  # (m,) y
 
     def apply(self, W: np.ndarray) -> np.ndarray:
@@ -57,12 +58,13 @@ class Rows(NamedTuple):
 
     @property
     def dense(self) -> np.ndarray:
-        """The rows as a matrix (m, dk dz)."""
+        """The support rows as a matrix (m, dk dz): row k is ``(x_a - x_t) z^T`` as a flat vector."""
         return products(self.delta, self.z)
 
 
 class Tangent:
-    """The derivative at an answer: the linear map from (dX, dZ) to (dW, dmargin), and its adjoint."""
+    """The derivative of an SVM answer: the linear map from changes (dX, dZ) of tokens and queries to changes (dW,
+    dmargin), and its adjoint."""
 
     def __init__(self, sol: Separation):
         _check(sol)
@@ -70,7 +72,7 @@ class Tangent:
         self.rows = rows = _holding_rows(sol)
         self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
         self.rows = rows._replace(multiplier=y)
-        # dmargin divided by sum y_k <dr_k, W>; margin = 1 / ||W||, and y is scaled so that ||W||^2 = b.y.
+        # the factor in dmargin = margin^3 sum_k y_k <dr_k, W>, for y scaled so that sum_k b_k y_k = ||W||^2
         self._dmargin = sol.margin**3
 
     def forward(self, dX: np.ndarray, dZ: np.ndarray) -> tuple[np.ndarray, float]:
@@ -96,7 +98,7 @@ class Tangent:
 
 
 def tangent_of(sol: Separation) -> Tangent:
-    """The derivative of an answer, computed once: all directions share its support and its factors."""
+    """The derivative of an SVM answer, computed on the first call and then kept with the answer."""
     if "_tangent" not in vars(sol):
         vars(sol)["_tangent"] = Tangent(sol)
     return vars(sol)["_tangent"]
@@ -115,7 +117,8 @@ def _check(sol: Separation) -> None:
 
 
 def _holding_rows(sol: Separation) -> Rows:
-    """The support rows of an answer; raises ValueError if a row may enter or leave the support."""
+    """The support rows of an SVM answer; raises ValueError if a small move of the tokens may change which rows these
+    are."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
@@ -139,12 +142,12 @@ def _holding_rows(sol: Separation) -> Rows:
     delta = data._differences(chosen[at], token[at])
     z, y = data.queries[query[at]], sol.flat_dual[at]
     if sol.C is None:
-        y = y * (1 / sol.margin**2) / (asked[at] @ y)  # scale y so that b.y = ||W||^2
+        y = y * (1 / sol.margin**2) / (asked[at] @ y)  # scale the multipliers y so that sum_k asked_k y_k = ||W||^2
     return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
 
 
 def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
-    """The inverse of a symmetric matrix, or its pseudo-inverse if its null space is known to have dimension
+    """The inverse of a symmetric matrix, or its pseudo-inverse if its null space is known to have the dimension
     ``nullity``."""
     values, vectors = np.linalg.eigh(K)
     order = np.argsort(np.abs(values))[nullity:]
@@ -158,7 +161,11 @@ def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
 
 
 def _frobenius(sol: Separation, rows: Rows) -> Any:
-    """Frobenius norm, W = M: the system is the Gram matrix of the rows."""
+    """For the Frobenius norm, where ``W = M = sum y_k r_k``: W, the multipliers y, and a function that solves the
+    linear system of (dW, dy).
+
+    The matrix of the system is the Gram matrix of the support rows r_k.
+    """
     gram = (rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft)
     inverse = _inverse(gram)
     y = inverse @ rows.asked
@@ -171,7 +178,11 @@ def _frobenius(sol: Separation, rows: Rows) -> Any:
 
 
 def _entrywise(sol: Separation, rows: Rows) -> Any:
-    """Entrywise norm: W is the gradient of ||M||_q^2 / 2, that is ``||M||^(2-q) sign(M) |M|^(q-1)``."""
+    """For an entrywise norm, where W is the gradient of ``||M||_q^2 / 2`` at ``M = sum y_k r_k``: W, the multipliers y,
+    and a function that solves the linear system of (dW, dy).
+
+    The gradient is ``||M||^(2-q) sign(M) |M|^(q-1)``, with q the conjugate exponent.
+    """
     q, y, dense = conjugate(sol.norm), rows.multiplier, rows.dense
     for _ in range(STEPS):
         M = rows.adjoint(y).ravel()
@@ -200,8 +211,11 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
 
 
 def _nuclear(sol: Separation, rows: Rows) -> Any:
-    """Nuclear norm h of W: ``W = A B^T`` with ``A = M B / h`` and ``B = M^T A / h``, for W of the rank of the
-    answer."""
+    """For the nuclear norm, where ``W = A B^T`` has the rank of the answer: W, the multipliers y, and a function that
+    solves the linear system of (dW, dy).
+
+    The factors satisfy ``A = M B / h`` and ``B = M^T A / h``, with ``M = sum y_k r_k`` and h the nuclear norm of W.
+    """
     (dk, dz), m, r = sol.W.shape, len(rows.asked), sol.rank or 0
     U, sizes, Vt = np.linalg.svd(sol.W)
     A, B = U[:, :r] * np.sqrt(sizes[:r]), Vt[:r].T * np.sqrt(sizes[:r])
@@ -209,7 +223,8 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
     y = rows.multiplier / h
 
     def step(on_A: np.ndarray, on_B: np.ndarray, on_rows: np.ndarray) -> Any:
-        """The changes of A, B and y."""
+        """Solves the linear system of a Newton step, or of the derivative, for the changes of the factors A and B of
+        ``W = A B^T`` and of the multipliers y."""
         found = inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows])
         dA, dB, dy = np.split(found, [dk * r, (dk + dz) * r])
         return dA.reshape(A.shape), dB.reshape(B.shape), dy
@@ -218,7 +233,7 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
         M = rows.adjoint(y)
         N, L, R = -np.kron(M, np.eye(r)), -products(rows.delta, rows.z @ B), -products(rows.z, rows.delta @ A)
         K = np.block([[np.eye(dk * r), N, L.T], [N.T, np.eye(dz * r), R.T], [L, R, np.zeros((m, m))]])
-        inverse = _inverse(K, r * (r - 1) // 2)  # nullity: rotating A and B together changes nothing
+        inverse = _inverse(K, r * (r - 1) // 2)  # null space: the same rotation of A and B leaves A B^T as it is
         dA, dB, dy = step(M @ B - A, M.T @ A - B, rows.apply(A @ B.T) - rows.asked)
         A, B, y = A + dA, B + dB, y + dy
     if r < min(dk, dz) and np.linalg.svd(rows.adjoint(y), compute_uv=False)[r] > 1 - HOLDS:
@@ -232,11 +247,14 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
 
 
 def _max(sol: Separation, rows: Rows) -> Any:
-    """Max norm h of W: ``W = h sign(M)`` where M is not zero.  The answer is a vertex: there are as many rows as
-    unknowns (h and the entries of W where M is zero)."""
+    """For the max norm h of W, where ``W = h sign(M)`` in the entries in which ``M = sum y_k r_k`` is not zero: W, the
+    multipliers y, and a function that solves the linear system of (dW, dy).
+
+    The answer is a vertex: there are as many rows as unknowns (h and the entries of W where M is zero).
+    """
     M = rows.adjoint(rows.multiplier)
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
-    # column k: the entries of W that unknown k (a free entry, or last h) sets
+    # W = places @ u: column k marks the entries that unknown u_k sets (a free entry of W; the last unknown is h)
     places = np.zeros((M.size, int(free.sum()) + 1))
     places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
     places[~free, -1] = np.sign(M).ravel()[~free]
@@ -256,7 +274,7 @@ _SYSTEMS = {"frobenius": _frobenius, "entrywise": _entrywise, "nuclear": _nuclea
 
 
 def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The changes dX or dZ as an array with one row per token or query; zeros for None."""
+    """Reads the changes dX or dZ into an array with one row per token or query; zeros for None."""
     if value is None:
         return np.zeros(shape)
     if is_ragged(value):

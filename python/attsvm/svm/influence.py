@@ -1,4 +1,4 @@
-"""The influence of each sequence on an answer: the answer without it, by a warm-started solve if it holds a support
+"""The influence of each sequence on an SVM answer: the answer without the sequence, solved again if it holds a support
 token."""
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ TOL = 1e-9  # the default tolerance of solve_svm
 
 @dataclass(repr=False, eq=False)
 class Influence(Solved):
-    """The influence of each sequence on an answer, or of each point on a plane: :meth:`attsvm.Separation.influence`.
+    """The influence of each sequence on an SVM answer, or of each point on a separating plane.
+
+    Returned by :meth:`attsvm.Separation.influence` and :meth:`attsvm.Plane.influence`.
 
     Attributes
     ----------
@@ -33,7 +35,7 @@ class Influence(Solved):
     turn : (n,) array
         ``1 - correlation`` of ``W`` with the answer without the sequence; NaN where no weights are left.
     margin : (n,) array
-        The largest margin without the sequence; infinite where nothing else is asked, NaN of a soft margin.
+        The largest margin without the sequence; infinite if no other margin is asked, NaN for a soft margin.
     objective : (n,) array
         ``1 / (2 margin^2)``, or the objective of the soft margin, without the sequence.
     solved : (n,) bool array
@@ -82,7 +84,7 @@ class Influence(Solved):
 
 
 def influence_of(sol: Separation) -> Influence:
-    """The result of :meth:`attsvm.Separation.influence`."""
+    """Computes the influence of each sequence on an SVM answer: see :meth:`attsvm.Separation.influence`."""
     check_removable(sol)
     owner = owners(sol.data)
     n = int(owner[-1]) + 1
@@ -98,7 +100,7 @@ def influence_of(sol: Separation) -> Influence:
 
 
 def check_removable(sol: Separation) -> None:
-    """Raises ValueError unless the answer is optimal and all of its rows are in this process."""
+    """Raises ValueError unless the answer is optimal and all rows (constraints) of its SVM are in this process."""
     if sol.data._identity:
         raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
     if sol.method == SHARDED:
@@ -108,19 +110,21 @@ def check_removable(sol: Separation) -> None:
 
 
 def moving(sol: Separation) -> np.ndarray:
-    """A bool array (entries,): whether the entry's row is one on which the answer rests."""
+    """Which constraints hold the answer in place, as a flat bool array: those of support tokens, and equalities with a
+    nonzero multiplier."""
     equal = sol.selection.flags(sol.data)
     return holding(sol) | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
 
 def owners(data: Any) -> np.ndarray:
-    """The sequence of every entry."""
+    """The number of the sequence to which each entry (pair of a query and a token) belongs."""
     counts = data._layout.counts
     return np.repeat(np.repeat(np.arange(len(counts)), counts), data.lengths)
 
 
 def without(sol: Separation, gone: np.ndarray) -> Separation:
-    """The answer without the rows of the entries flagged in ``gone``, warm-started from the other multipliers."""
+    """Solves the SVM without the constraints flagged in ``gone``, warm-started from the multipliers of the remaining
+    constraints."""
     dual = np.where(gone, 0.0, sol.flat_dual)
     request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
     if isinstance(sol.norm, Metric):
@@ -129,7 +133,7 @@ def without(sol: Separation, gone: np.ndarray) -> Separation:
 
 
 def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:
-    """1 - correlation of A and B, accurate also where they are close; NaN if one of them is zero or None."""
+    """1 - correlation of matrices A and B, accurate also where they are close; NaN if B is zero or None."""
     if B is None or not B.any():
         return math.nan
     A, B = (M / np.abs(M).max() for M in (A, B))

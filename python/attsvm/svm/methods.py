@@ -1,4 +1,5 @@
-"""The solver methods of the C extension, and the function that calls one and returns its answer in the data's units."""
+"""The table of the solver methods in C, and the function that calls a method and returns its answer in the data's
+units."""
 
 from __future__ import annotations
 
@@ -15,26 +16,29 @@ from .separation import Separation
 from .transform import OUT_OF_RANGE, Answer, Request, in_units, scaled_number
 from .vocabulary import Vocabulary, solve_levels
 
-# METHODS[problem][norm][method] is a function of the extension; "capped" problems have a cap on the rank of W.
+# METHODS[problem][norm][method] is a solver in the C extension.
+# In problems that are "capped" there is a cap on the rank of W.
 METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped": {}}
 for name, (word, problems) in _core.METHOD.items():
     for problem in problems.split():
         METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
-# Largest number of rows without a search for cycles: a solver finds the contradiction faster.
+# Problems of at most CYCLE_ROWS rows are not searched for preference cycles: a solver finds a contradiction faster.
 CYCLE_ROWS = 400
-# Over a vocabulary with more rows than this, Newton's method of svm/vocabulary.py (``solve_levels``) is faster than the
-# methods in C.  Measured:
-# with 4,000 rows it takes 0.25 s and C 0.02 to 0.2 s; with 31,000 rows 0.9 s and C 0.8 to 5 s.
+# Over a vocabulary, with more than LEVELS_ROWS rows, Newton's method ``solve_levels`` is faster than the methods in C.
+# Measured with 4,000 rows: Newton's method 0.25 s, C 0.02 to 0.2 s; with 31,000 rows: Newton's 0.9 s, C 0.8 to 5 s.
 LEVELS_ROWS = 20_000
-# Largest number of contexts for ``solve_levels``: a step solves a dense system of that order.
+# Largest number of contexts for Newton's method ``solve_levels``, in which a step solves a dense system of that order.
 LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 
 
 def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = None) -> Separation:
-    """The answer of the requested method.  ``vocabulary`` is the one that ``data`` was made of, if any."""
+    """Solves an SVM by the requested method.
+
+    ``vocabulary`` is the Vocabulary whose classes of tokens are the keys of ``data``; None for other data.
+    """
     methods = methods_of(request.norm, request.C, request.rank)
-    if request.method not in methods:  # "auto", where there is only one method
+    if request.method not in methods:  # method "auto" for a problem that has a single method
         request = replace(request, method=next(iter(methods)))
     if data._identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
         return _solve_vocabulary(data, request, Vocabulary(data, request))
@@ -60,7 +64,7 @@ def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = 
             exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
-    except KeyboardInterrupt as interrupt:  # Ctrl-C at any point: attach an undecided answer
+    except KeyboardInterrupt as interrupt:  # after Ctrl-C at any point, attach an undecided answer to the exception
         if not hasattr(interrupt, "partial"):
             nothing = Answer(CODE["undecided"], np.zeros(data._W_shape), np.zeros(data._entries), 0.0, math.inf)
             interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
@@ -78,8 +82,8 @@ def _solve_vocabulary(data: Data, request: Request, vocabulary: Vocabulary) -> S
 
 
 def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
-    """The answer of ``solve_levels``, or None if it reaches no final status.  The second value is the
-    request for the methods in C, which starts from Newton's multipliers."""
+    """The answer of Newton's method ``solve_levels``, or None if it reaches no final status; and the request with which
+    a method in C then starts, from Newton's multipliers."""
     if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
         return None, request
     found = solve_levels(
@@ -100,7 +104,7 @@ def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str
 
 
 def _call(solver: Any, data: Data, request: Request) -> Answer:
-    """Calls a C solver and returns its answer in the data's units.
+    """Calls a solver in C and returns its answer in the units of the data.
 
     Tokens and queries are scaled by powers of two so that products are in range.  Starting values (multipliers,
     weights) have no units; C scales them to fit.
@@ -109,7 +113,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
     soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
     reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
-    if choosing is not None:  # leave out queries that see one token: they have no row, but cost time
+    if choosing is not None:  # leave out queries that see one token: they have no row in the SVM, but cost time
         queries, entries = choosing
         if (reference[~queries] != 0).any():
             raise ValueError(selection.outside(data))
@@ -123,7 +127,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         )  # fmt: skip
     except IndexError:
         raise ValueError(selection.outside(data)) from None
-    # a row's length is out of range: X or Z was changed, or the rows differ too much in scale
+    # The length of a row cannot be squared: X or Z was changed, or the rows differ too much in scale.
     except FloatingPointError:
         data._check_finite()
         del data._powers

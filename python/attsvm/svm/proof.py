@@ -1,4 +1,5 @@
-"""Exact proofs of an answer: the witnesses are computed here with NumPy, and ``attsvm/check.py`` checks them.
+"""Writes exact proofs of an SVM answer: their witnesses are computed here with NumPy, and ``attsvm/check.py`` checks
+them.
 
 ``check.py`` states what is proved and from which witnesses.  Two kinds of witnesses are computed here, in floating
 point: factors of a matrix whose nuclear or spectral norm must be bounded; and, where equations must hold exactly, a
@@ -25,10 +26,13 @@ from .influence import check_removable, moving, owners, without
 from .separation import Separation
 from .support import ROUNDED, log_pulls, products
 
-DEPENDENT = 1e-9  # An equation depends on others if they leave less than this fraction of the largest equation.
-BINDING = 1e-6  # A margin binds if W exceeds it by less than this fraction of the largest margin asked.
-MOST_DEPENDED = 12  # largest number of equations that a dependent one may combine: exact factors of 40 take minutes
-NUDGES = (0.0, 1e-13, 1e-11, 1e-9)  # steps of W, tried in turn, into the margins that it misses by rounding
+# an equation depends on others if its part independent of them is below this fraction of the largest equation
+DEPENDENT = 1e-9
+BINDING = 1e-6  # a margin binds if W exceeds it by less than this fraction of the largest margin asked
+# largest number of equations that a dependent equation may combine: exact factors of 40 take minutes
+MOST_DEPENDED = 12
+# step lengths, tried in turn, by which W is moved inwards if it misses margins by rounding
+NUDGES = (0.0, 1e-13, 1e-11, 1e-9)
 
 
 def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
@@ -54,8 +58,11 @@ def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
 
 
 def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[str, Any], str, Fraction | None]:
-    """The content of the file, its statement and the proved gap; raises ValueError with the reason if there is no
-    proof.  ``left_out`` flags entries without whose rows the same is proved."""
+    """The content of a proof file for an SVM answer, its statement and the proved gap; raises ValueError with the
+    reason if there is no proof.
+
+    ``left_out`` flags entries; the file then also states that the same is proved without their rows.
+    """
     why = "no witness was found"
     for proof in _candidates(sol, left_out):
         try:
@@ -71,7 +78,7 @@ def _text(proof: dict[str, Any]) -> bytes:
 
 
 def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[str, Any]]:
-    """File contents that may prove the answer, the likeliest first."""
+    """Yields contents of proof files that may prove an SVM answer, the likeliest first."""
     if sol.metric is not None:
         raise ValueError("not proved: the checker knows no metric")
     if sol.method == "working set":
@@ -85,8 +92,8 @@ def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[s
 
 
 class _Rows:
-    """The rows of an answer, numbered as in the file.  Queries without rows and tokens that no query sees are left
-    out."""
+    """The rows (constraints) of an SVM answer, numbered as in the proof file.  Queries without rows and tokens that no
+    query sees are left out."""
 
     def __init__(self, sol: Separation, left_out: np.ndarray | None = None):
         data, selection = sol.data, sol.selection
@@ -111,16 +118,16 @@ class _Rows:
         return self.keys[self.chosen[rows]] - self.keys[self.key[rows]]
 
     def dense(self, rows: np.ndarray) -> np.ndarray:
-        """The rows' matrices (x_a - x_t) z^T, each as a flat row."""
+        """The matrices (x_a - x_t) z^T of the given rows of the SVM, each as a flat row."""
         return products(self.differences(rows), self.queries[self.query[rows]])
 
     def combined(self, dual: np.ndarray) -> np.ndarray:
-        """``sum dual (x_a - x_t) z^T``."""
+        """The sum of the SVM's rows times their multipliers, ``sum dual (x_a - x_t) z^T``."""
         rows = np.flatnonzero(dual)
         return (dual[rows, None] * self.differences(rows)).T @ self.queries[self.query[rows]]
 
     def entry(self, row: int, i: int, j: int) -> Fraction:
-        """Entry (i, j) of a row's matrix (x_a - x_t) z^T, as an exact fraction."""
+        """Entry (i, j) of the matrix (x_a - x_t) z^T of one row of the SVM, as an exact fraction."""
         difference = Fraction(self.keys[self.chosen[row], i]) - Fraction(self.keys[self.key[row], i])
         return difference * Fraction(self.queries[self.query[row], j])
 
@@ -130,8 +137,10 @@ class _Rows:
     def file(
         self, claim: str, dual: np.ndarray, W: np.ndarray | None, witness: dict[str, Any], used: Any = None
     ) -> dict[str, Any]:
-        """The content of the file, with an empty statement.  The multipliers of the rows ``used`` are listed even if
-        they are zero; by default all nonzero ones."""
+        """The content of a proof file, whose statement is still empty.
+
+        The multipliers of the rows ``used`` are listed even if they are zero; by default all nonzero ones are listed.
+        """
         sol, some = self.sol, np.flatnonzero(dual) if used is None else used
         ends = np.cumsum(self.stop - self.start)[:-1]
         several = sol.selection.kept is not None
@@ -159,7 +168,7 @@ def _hex(array: Any) -> Any:
     return None if array is None else np.vectorize(float.hex, otypes=[object])(array).tolist()
 
 
-# ------------------------------------------------------------------------------------- weights and their bound
+# ------------------------------------------------------------------------------ proofs of weights and their bound
 
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
@@ -169,13 +178,14 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     inward = _inward(rows, W) if rows.rhs is not None and sol.C is None else np.zeros_like(W)
     for nudge in NUDGES if inward.any() else NUDGES[:1]:
         moved = W + nudge * inward
-        if of_values(sol.norm)[0]:  # norms of singular values need factors as witnesses
+        if of_values(sol.norm)[0]:  # the nuclear and spectral norms of a matrix need its factors as witnesses
             witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
         yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, moved, witness)
 
 
 def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
-    """A direction along which every binding margin grows by the largest margin asked; equations keep their values.
+    """A direction for W along which every binding margin grows by the largest margin asked, while equations keep their
+    values.
 
     W may miss a margin by rounding.  If the margins asked differ, W cannot simply be stretched; it is moved along this
     direction instead.
@@ -188,15 +198,15 @@ def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
 
 
 def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
-    """Factors U^T and V^T with U V^T = A, from the singular value decomposition.  If ``balanced`` both get the square
-    roots of the singular values; else U gets all of them."""
+    """Factors U^T and V^T with U V^T = A, from the singular value decomposition.  If ``balanced`` each factor gets the
+    square roots of the singular values; else U gets the singular values."""
     U, sizes, Vt = np.linalg.svd(A, full_matrices=False)
     left, right = (np.sqrt(sizes), np.sqrt(sizes)) if balanced else (sizes, np.ones_like(sizes))
     return [_hex((U * left).T), _hex(right[:, None] * Vt)]
 
 
 def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
-    """The witness for the equations that W must meet; their unknowns are the entries of W."""
+    """The witness that some W near the answer meets its equality rows exactly; the unknowns are the entries of W."""
     at = np.flatnonzero(rows.equation)
     if not len(at):
         return {}
@@ -206,12 +216,12 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
     return found or {"basis": [], "dependent": [], "inverse": []}
 
 
-# ------------------------------------------------------------------------------------- contradictions
+# --------------------------------------------------------------------------------- proofs that no weights exist
 
 
 def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     exact = {"lift": False, "basis": [], "dependent": [], "inverse": []}
-    # the multipliers as they are: exact for copies, zero queries and cycles
+    # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
     yield rows.file("infeasible", rows.dual, None, exact)
     at = np.flatnonzero(rows.dual)
     pull = log_pulls(rows.sol, rows.entries[at])
@@ -221,20 +231,20 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
         found = _contradiction(rows, needed, lift)
         if found is not None:
             yield found
-    if rows.sol.C is None:  # rounding may hide W of large norm: prove that only such W can exist
+    if rows.sol.C is None:  # rounding may hide a W of large norm: prove that every W has a large norm
         factors = of_values(rows.sol.norm)[0]
         held = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
         yield rows.file("excluded", rows.dual, None, {"dual": held} if factors else {})
 
 
 def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] | None:
-    """The file with multipliers close to ``dual`` whose rows add up to exactly zero, or None.  With ``lift``, unequal
-    tokens are treated as orthogonal."""
+    """A proof file that no W exists: multipliers close to ``dual`` with which the rows add up to exactly zero; None if
+    none are found.  With ``lift``, unequal tokens are treated as orthogonal."""
     at = np.flatnonzero(dual)
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
         _, last, kind = np.unique(rows.keys[::-1], axis=0, return_index=True, return_inverse=True)
-        place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # the position of the last equal key, for each key
+        place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # for each key, the index of the last key that equals it
         D, every = np.zeros((len(at), len(rows.keys))), np.arange(len(at))
         D[every, place[rows.chosen[at]]] = 1.0
         D[every, place[rows.key[at]]] -= 1.0
@@ -251,7 +261,7 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     found = _square(A[touched], places, names, wanted, entry)
     if found is None:
         return None
-    # the basis absorbs the residual of the solver's tolerance
+    # change the multipliers of the basis so that the solver's residual vanishes
     basis = [names.index(tuple(name)) for name in found["basis"]]
     exact = dual.copy()
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
@@ -260,14 +270,16 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     return rows.file("infeasible", exact, None, {"lift": lift, **found}, at)
 
 
-# ------------------------------------------------------------------------------------- square parts of equations
+# ------------------------------------------------------------------------ square subsystems of linear equations
 
 
 def _square(
     A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: np.ndarray, entry: Callable[[int, int], Fraction]
 ) -> dict[str, Any] | None:
     """A square subsystem of the equations A that is far from singular, its inverse, and how the other equations depend
-    on it; None if one depends on too many for exact factors.
+    on it; None if these are not found.
+
+    One reason: an equation depends on too many others for exact factors.
 
     Rows of A are equations, columns unknowns, with the given names.  Unknowns of large ``weights`` are preferred for
     the subsystem.  ``entry(i, j)`` is the exact value of A[i, j].
@@ -310,14 +322,14 @@ def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None
 
 
 def _whole(numbers: list[Fraction]) -> list[int]:
-    """Integers in the proportions of these fractions."""
+    """The given fractions times their common denominator, as integers."""
     scale = math.lcm(*(x.denominator for x in numbers))
     return [int(x * scale) for x in numbers]
 
 
 def _pivots(A: np.ndarray) -> np.ndarray:
-    """Columns that span the column space of A, chosen by pivoted QR: each time the column with the largest part
-    orthogonal to the chosen ones."""
+    """The indices of columns that span the column space of A, by pivoted QR: each step chooses the column whose part
+    orthogonal to the chosen columns is largest."""
     A, chosen = A.copy(), []
     least = DEPENDENT * np.linalg.norm(A, axis=0).max(initial=0.0)
     for _ in range(min(A.shape)):

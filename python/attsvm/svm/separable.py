@@ -27,21 +27,21 @@ from .support import ROUNDED
 
 # Largest number of points in one window: the solver treats one window of 100,000 points as one dense problem.
 WINDOW = 1000
-ORIGIN = -1  # instead of a point's number: the row is the point itself, not a pair
+ORIGIN = -1  # stands for a point's number in a Window whose rows are single points, not pairs
 
-# a point (or ORIGIN), the points it is paired with, and the weights of these pairs
+# A Window: a point (or ORIGIN), the points with which it is paired, and the weights of these pairs.
 Window = tuple[int, np.ndarray, np.ndarray]
-# Tolerance of the solves with the bias as a coordinate.  With 1e-9 the gap of the points themselves was 3e-9 on the
-# standardised breast cancer data.
+# Tolerance of the solves in which the bias is a coordinate of the points.
+# With the tolerance 1e-9, the plane of the standardised breast cancer data had a gap of 3e-9.
 FINE = 1e-11
-SETTLED = 1e-12  # stop when the bias moves by less than this, in units of the margin
-# The classes count as not separable if the distance of the two means is below this fraction of the farthest point's
-# distance.  The solve contributes an error of 1e-9, and balancing the multipliers of the classes as much again.
+SETTLED = 1e-12  # stop when the bias b changes by less than this, in units in which w . x + b = 1 at the nearest points
+# Not separable: half the distance of the two classes' weighted means is below this fraction of the data's radius.
+# The solve has an error of 1e-9; balancing the multipliers of the classes adds another 1e-9.
 INSEPARABLE = 2e-9
-# largest relative gap of an optimal plane; or ROUNDINGS times the rounding error of a height, if that is more
+# a plane is optimal if its relative gap is at most TOL, or at most about ROUNDINGS rounding errors of w . x + b
 TOL, ROUNDINGS = 1e-9, 100
 UNIT = float(np.finfo(np.float64).eps) / 2  # unit roundoff
-SHOWN = 8  # support points that are printed
+SHOWN = 8  # largest number of support points that are printed
 
 
 @dataclass(repr=False, eq=False)
@@ -98,7 +98,7 @@ class Plane(Result):
 
     @cached_property
     def separation(self) -> Separation:
-        """The same answer as an SVM over differences of points; its ``prove(path)`` writes an exact proof.
+        """This plane as the answer of an attention SVM over differences of points, whose ``prove(path)`` proves it.
 
         Its rows are pairs of a positive and a negative point.  The pairs of support points form a tree and carry the
         multipliers; every other point is paired with the nearest point of the other class.  Without a bias a row is a
@@ -167,7 +167,7 @@ class Plane(Result):
         return self.labels[(self.decision_function(X) > 0).astype(np.intp)]
 
     def influence(self) -> Influence:
-        """The influence of each point: its multiplier, and the plane without it.
+        """The influence of each point on this plane: its multiplier, and the plane without the point.
 
         Without a point that is no support point the plane is the same; without a support point it is solved again,
         warm-started from the multipliers of the others.
@@ -227,7 +227,7 @@ class Plane(Result):
 
 
 def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool | None = None) -> Plane:
-    """Whether two classes of points are linearly separable, and the hard-margin SVM, with certificate and proof.
+    """The plane of largest margin between two classes of points, or a certificate that no plane separates them.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
     Raises
     ------
     ValueError, TypeError
-        Labels that are not two, NaN, or of kinds that cannot be ordered.
+        If the labels are not two, hold NaN, or cannot be ordered.
 
     See Also
     --------
@@ -278,7 +278,7 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
         raise ValueError(f"y must hold two different labels, got NaN for point {missing[0]}")
     try:
         labels, which = np.unique(classes, return_inverse=True)
-    except TypeError as error:  # labels of types that have no order, such as None among words
+    except TypeError as error:  # the types of the labels have no common order, such as None among words
         kinds = ", ".join(sorted({type(label).__name__ for label in classes.tolist()}))
         raise TypeError(f"y must hold labels that can be ordered, got {kinds}") from error
     if len(labels) != 2:
@@ -296,7 +296,7 @@ def _turned(points: np.ndarray, positive: np.ndarray) -> np.ndarray:
 
 
 def _sides(positive: np.ndarray, bias: bool) -> list[np.ndarray]:
-    """The indices of the points of each class; without a bias, of all points together."""
+    """The indices of the points of each class, as a list of two arrays; without a bias, one array of all points."""
     return [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(positive))]
 
 
@@ -308,7 +308,7 @@ def _plane(
     start: tuple[np.ndarray, float] | None = None,
     progress: bool | None = None,
 ) -> Plane:
-    """The plane between two classes, certified from the points as they were given.
+    """Solves for the plane of largest margin between two classes, and certifies it from the points as they were given.
 
     ``start`` are the weights and the margin of a similar plane.  Coordinates are divided by a power of two, since their
     squares may leave double precision.
@@ -320,12 +320,12 @@ def _plane(
     known = None if start is None else start[0] * (unit / start[1]) ** 2
     w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
     sides = _sides(positive, bias)
-    for side in sides:  # balance the multipliers: both classes have the same sum
+    for side in sides:  # balance the multipliers of the two classes: they have the same sum
         weights[side] /= len(sides) * weights[side].sum() or 1.0
     turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
     used = int(np.count_nonzero(weights))
     bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length
-    if weights.sum() < 0.9:  # a class has no multipliers: they prove no bound
+    if weights.sum() < 0.9:  # without multipliers in a class there is no proved bound of the margin
         bound = np.inf
     held = weights > ROUNDED * weights.max()
     margin = 0.0
@@ -349,7 +349,8 @@ def _plane(
 def _solve(
     points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """The normal w (None if there is none) and the multipliers.
+    """Solves the hard-margin SVM: the normal w of the plane (None if there is no plane) and the multiplier of each
+    point.
 
     ``spread`` is the bias coordinate of every point, 0 without a bias.  It is as long as the farthest point: a longer
     one saves few steps and makes the certificate coarser.
@@ -391,8 +392,9 @@ def _stars(first: int, points: np.ndarray, weights: np.ndarray) -> list[Window]:
 
 
 def _tree(weights: np.ndarray, sides: list[np.ndarray], support: np.ndarray) -> list[Window]:
-    """Pairs of a positive and a negative support point, one fewer than points, whose weights add up to the weights of
-    the points.
+    """Pairs of a positive and a negative point, with weights that add up to the weight of each point.
+
+    k support points form k - 1 pairs.
 
     The points of each class are laid along a line as intervals as long as their weights; two points are a pair where
     their intervals overlap.  The nearest points come first, so they are a pair.  Each point that is no support point is

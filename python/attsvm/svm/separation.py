@@ -18,16 +18,17 @@ from ..common.result import Lines, Result, interval_bar
 from .support import holding, is_unique, log_pulls
 from .transform import Answer, Request
 
-# Singular values below this fraction of the largest do not count for the rank: a gap of 1e-9 fixes W only to about
-# 5e-5.
+# Singular values of W below this fraction of the largest do not count for its rank.
+# An answer with a gap of 1e-9 fixes W only to about 5e-5, so smaller singular values may be errors.
 RANK_TOLERANCE = 1e-4
-STATE = ("data", "selection", "norm", "method", "C", "status")  # attributes that a file keeps, besides the answer
+# attributes of an answer that a file keeps, besides the solver's answer
+STATE = ("data", "selection", "norm", "method", "C", "status")
 ROWS_SHOWN = 4  # largest number of rows of a certificate that the message lists one by one
 SHARDED = "working set"  # method of an answer whose rows are sharded over processes
 
 
 class Separation(Result):
-    """The answer of :func:`solve_svm`, with its certificate.
+    """The answer of :func:`solve_svm`: weights W, bounds of the largest margin, and the multipliers that prove them.
 
     Attributes
     ----------
@@ -100,7 +101,7 @@ class Separation(Result):
         return self.norm.value if isinstance(self.norm, Metric) else None
 
     @property
-    # declared Any although it may be None, so that type checkers do not demand a test before every use
+    # W is declared Any although it may be None, so that type checkers do not demand a test before every use
     def W(self) -> np.ndarray | Any:
         open_ended = self.C is None and self.status not in ("optimal", "no constraint")
         if self.status == "infeasible" or open_ended and not self.answer.lower > 0:
@@ -122,7 +123,8 @@ class Separation(Result):
             return math.inf
         if upper == 0 or lower == math.inf:
             return 0.0
-        return max(upper / lower - 1, 0.0) if lower > 0 else math.inf  # rounding may swap bounds that are equal
+        # rounding may swap the two bounds if they are equal
+        return max(upper / lower - 1, 0.0) if lower > 0 else math.inf
 
     @property
     def objective(self) -> float:
@@ -163,7 +165,7 @@ class Separation(Result):
     def slack(self) -> Any:
         if self.C is None:
             return None
-        # equality rows have no slack
+        # rows between selected tokens are equalities, which have no slack
         slack = np.where(self.selection.flags(self.data), 0.0, self.flat_dual / (2 * self.C))
         return self.data._layout.shape_entries(slack, 0.0)
 
@@ -173,7 +175,7 @@ class Separation(Result):
 
     @cached_property
     def _holding(self) -> np.ndarray:
-        """The support as a flat bool array (entries,)."""
+        """Which entries (pairs of a query and a token) are support tokens, as a flat bool array."""
         return holding(self)
 
     @cached_property
@@ -292,7 +294,9 @@ class Separation(Result):
         return write_proof(self, path, without)
 
     def proved_gap(self) -> Fraction:
-        """The gap as an exact fraction, proved as :meth:`prove` does; no file is written.
+        """The relative gap of the margin's two bounds as an exact fraction, proved as by :meth:`prove`.
+
+        No file is written.
 
         Returns
         -------
@@ -316,7 +320,7 @@ class Separation(Result):
         return gap
 
     def influence(self) -> Any:
-        """The influence of each sequence: its multiplier, and the answer without it.
+        """The influence of each sequence on this answer: its multiplier, and the answer without the sequence.
 
         Without a sequence that holds no support token the answer stays optimal, so nothing is solved.  For every other
         sequence the answer without it is solved, warm-started from the multipliers of the rest.  All queries of a
@@ -433,16 +437,16 @@ class Separation(Result):
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
 
     def __getstate__(self) -> dict[str, Any]:
-        # the derivative cannot be pickled; it is computed again on demand
+        # the cached derivative cannot be pickled; it is computed again on demand
         return {name: value for name, value in vars(self).items() if name != "_tangent"}
 
     def _state(self) -> dict[str, Any]:
-        # without the exception, the last field
+        # keep all fields of the solver's answer but the last, which is an exception
         return {name: getattr(self, name) for name in STATE} | {"answer": self.answer[:-1]}
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Separation:
-        """The answer from the state in a file, which is checked."""
+        """Makes an answer from the state read from a file, and checks it."""
         found, answer = cls.__new__(cls), Answer(*state["answer"])
         vars(found).update({name: state[name] for name in STATE}, answer=answer)
         data = found.data
@@ -470,13 +474,14 @@ def _at_least(sol: Separation) -> str:
     It follows from <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y.
     """
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
-    entries = entries[log_pulls(sol, entries) > -np.inf]  # a zero row has no W at all and needs no bound
-    if data._identity or not len(entries):  # a vocabulary has no token differences to bound
+    entries = entries[log_pulls(sol, entries) > -np.inf]  # leave out rows that are zero, which no W meets
+    # no norm is given for a vocabulary, whose token differences are not computed, or without rows
+    if data._identity or not len(entries):
         return ""
     (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
     pull = log_pulls(sol, entries)
     D, Z = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2, data.queries[q]
-    # scaled, since their products may leave double precision
+    # D and Z are scaled to order one, since products of their numbers may leave double precision
     D, Z = (A / np.abs(A).max(axis=1, keepdims=True) for A in (D, Z))
     weights = np.sign(y) * np.exp(pull - pull.max())
     most = np.linalg.norm((weights[:, None] * D).T @ Z)
@@ -498,7 +503,8 @@ def _proof(sol: Separation) -> str:
 
 
 def _impossible_pair(sol: Separation) -> str | None:
-    """The message if a single row is impossible: a token equals the selected one, or the query is zero; else None."""
+    """The message if a single row cannot be met by any W: its token equals the selected one, or its query is zero; else
+    None."""
     if sol.answer.entry < 0:
         return None
     q = int(sol.data._query_at(sol.answer.entry))

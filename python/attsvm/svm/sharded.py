@@ -1,4 +1,4 @@
-"""The attention SVM of rows sharded over several processes, by a working set that they share.
+"""Solves the attention SVM of rows that are sharded over several processes, which share a working set of rows.
 
 The least-norm W depends only on its support rows.  Each worker proposes the support rows of its own shard.  The first
 worker solves the SVM of all proposed rows.  Each worker adds its rows that this W violates, until there are none.
@@ -24,19 +24,19 @@ from .transform import Answer, Request
 
 CODES = CODE | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
-# Rows whose multiplier is below this fraction of the largest are not proposed (interior points leave all of them
-# positive).
+# Rows (constraints) with a multiplier below this fraction of the largest are not proposed for the working set.
+# Interior-point methods leave all multipliers positive.
 PROPOSED = 1e-6
 
 
 def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> Separation:
-    """The answer for the rows of all workers, with the multipliers of this worker's rows.  ``ask`` checks the arguments
-    and returns the request."""
+    """The SVM answer for the rows of all workers, with the multipliers of this worker's rows.  ``ask`` checks the
+    arguments and returns the request."""
     request = workers.together(ask)
     selection, tol = request.selection, request.tol
     norm, shape = str(request.norm), {"dk": data.dk, "dz": data.dz}
     workers.agree(norm=norm, **shape, tol=tol, max_iter=request.max_iter, method=request.method)
-    held = selection.flags(data)  # the selected tokens have no margin row
+    held = selection.flags(data)  # flags of the selected tokens, which have no margin row
     own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
@@ -64,8 +64,8 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
 
 
 def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
-    """This worker's entries in the working set and the position of the first; the data and the selection of the whole
-    working set (None if it has no rows)."""
+    """Gathers the working set from all workers: this worker's entries in it, the position of the first of these, and
+    the data and the selection of the whole working set (None if it has no rows)."""
     counts = np.add.reduceat(chosen | held, data._begin, dtype=np.intp)
     has_rows = counts > 1
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))
@@ -81,8 +81,8 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
 
 
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
-    """The first worker's answer, on every worker: code, bounds, iterations, the impossible entry, W and the
-    multipliers."""
+    """Sends the first worker's answer to all workers: status code, bounds, iterations, the entry that no W meets even
+    alone, W and the multipliers."""
     numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
     if sol is not None:
         numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry

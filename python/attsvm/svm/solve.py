@@ -24,15 +24,15 @@ from .transform import Request, Whitening
 
 # Gap at which `feasible` stops: a separating W is then known, and its margin within a factor of 2.
 ROUGH = 1.0
-# With fewer numbers in the tokens no progress is shown by default: the solve is faster than finding out whether stderr
-# is a terminal.
+# With at most SMALL numbers in the tokens, no progress is shown by default.
+# A solve over so few numbers is faster than finding out whether stderr is a terminal.
 SMALL = 10_000
 LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CERTIFICATE_LOOSEST of certificate.h)
 listeners: list[Callable[[Separation], None]] = []  # functions that are called with every answer of solve_svm
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped before its tolerance, or a training run ended before every query had chosen a token.
+    """Warns that a solver stopped before its tolerance, or that training ended before every query had chosen a token.
 
     The answer is still correct within the bounds that it carries.
     """
@@ -54,7 +54,9 @@ def solve_svm(
     progress: bool | None = None,
     reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Separation:
-    """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
+    """Solves the attention SVM: finds the weights W of least norm that rank the selected tokens first, by margins of 1.
+
+    It is ``min ||W|| s.t. (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
 
     With several selected tokens per query (a bool selection) their logits must be equal, and the margins hold
     between them and the rest.
@@ -161,7 +163,7 @@ def solve_svm(
         raise ValueError("metric goes without reduce and progress")
 
     def ask() -> Request:
-        """The request, from arguments that are checked."""
+        """Checks the arguments of ``solve_svm`` and returns them as a Request."""
         check_data("data", data, shard=reduce is not None)
         kind, gap = as_norm("norm", norm), as_number("tol", tol, above=0.0)
         soft = None if C is None else as_number("C", C, above=0.0)
@@ -215,7 +217,7 @@ def solve_svm(
 
 
 def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
-    """The answer in a metric: a Frobenius problem over whitened tokens, whose bounds are computed again from the
+    """Solves the SVM in a metric, as a Frobenius problem over whitened tokens; the bounds are computed again from the
     original tokens."""
     whitening = Whitening(data, metric, request.selection.reference)
     plain = solve_request(whitening.plain, request)
@@ -234,7 +236,7 @@ def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
 
 
 def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobenius") -> Separation:
-    """Whether some W ranks the selected tokens first; it stops as soon as this is known.
+    """Decides whether some W ranks the selected tokens first, and stops as soon as this is known.
 
     Parameters
     ----------
@@ -272,8 +274,8 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
 
 
 def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The starting multipliers (entries,), and the starting weights, or None.  Weights are used only if this problem
-    and the given answer are both in the nuclear norm."""
+    """The multipliers, one for each pair of a query and a token, and the weights (or None) from which a warm-started
+    solve begins.  Weights are used only if this problem and the given answer are both in the nuclear norm."""
     entries = data._entries
     if isinstance(warm_start, Separation):
         dual, W = warm_start.flat_dual, warm_start.W
@@ -282,8 +284,8 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
                 f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"
             )
         serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == data._W_shape
-        dual = np.where(np.isfinite(dual), dual, 0.0)  # multipliers of extreme data may overflow: start those at zero
+        dual = np.where(np.isfinite(dual), dual, 0.0)  # multipliers of extreme data may overflow; those start at zero
         return dual, W if serves and np.isfinite(W).all() else None
-    if hasattr(warm_start, "multipliers"):  # a training run: its last gradient has the form of multipliers
+    if hasattr(warm_start, "multipliers"):  # a training run was given: its last gradient has the form of multipliers
         warm_start = warm_start.multipliers
     return as_entries(data, "warm_start", warm_start), None

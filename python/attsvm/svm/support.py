@@ -9,31 +9,34 @@ import numpy as np
 
 from ..common.norms import Metric, of_values
 
-# Multiplier times size of a row, divided by the largest such product: below this it is rounding of sums over thousands
-# of rows.
+# The multiplier times size of a support row is above this fraction of the largest such product.
+# Smaller products of multiplier and size may be rounding of sums over thousands of rows.
 ROUNDED = 1e-12
-CHUNK = 65536  # number of rows whose differences are computed at a time
+CHUNK = 65536  # number of rows whose token differences are computed at a time
 
 
 def holding(sol: Any) -> np.ndarray:
-    """The support tokens of an answer, as a flat bool array (entries,)."""
+    """The support tokens of an answer, as a flat bool array with a flag for each pair of a query and a token."""
     selection = sol.selection
     found = (sol.flat_dual > 0) & ~selection.flags(sol.data)
     entries = np.flatnonzero(found)
     pull = log_pulls(sol, entries)
     largest = pull.max(initial=-np.inf)
-    if largest == -np.inf:  # no multipliers, or only those of zero rows (a copy of the token, or a zero query)
+    # no multipliers, or only those of rows that are zero (a copy of the selected token, or a zero query)
+    if largest == -np.inf:
         return found
     part = np.exp(pull - largest)
     found[entries] = part > ROUNDED
-    if sol.status == "optimal" and sol.C is None:  # of other answers W and multipliers may come from different iterates
+    # in answers that are not optimal, W and the multipliers may come from different iterates
+    if sol.status == "optimal" and sol.C is None:
         excess = sol.data._flat_margins(sol.W, selection.reference)[entries] - selection.asked(entries)
         found[entries] &= part > excess / selection.largest
     return found
 
 
 def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
-    """The logarithms of the multipliers of these entries times the sizes of their rows.
+    """For each given entry (pair of a query and a token), the logarithm of its absolute multiplier times the size of
+    its row.
 
     The size of a row is the largest number in x_ref - x_t times the largest number in z.  Logarithms are used since the
     products may leave double precision.
@@ -48,22 +51,22 @@ def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
         return np.log(np.abs(sol.flat_dual[entries])) + np.log(sizes) + np.log(np.abs(data.queries).max(axis=1))[q]
 
 
-# Relative to the largest value, a value below ZERO is zero and one above NONZERO is not; in between a gap of 1e-9 does
-# not decide.
+# A value counts as zero below ZERO times the largest value, and as nonzero above NONZERO times the largest.
+# An answer with a gap of 1e-9 does not decide whether a value between ZERO and NONZERO is zero.
 ZERO, NONZERO = 1e-7, 1e-5
-# The support rows, at unit length and restricted to the face, leave a free direction if their least singular value is
-# below SINGULAR, and none if it is above REGULAR.
+# The least singular value of the support rows, at unit length and restricted to a face, decides whether W is unique.
+# W is unique if the least singular value is above REGULAR; below SINGULAR it is not, if W lies inside the face.
 SINGULAR, REGULAR = 1e-11, 1e-7
-LARGEST = 4_000_000  # largest number of entries in the matrix of the restricted rows (32 MB)
+LARGEST = 4_000_000  # largest number of elements in the matrix of the restricted support rows (32 MB)
 
 
 def is_unique(sol: Any) -> bool | None:
     """Whether the W of an answer is the only one of least norm; None if rounding or the problem's size does not allow a
     decision."""
     if sol.C is not None or isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
-        return True  # a strictly convex norm, or W = 0
+        return True  # W is unique: the norm is strictly convex, or W = 0
     query, delta, multiplier, slack = _rows(sol)
-    # The result does not depend on scale; scale to order one, since squares may leave double precision.
+    # Uniqueness does not depend on scale: scale to order one, since squares of the numbers may leave double precision.
     delta, Z, multiplier, W = (
         a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
         for a in (delta, sol.data.queries, multiplier, sol.W)
@@ -93,8 +96,8 @@ def is_unique(sol: Any) -> bool | None:
 
 
 def _rows(sol: Any) -> tuple[Any, ...]:
-    """Query, difference x_a - x_t, multiplier and relative slack of every row; the slack of equality rows is
-    infinite."""
+    """The rows of an answer's SVM: query, difference x_a - x_t, multiplier and relative slack of each row; the slack of
+    an equality row is infinite."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     delta = data._differences(chosen, token)
@@ -106,13 +109,15 @@ def _rows(sol: Any) -> tuple[Any, ...]:
 
 
 def _split(values: np.ndarray, top: float) -> np.ndarray | None:
-    """Flags of the values that are nonzero relative to ``top``; None if a value lies between ZERO and NONZERO."""
+    """Which values are nonzero relative to ``top``, as a bool array; None if a value is too small to decide, between
+    ZERO and NONZERO."""
     large = np.abs(values) >= NONZERO * top
     return large if (large | (np.abs(values) <= ZERO * top)).all() else None
 
 
-# For each norm: whether W lies in the interior of the face of the norm ball that M exposes, and a function that
-# restricts rows to that face; None if the dimension of the face cannot be decided.
+# The functions _max, _spectral and _nuclear describe the face of the norm ball that ``M = sum y_k r_k`` exposes.
+# _max, _spectral and _nuclear return whether W lies inside the face, and a function that restricts rows to the face.
+# _max, _spectral and _nuclear return None if rounding does not decide the dimension of the face.
 
 
 def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
@@ -151,5 +156,5 @@ def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
 
 
 def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """For each row, all products of an entry of a and an entry of b, flat."""
+    """For each row k, all products of a number in a[k] and a number in b[k], as a flat row."""
     return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)

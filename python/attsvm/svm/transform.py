@@ -1,4 +1,4 @@
-"""The request to a solver method and its answer, and the change of units between Python and C."""
+"""What a solver method in C is given and returns, and the change of units between Python and C."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from ..common.progress import Report
 
 @dataclass(slots=True)
 class Request:
-    """The checked arguments of a solve, except the data.  It has slots, which are faster to read than a named tuple."""
+    """The checked arguments of an SVM solve, except the data.  The class has slots, which are faster to read than a
+    named tuple."""
 
     selection: Selection
-    norm: Any  # a name or an exponent, as from as_norm; or a Metric
+    norm: Any  # the norm: a name, an exponent p, or a Metric
     method: str
     tol: float
-    max_iter: int = 0  # 0: the method's default limit
+    max_iter: int = 0  # largest number of iterations; 0: the method's default
     C: float | None = None
     rank: int | None = None
-    dual: np.ndarray | None = None  # starting multipliers, one per entry
+    dual: np.ndarray | None = None  # starting multipliers, one for each pair of a query and a token
     W: np.ndarray | None = None  # starting weights
     report: Report | None = None
 
 
 class Answer(NamedTuple):
-    """The answer of a method in C."""
+    """What a solver method in C returns: status code, W, multipliers, and the bounds that they prove."""
 
     status: int
     W: np.ndarray
@@ -41,7 +42,7 @@ class Answer(NamedTuple):
     lower: float
     upper: float
     iterations: int = 0
-    entry: int = -1  # an entry whose row alone is impossible; -1: none
+    entry: int = -1  # index of an entry (query and token) whose constraint no W meets, even alone; -1 if there is none
     method: str | None = None
     exception: BaseException | None = None
 
@@ -78,8 +79,8 @@ def of_order_one(dual: np.ndarray) -> np.ndarray:
 
 
 def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | float) -> Answer:
-    """The answer in the units of the data.  C has solved a problem with rows divided by ``2**rows`` and margins divided
-    by ``2**asked``.
+    """Converts an answer of C to the units of the data.  C has solved a problem with rows divided by ``2**rows`` and
+    margins divided by ``2**asked``.
 
     ``M = sum dual (x_a - x_t) z^T`` scales as the power 1 of W; as the power 0 in the norms "max" and "spectral"; and
     as the power p - 1 in the entrywise norm of exponent p.  If the multipliers would leave double precision although W
@@ -89,13 +90,14 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     if rows == asked == answer.status == 0:
         return answer
     W, dual = answer.W, answer.dual
-    if not np.isfinite(dual).all():  # a method that rounding stopped may return these; they prove nothing
+    # multipliers that are not finite (from a method that rounding stopped) prove nothing
+    if not np.isfinite(dual).all():
         dual = np.zeros_like(dual)
     if _core.STATUS[answer.status] == "infeasible":
         return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
-    if soft or answer.lower > 0:  # otherwise W proves nothing, and the user does not get it
+    if soft or answer.lower > 0:  # without a positive lower bound W proves nothing, and the user does not get it
         W = scaled_array(W, asked - rows, "weights")
     if soft:
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")
@@ -112,12 +114,13 @@ def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
     return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)
 
 
-MOST = 2e8  # largest number of entries of the tokens that an array D as metric leads to: 1.6 GB
+MOST = 2e8  # largest number of elements in the tokens of a solve whose metric is an array D (1.6 GB)
 
 
 class Whitening:
-    """A solve in a metric as a Frobenius solve over other data: ``||V||_F`` with ``V = L^T W M``, ``P = L L^T``, ``R =
-    M M^T``.
+    """Turns a solve in the metric (P, R) into a Frobenius solve over whitened data, for the weights ``V = L^T W M``.
+
+    With ``P = L L^T`` and ``R = M M^T``, the norm of W in the metric is ``||V||_F``.
 
     The rows are ``(L^-1 (x_t - x_ref)) V (M^-1 z)``.  For a metric given as an array D (dk, dz), V is the flat vector
     ``sqrt(D) W``: each query gets tokens ``vec(x z^T) / sqrt(D)`` of its own, and the query becomes the number 1.  The
@@ -148,7 +151,7 @@ class Whitening:
         self.plain = Data("metric", rows.reshape(entries, -1), np.ones((len(data), 1)), None, layout)
 
     def back(self, V: np.ndarray) -> np.ndarray:
-        """W from the weights V of the whitened problem."""
+        """The weights W that correspond to weights V of the whitened problem."""
         if self.metric.D is not None:
             return V.reshape(self.metric.D.shape) / np.sqrt(self.metric.D)
         left, right = self.metric.inverses

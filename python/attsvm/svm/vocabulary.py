@@ -1,4 +1,5 @@
-"""The SVM over a vocabulary, whose keys are the identity: reduced to classes of tokens, solved by Newton's method."""
+"""The SVM over a vocabulary (whose keys are the identity matrix), reduced to classes of tokens and solved by Newton's
+method."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from ..common.norms import of_values
 from ..common.progress import Report
 from .transform import Answer, Request
 
-OUTWARDS = 2.0**-50  # relative rounding of the keys' sizes and of W, by which bounds are moved outwards
+OUTWARDS = 2.0**-50  # bounds are moved outwards by this relative rounding error of the keys' sizes and of W
 
 
 class Vocabulary:
-    """The same problem with one token for each class; tokens are in one class if the same queries select them.
+    """An SVM over a vocabulary, reduced to one token for each class; tokens are in one class if the same queries select
+    them.
 
     Exchanging two tokens of a class changes neither the rows nor the norm, so some solution gives them the same weights
     w_k.  With n_k tokens in class k and ``W'_k = n_k^(1/p) w_k`` the norm stays, ``||W'|| = ||W||``.  The keys are
@@ -44,9 +46,11 @@ class Vocabulary:
         self.request = replace(request, selection=Selection(self.data, selected), dual=None, W=None)
 
     def back(self, answer: Any) -> Answer:
-        """The answer for all tokens: the tokens of a class share its multipliers and have the same weights."""
+        """Expands an answer for classes to all tokens: the tokens of a class share its multipliers and have the same
+        weights."""
         M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        pull = -answer.dual.reshape(M, K)  # minus the multipliers; that of the reference makes each query's sum zero
+        # negative multipliers; the reference class of each query gets the number that makes the query's sum zero
+        pull = -answer.dual.reshape(M, K)
         pull[every, self.request.selection.reference] = -pull.sum(axis=1)
         dual = (pull / -self.count)[:, self.class_of]
         dual[every, self.reference] = 0
@@ -60,24 +64,28 @@ class Vocabulary:
         )
 
 
-# First sigma of the augmented Lagrangian, and its growth.  With 50,000 tokens, 1,000 contexts of ten labels and d = 64,
-# doubling took 134 steps; with a growth of ten, steps became short and many.
+# First penalty sigma of the augmented Lagrangian, and its growth factor.
+# With 50,000 tokens, 1,000 contexts of ten labels and d = 64, doubling sigma took 134 steps.
+# With ten times the sigma in each update, Newton's steps became short and many.
 SIGMA, GROWTH = 5.0, 2.0
-# Sigma grows only if the gap falls to no less than this fraction of the last gap.  (With 0.1 sigma grew until rounding
-# dominated on tight problems.)
+# The penalty sigma grows only if the gap falls to no less than this fraction of the last gap.
+# With a fraction of 0.1, sigma grew until rounding dominated on tight problems.
 CONVERGING = 0.3
 # Largest number of Newton steps per update of the multipliers, and of updates in a row without a better bound.
 STEPS, STALLED = 60, 10
 ROUNDING = 1e-14  # a minimum is reached when the gradient is below this fraction of the multipliers
 # line search: stop when the slope is below FLAT times the initial slope, or after TRIES evaluations
 FLAT, TRIES = 0.2, 12
-STIFF = 1e8  # sigma of the projection onto the equalities, which is applied twice
-CONTRADICTION = 1e-11  # stop as infeasible at this relative residual, a hundredth of the residual that proves it
-LARGEST = 1e8  # largest number of entries in all matrices C_k: 0.8 GB, and up to three times as much in temporaries
+STIFF = 1e8  # penalty sigma of the projection of W onto the equality rows, which is applied twice
+# stop as infeasible at this relative residual of the certificate, a hundredth of the residual that C accepts
+CONTRADICTION = 1e-11
+# largest number of elements in all matrices of a Newton step: 0.8 GB, and up to three times as much in temporaries
+LARGEST = 1e8
 
 
 class Found(NamedTuple):
-    """Weights of each class of tokens and multipliers of every entry (context, class).  C certifies them later."""
+    """What ``solve_levels`` returns: weights of each class of tokens and multipliers of every entry (context, class).
+    C certifies them later."""
 
     W: np.ndarray
     dual: np.ndarray
@@ -88,8 +96,8 @@ class Found(NamedTuple):
 def solve_levels(
     contexts: np.ndarray, selected: np.ndarray, count: np.ndarray, tol: float, most: int, report: Report | None
 ) -> Found:
-    """Runs Newton's method until the gap is below ``tol``, no W exists, ``most`` steps are made (0: no limit) or no
-    progress is made.
+    """Solves the SVM over classes of tokens by Newton's method; it ends when the gap is below ``tol``, when no W
+    exists, after ``most`` steps (0: no limit), or without further progress.
 
     Its unknowns are the levels: the level of a context is the highest logit that a token which the context does not
     select may have.
@@ -115,7 +123,7 @@ def solve_levels(
             sigma *= 1 if gap < CONVERGING * last else GROWTH
     except KeyboardInterrupt as interrupt:
         return problem.found(interrupt)
-    # 1 / sigma is lost to rounding, or too many rows are active for memory
+    # Either 1 / sigma is lost to rounding, or too many rows are active for memory.
     except (np.linalg.LinAlgError, MemoryError):
         pass
     return problem.found(None)
@@ -131,14 +139,14 @@ class _Problem:
         # Start the levels t at the highest logits of tokens that are not selected: few rows are then active.
         self.W = self.selected @ (self.Z - self.Z.mean(axis=0))
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
-        self.t[np.isinf(self.t)] = 0.0  # the context selects every token
+        self.t[np.isinf(self.t)] = 0.0  # level of a context that selects every token
         self.y = np.zeros(self.selected.shape)
-        self.met, self.steps = self.W, 0  # met: W projected onto the equalities
+        self.met, self.steps = self.W, 0  # met: W projected onto the equality rows
         self.best = self.W, self.y  # the best projected W and multipliers so far
 
     def minimise(self, sigma: float, most: int) -> bool:
-        """Minimises the augmented Lagrangian at this sigma and updates the multipliers.  Returns whether to
-        continue."""
+        """Minimises the augmented Lagrangian with the penalty ``sigma`` and updates the multipliers.  Returns whether
+        to continue."""
         n, u = self.n, self._cut(self._uncut(sigma))
         for _ in range(STEPS):
             g, h = self.W + u @ self.Z, -(n @ u)
@@ -158,10 +166,11 @@ class _Problem:
         return True
 
     def bounds(self) -> tuple[float, float, bool]:
-        """The lower and upper bound of the margin, in units of b, and whether the multipliers show that no W exists."""
+        """The lower and upper bound of the margin, for rows that must reach b, and whether the multipliers show that no
+        W exists."""
         dual = self._balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
-        weight = np.where(self.selected, 0.0, dual) @ self.b  # (K,) weight of each kind's margin rows
+        weight = np.where(self.selected, 0.0, dual) @ self.b  # (K,) weight of the margin rows of each class
         self._meet_equalities()
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
@@ -175,7 +184,8 @@ class _Problem:
         return Found(W, (self._balanced(y) / self.length).T, self.steps, exception)
 
     def _balanced(self, y: np.ndarray) -> np.ndarray:
-        """The multipliers of all entries; that of the reference kind makes each context's sum zero."""
+        """The multipliers of all entries (class, context); the multiplier of a context's reference class makes the sum
+        over the context zero."""
         dual = self.n[:, None] * y
         dual[self.reference, np.arange(len(self.Z))] -= dual.sum(axis=0)
         return dual
@@ -189,7 +199,7 @@ class _Problem:
     def _direction(
         self, active: np.ndarray, sigma: float, g: np.ndarray, h: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Newton's step (dW, dt); None if too many rows are active for memory."""
+        """Newton's step (dW, dt) for the weights and the levels; None if too many rows are active for memory."""
         M, along, right, parts = len(h), g @ self.Z.T, -h, []
         sizes = active.sum(axis=1)
         if (sizes**2).sum() > LARGEST:
@@ -211,8 +221,8 @@ class _Problem:
         return du @ self.Z - g, dt
 
     def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
-        """The step length, at most 1, at which the slope is a small fraction of its initial value.  The slope only
-        grows along the step."""
+        """Line search: a step length, at most 1, at which the slope is a small fraction of its initial value.  The
+        slope only grows along the step."""
         linear, square = self.n @ (self.W * dW).sum(axis=1), self.n @ (dW * dW).sum(axis=1)
         start, du = self._uncut(sigma), sigma * (dW @ self.Z.T - dt)
         low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
@@ -229,7 +239,7 @@ class _Problem:
         return length
 
     def _meet_equalities(self) -> None:
-        """Sets ``met`` to the W nearest to the current one that meets the equalities, with its own levels."""
+        """Sets ``met`` to the weights nearest to W that meet the equality rows, with levels of their own."""
         W, t = self.W, self.t
         for _ in range(2):
             u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)

@@ -21,12 +21,12 @@ from ..svm.solve import solve_svm
 from ..training.problem import Problem
 from .limit_proofs import lengths_of_rows
 
-# Warn if less than this share of the Frobenius norm lies in the span of rows and queries: projecting W would more than
-# double its margin share.
+# Warn if less than this share of the Frobenius norm of W lies in the span of token differences and queries.
+# Projecting such a W onto the span would more than double its share of the largest margin.
 MOST_OUTSIDE = 0.5
 SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest count as zero
 CHUNK = 4096  # rows processed at a time
-ROUNDING = 1e-13  # rounding error of a computed margin, relative to (row length) (norm of W)
+ROUNDING = 1e-13  # rounding error of a computed margin, relative to the length of the margin's row times the norm of W
 # A token is tight if its margin is at most 1 + TIGHT: a certified gap of 1e-9 fixes margins only to about 3e-5.
 TIGHT = 1e-4
 
@@ -49,12 +49,12 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
     largest_a, largest_b = np.abs(A).max(initial=0.0), np.abs(B).max(initial=0.0)
     if largest_a == 0 or largest_b == 0:
         return float("nan")
-    A, B = A / largest_a, B / largest_b  # scaled, since squares of large weights may overflow
+    A, B = A / largest_a, B / largest_b  # A and B are scaled, since squares of large weights may overflow
     return float(np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B)))  # type: ignore[arg-type]
 
 
 def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
-    """Whether every selected token scores more than each tight token of its query (a token whose margin is exactly 1).
+    """Whether every selected token scores more than each tight token of its query, a token whose margin is exactly 1.
 
     Plain gradient descent with small steps converges to the direction of such a solution from all weights that are
     large enough and close enough to that direction.  If instead a support token with a positive multiplier scores more
@@ -99,24 +99,25 @@ def _same(data: Any, other: Any) -> bool:
 
 
 def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
-    """A bool array (entries,): the tight tokens that score at least as much as the selected one."""
+    """Which tight tokens (of margin 1) score at least as much as the selected token of their query, as a flat bool
+    array."""
     reference = solution.selection.reference
     tight = tight_entries(problem.data, solution.W, reference)
     return tight & (problem._flat_scores >= at_reference(problem, reference))
 
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
-    """For each entry, the score of its query's selected token."""
+    """The score of each query's selected token, repeated for every entry (token that the query sees)."""
     return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
 
 
 def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """A bool array (entries,): whether the margin is 1, up to TIGHT, for the solution W of a selection."""
+    """Which tokens have the margin 1, up to TIGHT, under the solution W of a selection, as a flat bool array."""
     return data._flat_margins(W, reference) <= 1 + TIGHT
 
 
 def all_tight(solution: Separation, tolerance: float = TIGHT) -> bool | None:
-    """Whether every token that is not selected has a margin of 1; None without weights."""
+    """Whether every token that is not selected has a margin of 1 under the SVM solution; None without weights."""
     if solution.W is None:
         return None
     margins = solution.data._flat_margins(solution.W, solution.selection.reference)
@@ -124,7 +125,9 @@ def all_tight(solution: Separation, tolerance: float = TIGHT) -> bool | None:
 
 
 def smoothness(problem: Problem) -> float:
-    """``L_W = 1/M sum_q ||z||^2 ||X||^2 g (M0 g + 3 M1)`` with ``g = ||V|| ||v||``: a Lipschitz constant of dL/dW.
+    """A Lipschitz constant L_W of the gradient dL/dW of the training loss.
+
+    ``L_W = 1/M sum_q ||z||^2 ||X||^2 g (M0 g + 3 M1)`` with ``g = ||V|| ||v||``.
 
     X and V are the keys and values of a query's window, in spectral norm; M0 and M1 bound ``|l''|`` and ``|l'|``
     over the scores, where every output lies.  Infinite for the log loss when a score is 0.
@@ -143,13 +146,16 @@ def smoothness(problem: Problem) -> float:
 
 
 def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
-    """The spectral norm of the keys, or values, of each query's window: (M,)."""
+    """The spectral norm of the keys, or values, in each query's window, as an array (M,)."""
     windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
     return np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
-    """``(iota, ||G||_F)`` for the gradient G at W = 0: iota is the least ``(x_t - x_optimal)^T G z``.
+    """``(iota, ||G||_F)``: how well the first gradient step from W = 0 ranks the optimal tokens, and the norm of that
+    gradient G.
+
+    iota is the least ``(x_t - x_optimal)^T G z``.
 
     If iota is positive, the first step of gradient descent from zero ranks every optimal token first.
     """
@@ -159,8 +165,8 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
-    """``(mu, R)``: the loss falls along W at all weights of norm at least R whose correlation with W is at least 1 -
-    mu.
+    """A cone ``(mu, R)`` around an SVM solution W in which the loss falls along W: weights of norm at least R whose
+    correlation with W is at least 1 - mu.
 
     W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
     W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
@@ -187,7 +193,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
     begin, several = data._begin, data.lengths > 1
-    # infinite if the query has no support token
+    # gap is infinite for a query without a support token
     gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]
     if not (0 < gap.min() and gap.max() < np.inf):
         return None
@@ -195,7 +201,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
     H = B * np.maximum.reduceat(np.abs(better), begin)[several]
     T = data.lengths[several] - 1.0
-    # The bracket of a query, gap - B (G x + H y (1 + x)), has these coefficients of 1, u, v and u v.
+    # for each query, coefficients of 1, u, v and u v in the bracket of the docstring, where x = T u and y = T v
     of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)
 
     def least_bracket(r: float) -> float:
@@ -207,8 +213,8 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
 
 def _first_positive(increasing: Callable[[float], float]) -> float:
-    """The point from which an increasing function is positive, or a point at most a relative (or absolute) 1e-12 above
-    it."""
+    """The point from which an increasing function is positive, or a point that is larger by at most a relative (or
+    absolute) 1e-12."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
@@ -219,8 +225,9 @@ def _first_positive(increasing: Callable[[float], float]) -> float:
 
 
 def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
-    """``(mu, R)`` such that the cone ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no
-    stationary point.
+    """A cone ``(mu, R)`` around the first gradient step in which no weights are stationary.
+
+    It is ``{W: (x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}``, with W_svm the SVM solution.
 
     mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``.  From norm R on every optimal token has so much
     probability s_optimal that ``B (1 - s_optimal) < 1``, with B the largest margin of W_svm; each covariance is then
@@ -232,7 +239,7 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     W, reference = solution.W, solution.selection.reference
     own = data._flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
-    mu = min(iota * norm / size, 1.0)  # at most 1, but for rounding
+    mu = min(iota * norm / size, 1.0)  # mu is at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
 
@@ -240,7 +247,9 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
 def margin_share(
     data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", metric: MetricLike | None = None
 ) -> tuple[Any, ...]:
-    """The margin of ``W / ||W||`` as a share of the largest margin gamma*: ``min_e A(W)_e / ||W|| / gamma*``.
+    """The least margin of ``W / ||W||`` as a share of the largest margin that any weights of norm 1 have.
+
+    It is ``min_e A(W)_e / ||W|| / gamma*``, with A(W)_e the margin of entry e and gamma* the largest margin.
 
     The share is 1 if W has the direction of an SVM solution of that norm (any of them, if there are several), and
     negative if W does not rank the selected tokens first.
@@ -302,7 +311,7 @@ def margin_share(
         _warn_outside(data, selection, stack)
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
     least = np.array([_least(data, selection, unit) for unit in units])
-    lower = np.maximum(sol.margin, least)  # the margin of W is a lower bound, too
+    lower = np.maximum(sol.margin, least)  # the margin of W is itself a lower bound of the largest margin
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
     low, high = np.sort(ends, axis=0).reshape(2, *W.shape[:-2])
@@ -324,7 +333,7 @@ def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
 
 
 def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """Orthonormal columns that span the given rows of d numbers."""
+    """An orthonormal basis, as columns, of the span of the given rows of d numbers."""
     scatter = np.zeros((d, d))
     for at in range(0, count, CHUNK):
         some = rows(slice(at, at + CHUNK))
@@ -334,7 +343,8 @@ def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray
 
 
 def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
-    """The least margin of W.  An equality row counts as minus the difference of its sides, if that exceeds rounding."""
+    """The least margin of W.  If two selected tokens of a query have unequal logits, beyond rounding, minus the
+    difference counts as a margin."""
     found, equal = data._flat_margins(W, selection.reference), np.flatnonzero(selection.flags(data))
     query, chosen, token = data._rows_of(selection.reference, equal)
     equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))

@@ -23,11 +23,13 @@ from ..training.run import Run
 from . import conditions
 from .limit_proofs import BestTokens, Rows, longest_step
 
-IN_RANGE = 300  # The products in the conditions must lie within 1e-IN_RANGE .. 1eIN_RANGE.
-# Scores that differ by less than this fraction of the gap to the best score count as equal, and margins up to 1 + EQUAL
-# as tight.  With larger differences weights of norm log(1 / difference) can be stationary.
+IN_RANGE = 300  # products of numbers in the conditions must lie within 1e-IN_RANGE .. 1eIN_RANGE
+# Scores that differ by less than this fraction of the gap to the best score count as equal.
+# Tokens with a margin of at most 1 + EQUAL count as tight.
+# If scores or margins differ by more than EQUAL allows, weights of norm log(1 / difference) can be stationary.
 EQUAL = 1e-9
-BEATEN_SHOWN = 8  # largest number of beaten queries that are listed one by one
+# largest number of queries listed one by one because a tight token scores at least as much as the selected one
+BEATEN_SHOWN = 8
 DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 
 
@@ -127,7 +129,7 @@ class Diagnosis(Solved):
     _least_width = 20
 
     def _queries(self, name: str) -> Any:
-        """The values of an attribute, one per query, flat."""
+        """The values of an attribute that has one value per query, as a flat array."""
         return self.data._layout.flatten_queries(name, getattr(self, name))
 
     def _scores_of(self, name: str) -> Any:
@@ -223,7 +225,8 @@ class Diagnosis(Solved):
         least = np.minimum.reduceat(self._entries("scores"), self.data._begin)
         if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
-        if self.dimension_suffices and self.solution.W is not None:  # rows that no W separates are linearly dependent
+        # without a W that separates the rows, they are linearly dependent
+        if self.dimension_suffices and self.solution.W is not None:
             return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
         return (
             "not excluded: enough would be one best token in each query, weights that rank these first, and the others "
@@ -244,13 +247,13 @@ class Diagnosis(Solved):
 
 
 def windows_apart(data: Any) -> bool:
-    """Whether no two queries share tokens."""
+    """Whether the windows of the queries are disjoint, so that no two queries share tokens."""
     order = np.argsort(data.start)
     return bool((data.start[order[1:]] >= data.stop[order[:-1]]).all())
 
 
 def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: Norm = "frobenius") -> Diagnosis:
-    """The theory's conditions on this dataset: which of them hold, and with which numbers.
+    """Checks the theory's conditions on the data of a problem: which of them hold, and with which numbers.
 
     Parameters
     ----------
@@ -354,7 +357,8 @@ def _check_scale(problem: Problem) -> None:
 
 
 def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
-    """The numbers ``barrier`` and ``longest_step`` of a Diagnosis, or none."""
+    """The fields ``barrier`` and ``longest_step`` of a Diagnosis; an empty dict if best scores tie or no margin is
+    certified."""
     rows = Rows(best.problem.data, best.best)
     rows.solution = ideal
     if len(best.tied) or not rows.margin > 0:

@@ -1,4 +1,4 @@
-"""Several layers of attention: joint training, and the SVMs to which the layers go.
+"""Trains several layers of attention together, and solves the SVMs to whose directions the layers go.
 
     h_0 = X,    h_l,s = h_(l-1),s + (sum_t p_l,st h_(l-1),t) V_l,    p_l,s = softmax_t(h_(l-1),t . W_l h_(l-1),s)
 
@@ -22,13 +22,13 @@ from ..svm.solve import solve_svm
 
 
 class Stack(NamedTuple):
-    """Trained layers, lowest first: :func:`train_stack`."""
+    """The layers that :func:`train_stack` has trained, in lists from the lowest layer to the last."""
 
-    W: list[np.ndarray]  # (..., d, d) of each layer; K Q^T where factors were trained
-    factors: list[Any]  # (K, Q) of each layer, or None
-    attention: list[np.ndarray]  # (..., n, T, T) of each inner layer, (..., n, T) of the last
-    tokens: list[np.ndarray]  # (..., n, T, d) the tokens that each layer reads
-    gradient: list[np.ndarray]  # (..., d, d) negative gradient of the loss in each layer's weights, scaled to norm 1
+    W: list[np.ndarray]  # weights (..., d, d) of each layer; K Q^T where factors were trained
+    factors: list[Any]  # factors (K, Q) of each layer, or None if W was trained
+    attention: list[np.ndarray]  # attention (..., n, T, T) of each inner layer, (..., n, T) of the last
+    tokens: list[np.ndarray]  # tokens (..., n, T, d) that each layer reads
+    gradient: list[np.ndarray]  # negative gradient (..., d, d) of the loss in each layer's weights, scaled to norm 1
     loss: np.ndarray  # (...) mean logistic loss
     records: list[list[np.ndarray]]  # W at every recorded step
 
@@ -45,7 +45,9 @@ def train_stack(
     steps: int = 4000,
     record: int = 0,
 ) -> Stack:
-    """Normalised gradient descent on all layers together: ``W_l <- W_l - lr dL/dW_l / ||(dL/dW_1, ..., dL/dW_L)||``.
+    """Trains all layers of a stack together, by normalised gradient descent.
+
+    A step is ``W_l <- W_l - lr dL/dW_l / ||(dL/dW_1, ..., dL/dW_L)||`` for the weights W_l of each layer l.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def train_stack(
 
 
 def of_layers(V: Any, inner: int) -> Any:
-    """The value matrix of each inner layer, as a list."""
+    """The value matrix of each inner layer, as a list; ``V`` may be one matrix for all of them."""
     values = V if isinstance(V, (list, tuple)) else [V] * inner
     if len(values) != inner:
         raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
@@ -140,14 +142,14 @@ def _loss(u: np.ndarray) -> np.ndarray:
 
 
 def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
-    """The weights after one normalised step of all layers together.  Each gradient is a pair of a matrix and the
-    logarithm of its scale (..., 1, 1)."""
+    """The weights after one normalised step of all layers together.  Each gradient is a matrix and the logarithm of its
+    scale (..., 1, 1)."""
     top, moves = np.max([scale for _, scale in gradients], axis=0), []
     for part, (G, scale) in zip(weights, gradients, strict=True):
         D = G * np.exp(scale - top)
         moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
     length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-    length = np.where(length > 0, length, 1.0)  # a zero gradient: the weights stay
+    length = np.where(length > 0, length, 1.0)  # if the gradient is zero, the weights stay
     return [
         tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
         for part, move in zip(weights, moves, strict=True)
@@ -155,13 +157,13 @@ def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
 
 
 def _each(W: np.ndarray) -> np.ndarray:
-    """The weights with an axis for sequences, (..., 1, d, d)."""
+    """Weights (..., d, d) with an axis of length 1 for the sequences, (..., 1, d, d)."""
     return W[..., None, :, :]
 
 
 def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tuple[list[np.ndarray], list[Any], Any]:
-    """The tokens that each layer reads, the logarithm of its attention (..., n, S, T), and the outputs times labels
-    (..., n)."""
+    """Forward pass: the tokens that each layer reads, the logarithm of each layer's attention (..., n, S, T), and the
+    outputs times labels (..., n)."""
     hidden, logs = [X], []
     for W, V in zip(matrices, [*values, None], strict=True):
         h = hidden[-1]
@@ -175,14 +177,16 @@ def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tupl
 
 
 def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
-    """For each layer, lowest first: dL/dW_l and the logarithm of its scale (..., 1, 1)."""
+    """Backward pass: for each layer, lowest first, the gradient dL/dW_l and the logarithm of its scale (..., 1, 1)."""
     slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
-    D = slope[..., None, None] * v[..., None, None, :]  # derivative in each query's output: exp(scale) D
+    # the derivative with respect to each query's output is exp(scale) D
+    D = slope[..., None, None] * v[..., None, None, :]
     scale = np.zeros(D.shape[:-1])
     gradients = []
     for h, log, W, V in zip(hidden[::-1], logs[::-1], matrices[::-1], [None, *values[::-1]], strict=True):
         queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V).mT)
-        # dL/dlogit_t = p_t (g_t - p.g), from differences to the token of largest probability, so that nothing cancels
+        # dL/dlogit_t = p_t (g_t - p.g) for the attention p and its derivative g = dL/dp.
+        # The formula uses differences to the token of largest probability, so that nothing cancels.
         top = log.argmax(axis=-1)[..., None]
         gains = back @ h.mT
         gains = gains - np.take_along_axis(gains, top, -1)
@@ -198,9 +202,10 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
         gradients.append(((rows.mT @ queries).sum(axis=-3), most[..., 0]))
         if len(gradients) == len(matrices):
             break
-        # Derivative in the tokens that the layer reads.  Each token is a value and a key of every query; in an inner
-        # layer it is also added by the residual connection, and it is a query.
-        most = weight.max(axis=-2)  # the largest scale among each token's terms
+        # The derivative of the loss with respect to the tokens that the layer reads has several terms.
+        # Each token is a value and a key of every query.
+        # In an inner layer the token is also a query, and the residual connection adds it to the output.
+        most = weight.max(axis=-2)  # the largest scale among the terms of each token's derivative
         most = most if V is None else np.maximum(scale, most)
         share = np.exp(weight - most[..., None, :])
         below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)
@@ -212,14 +217,16 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
 
 
 def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
-    """``sum_t c_t (h_t - h_top)`` for every query: (..., n, S, d). c is 0 at the query's top token."""
+    """``sum_t c_t (h_t - h_top)`` over the tokens h_t, for every query: (..., n, S, d).  The coefficient c of the
+    query's top token h_top is 0."""
     np.put_along_axis(c, top, -c.sum(axis=-1, keepdims=True), -1)
     return c @ h
 
 
 # -------------------------------------------------------------------------------- the SVMs of the layers
 
-# A token holds the SVM if its multiplier is above this fraction of the largest; interior points leave smaller ones.
+# A token holds the SVM in place if its multiplier is above this fraction of the largest multiplier.
+# Interior-point methods leave smaller multipliers on tokens that do not hold the SVM.
 HOLDS = 1e-9
 
 
@@ -284,7 +291,7 @@ def hierarchy(
     >>> import attsvm, numpy as np
     >>> X, z, _, _ = attsvm.sample.unit_sphere(3, 4, 6)
     >>> inner, outer = np.zeros((3, 4, 4)), np.zeros((3, 4))
-    >>> inner[:, :, 1], outer[:, 2] = 1.0, 1.0  # all attend to token 1, and then to token 2
+    >>> inner[:, :, 1], outer[:, 2] = 1.0, 1.0  # first all attend to token 1, in the last layer to token 2
     >>> lower, upper = attsvm.theory.hierarchy(X, np.eye(6), z, [inner, outer])
     >>> upper.status, lower.status
     ('optimal', 'optimal')
@@ -301,7 +308,8 @@ def hierarchy(
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
-    # way and held are bool (n, T): the tokens on the way to the output, and the tokens that hold the SVM above
+    # way: bool (n, T), the tokens that the layers above select on the way to the output.
+    # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
     way = np.arange(T) == chosen[:, None]
@@ -327,7 +335,8 @@ def hierarchy(
 
 
 def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> np.ndarray:
-    """The token that each query selects; raises ValueError if one of the given ``queries`` has not selected."""
+    """The token to which each query attends most; raises ValueError if one of the given ``queries`` has not selected a
+    token."""
     undecided = queries & (p.max(axis=-1) <= selected)
     if undecided.any():
         place = tuple(int(i) for i in np.argwhere(undecided)[0])
@@ -340,13 +349,14 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
 
 
 def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
-    """Attention in the limit: 1 on the token that a query has selected, else shared by the tokens that are kept."""
+    """Attention in the limit of training: 1 on the token that a query has selected, else shared by the tokens that are
+    kept."""
     one = np.arange(p.shape[-1]) == p.argmax(axis=-1)[..., None]
     some = np.where(p > kept, p, 0.0)
     return np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, some / some.sum(axis=-1, keepdims=True))
 
 
 def _holds(sol: Separation, T: int) -> Any:
-    """A bool array (queries, T): the tokens that hold an SVM, by the size of their multipliers."""
+    """Which tokens hold an SVM in place, by the size of their multipliers, as a bool array (queries, T)."""
     sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
     return sizes > HOLDS * sizes.max()

@@ -18,7 +18,9 @@ from ..training.problem import Problem
 
 
 def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Separation:
-    """``min ||v||  s.t.  y v . x_a >= 1`` for the value of the selected token a of each query.
+    """The SVM of the labels: the least-norm output head v that predicts them from the selected tokens by margins of 1.
+
+    It is ``min ||v|| s.t. y v . x_a >= 1`` for the label y and the value x_a of the selected token of each query.
 
     A linear head that is trained together with attention goes to this direction, once attention has selected these
     tokens.
@@ -63,13 +65,15 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
         raise TypeError("selected must be one token per query, got bools")
     chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.within(data).reference]
     signed = problem._labels[:, None] * chosen
-    # Each window holds the signed value and a zero token, so its row is the signed value.
+    # Each window holds the label times the value, and a zero token; its margin row is the label times the value.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))
     return solve_svm(pairs, [0] * len(signed), norm)
 
 
 def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
-    """The margins that attention must reach, given the head's own SVM: 1 for its support queries, 0 for all others.
+    """The margins that attention must reach if the head is trained: 1 for the head's support queries, 0 for all others.
+
+    The support queries are those of the head's own SVM, :func:`label_svm`.
 
     A query whose label the head predicts by more than its margin needs no sharp attention.  Where head and attention
     are trained at one speed, attention goes to the relaxed SVM, ``solve_svm(data, selected, margins=...)`` with these.

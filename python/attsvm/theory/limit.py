@@ -16,14 +16,14 @@ from ..training.run import Run
 from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
 
 Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
-# update rules that the theorems cover; on one matrix the first two are the same
+# update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
 STEPS = ("normalized", "normalized jointly", "constant")
-# Bound on the relative error of the recorded loss.  If the loss of a record exceeds the barrier by more than this,
-# theorem A cannot prove the record.
+# Bound on the relative error of the recorded loss.
+# Theorem A cannot prove a record whose loss exceeds the barrier by more than the error of the recorded loss.
 LOSS_OFF = 1e-9
-# Theorem B is tried only if e^-lead (R / margin)^2 is at most WORTH, since a trial costs as much as ten steps.  Here
-# lead is the least margin of W, margin is lead / ||W||, and R is the length of the longest row.  At the first records
-# that theorem B proves, the median of this number is 0.016 (6 sequences of 8 tokens, d = 10).
+# Theorem B is tried only if e^-lead (R / margin)^2 is at most WORTH, since a trial costs as much as ten steps.
+# lead is the least margin of the weights W, margin is lead / ||W||, and R is the length of the longest row.
+# The median of e^-lead (R / margin)^2 at the first records that theorem B proves is 0.016 (6 sequences of 8 tokens).
 WORTH = 0.03
 
 
@@ -54,7 +54,7 @@ class Limit:
 
     @property
     def summary(self) -> str:
-        """One line: the message; for several runs how many have each status."""
+        """One line: the message of a single run; for several runs, how many have each status."""
         if isinstance(self.status, str):
             return self.message
         words = ("proved", "conditional", "open")
@@ -68,7 +68,8 @@ class Limit:
 
 
 class Judge:
-    """The limits that the records of one run prove by theorem A (best tokens) or theorem B (any tokens)."""
+    """Decides which limit the records of one training run prove, by theorem A (best tokens) or theorem B (any tokens)
+    of notebooks/limit.md."""
 
     def __init__(self, run: Run):
         problem = run.problem
@@ -86,13 +87,14 @@ class Judge:
         one = problem.heads is None and run.K is None and run.metric is None
         self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
         self.along = self.rate > 0
-        # _powers None: squares of tokens and queries are in range
+        # data._powers is None if squares of tokens and queries are in range
         self.provable = self.along and problem._loss_name in LOSSES and run.data._powers is None
         self._local: dict[bytes, LocalTokens] = {}
 
     @cached_property
     def never_raises(self) -> bool:
-        """Whether plain gradient descent at this rate lowers the loss from all weights: ``lr < 2 / L``."""
+        """Whether plain gradient descent at the run's learning rate lowers the loss from all weights: ``lr < 2 / L``,
+        with L a Lipschitz constant of the gradient."""
         return self.rate * curvature(self.best, self.rows.lengths) * (1 + SPARE) < 2
 
     def proves(self, found: Excess) -> bool:
@@ -106,7 +108,7 @@ class Judge:
         return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
 
     def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
-        """Theorem B: the selection of these weights if they prove that it is final, else None."""
+        """The tokens that weights W select, if theorem B proves that training keeps them for ever; else None."""
         if not self.provable or not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
@@ -122,11 +124,13 @@ class Judge:
         return local if local.keeps(state, self._longest_step(local, state)) else None
 
     def _longest_step(self, local: LocalTokens, state: State) -> float:
-        """An upper bound on the length of each later step: ``lr``, or ``lr R sum |mu|`` for plain descent."""
+        """An upper bound on the length of each later step: ``lr``, or ``lr R sum |mu|`` for plain descent, with R the
+        longest row and mu the multipliers of the rows."""
         return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
 
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
-        """The limit that these weights, with this recorded loss, prove by either theorem; else None."""
+        """The limit that recorded weights and their loss prove by theorem A or theorem B: selected tokens and SVM; else
+        None."""
         if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
                 return self.best.best, self.rows.solution
@@ -138,12 +142,12 @@ class Judge:
         return self.run.problem.infimum()
 
     def suggests(self, found: Excess) -> bool:
-        """Whether this record determines the limit, provided that no later step raises the loss."""
+        """Whether a record determines the limit of the run, provided that no later step raises the loss."""
         enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
         return bool(enough and self.rows.margin > 0)
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
-        """Status, step, message, final (M,) and solution.
+        """The fields of a Limit for this run: status, step, message, final (M,) and solution.
 
         Goes back from the last record to find the first one from which on all records prove the same limit.
         """
@@ -161,7 +165,8 @@ class Judge:
             final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
             return "proved", first, self._says(first, proof[0]), final, proof[1]
         highest = -np.inf
-        for k in records:  # goes back while no record has a larger loss than an earlier one
+        # go back from the last record, while no later record has a larger loss
+        for k in records:
             here = self.best.at(run.weights[k], steps[k])
             highest = max(highest, here.total)
             if here.total < highest or not self.suggests(here):
@@ -180,7 +185,8 @@ class Judge:
         return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
-        """The message if the limit is not proved: the condition that the last record does not meet, and a query."""
+        """The message if the limit is not proved: the condition that the last record does not meet, and the query that
+        misses it."""
         best, weights = self.best, self.run.weights[-1]
         if not best.several.any():
             return "open: every query sees one token, so nothing moves"
@@ -190,7 +196,7 @@ class Judge:
             return f"open: query {best.tied[0]} has several tokens of the best score"
         if last.in_cone and self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
-        W = weights.reshape(-1, *self.data._W_shape)[0]  # the first of several attention heads
+        W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
         attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
         q = int(np.argmax(last.each))
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
@@ -206,7 +212,7 @@ def _judges(run: Run) -> list[Judge]:
 
 
 def find_limit(run: Run) -> Limit:
-    """The result of :meth:`attsvm.Run.limit`."""
+    """Finds the limit of a training run, or of each of several runs: see :meth:`attsvm.Run.limit`."""
     found = (judge.verdict() for judge in _judges(run))
     status, step, message, final, solution = map(list, zip(*found, strict=True))
     shaped = [run.data._layout.shape_queries(flags) for flags in final]
@@ -217,8 +223,8 @@ def find_limit(run: Run) -> Limit:
 
 
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
-    """A function that says whether a record (weights, step, loss) of a run like this one proves its limit; with several
-    runs, whether the limits of all are proved."""
+    """Makes a function that says whether a record (weights, step, loss) of a run like ``run`` proves the run's limit;
+    with several runs, whether the limits of all are proved."""
     judges = _judges(run)
     known = [False] * len(judges)
 

@@ -30,19 +30,22 @@ from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
 
-UNIT = 2.0**-53  # relative error of one rounding
-# Bound on the rounding error of a computed excess, relative to the numbers it is computed from, in at most 20
-# operations.
+UNIT = 2.0**-53  # relative error of one rounding in double precision
+# Bound on the rounding error of a computed excess loss, relative to the numbers from which it is computed.
+# The computation of an excess loss takes at most 20 operations.
 EVALUATED = 64 * UNIT
 CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
-SPARE = 1e-9  # relative reserve for rounding in comparisons of rho, R, the diameter and the step
+SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
 TINY = 1e-300  # replaces a number that underflowed
-TRIES = 52  # trials of the bound P^2 on ||M||^2: P^2 - ||M||^2 grows from 1e-9 rho^2 to rho^2, by a factor of 1.5 each
-# largest number of rows for which the largest distance is computed from all pairs of rows, not of queries
+# Number of trials of a bound P^2 on ||M||^2 in inequality B, where M is a mean of the rows and rho their margin.
+# From trial to trial P^2 - ||M||^2 grows by a factor of 1.5, from 1e-9 rho^2 to about rho^2.
+TRIES = 52
+# largest number of rows for which their largest distance is computed from all pairs of rows, not bounded by queries
 EXACT_ROWS = 512
-EXACT_QUERIES = 2048  # with more queries than this only the longest row is used
+# with more queries than this, the largest distance of two rows is bounded by twice the longest row
+EXACT_QUERIES = 2048
 
 
 class LossForm(NamedTuple):
@@ -60,7 +63,7 @@ class LossForm(NamedTuple):
 
 
 def log_expm1(log_v: Any) -> Any:
-    """log(e^v - 1), also where v is so small that its exponential rounds to 1."""
+    """log(e^v - 1) from log v, accurate also where v is so small that e^v rounds to 1."""
     v = np.exp(log_v)
     return np.where(log_v < -37, log_v, v + np.log(-np.expm1(-v)))
 
@@ -71,12 +74,13 @@ def log_log1p_exp(z: Any) -> Any:
 
 
 def _log_slope(top: Any) -> Any:
-    """log |l'| of the logistic loss."""
+    """log |l'| of the logistic loss l at the output ``top``."""
     return -np.logaddexp(0.0, top)
 
 
 def _log_of_log_loss(top: Any, log_v: Any) -> Any:
-    """log(-log(1 - v / top)) for the log loss; infinite for v >= top."""
+    """The logarithm of the log loss at ``top - v`` minus the log loss at ``top``: log(-log(1 - v / top)), infinite for
+    v >= top."""
     share = np.minimum(np.exp(log_v) / top, 1.0)
     return np.where(share < 1e-16, log_v - np.log(top), np.log(-np.log1p(-share)))
 
@@ -107,16 +111,18 @@ LOSSES = {
 
 
 class Excess(NamedTuple):
-    """The excess at one record, as logarithms that are rounded outwards."""
+    """How far the loss of each query is above its infimum (the excess) at one record, as logarithms that are rounded
+    outwards."""
 
-    each: np.ndarray  # (M,) upper bounds of log phi_i(v_i)
-    total: float  # upper bound of the logarithm of their sum
-    final: np.ndarray  # (M,) bool: whether inequality A.1 holds
-    in_cone: bool  # whether inequality A.2 holds
+    each: np.ndarray  # (M,) upper bounds of each query's log excess loss, log phi_i(v_i)
+    total: float  # upper bound of the logarithm of the sum of all excess losses
+    final: np.ndarray  # (M,) bool: whether inequality A.1 of notebooks/limit.md holds
+    in_cone: bool  # whether inequality A.2 of notebooks/limit.md holds
 
 
 class BestTokens:
-    """Constants of a problem for theorem A, and the excess at given weights.
+    """What theorem A needs of a problem: constants of the best tokens, and how far the loss at given weights is above
+    its infimum (the excess).
 
     With H attention heads whose attended vectors are summed, every head has the same best token.  The highest output is
     then H times the best score, and the shortfall is the sum of the heads' shortfalls.
@@ -132,24 +138,27 @@ class BestTokens:
         others = self.scores.copy()
         others[begin + self.best] = -np.inf
         self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
-        self.gap = score - self.second  # g_i1 - g_i2; 0 on a tie, and for a query that sees one token
+        # best score minus second, g_i1 - g_i2; 0 on a tie, and for a query that sees one token
+        self.gap = score - self.second
         self.top = score * self.heads
         with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
-        # |x|^T |W| |z| is at most reach times ||W||.
+        # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
         self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
-        # the right sides of A.1 and A.2, as logarithms
+        # logarithms of the right sides of the inequalities A.1 and A.2
         self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
     @property
     def tied(self) -> np.ndarray:
-        """The queries in which several tokens have the best score."""
+        """The indices of the queries in which several tokens have the best score."""
         return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
-        """log phi_i(v_i), rounded up (side 1) or down (side -1)."""
+        """The logarithm of each query's excess loss phi_i at the shortfall v_i, rounded up (side 1) or down (side
+        -1)."""
         own = self.problem._own_loss
-        if own is not None:  # a user's loss: the difference of two values, each right to a few units in the last place
+        # a user's loss: the excess is the difference of two values, each right to a few units in the last place
+        if own is not None:
             at, top = own.value(self.top - np.exp(log_v)), own.value(self.top)
             allowed = EVALUATED * (np.abs(at) + np.abs(top))
             return np.log(np.maximum(at - top + side * allowed, 0.0))
@@ -159,32 +168,35 @@ class BestTokens:
 
     @property
     def barrier(self) -> float:
-        """B: the right side of A.2 divided by the number of queries."""
+        """B, the bound of inequality A.2: the inequality holds if the mean loss is less than B above its infimum."""
         return float(np.exp(self.wholes.min())) / len(self.top)
 
     def _barriers(self, share: float) -> np.ndarray:
-        """Lower bounds of log phi_i(share (g_i1 - g_i2)): -inf on a tie, infinite for a query that sees one token."""
+        """Lower bounds of each query's log excess loss if its output is ``share (g_i1 - g_i2)``, a share of the gap of
+        the two best scores, below its largest value: -inf on a tie, infinite for a query that sees one token."""
         with np.errstate(all="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
 
     def at(self, W: np.ndarray, step: int = 0) -> Excess:
-        """The excess at weights ([H,] dk, dz) after ``step`` steps; each step may have added a rounding error
-        to W."""
+        """How far the loss at weights ([H,] dk, dz) is above its infimum, after ``step`` steps, each of which may have
+        added a rounding error to W."""
         with np.errstate(all="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
-            # -inf if all scores of the query are equal
+            # log_v is -inf if all scores of the query are equal
             each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)
             largest = each.max()
             count = math.log1p(len(each) * UNIT + EVALUATED)
-            # NaN stays NaN, and satisfies no inequality.
+            # A total that is NaN stays NaN, and satisfies no inequality.
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
-            in_cone = bool(total < self.wholes.min())  # A.2; on a tie the right side is -inf
+            # inequality A.2, whose right side is -inf on a tie of best scores
+            in_cone = bool(total < self.wholes.min())
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
-        """(M,) bounds on the rounding error of a computed lead: ``gamma_N`` times ``|x_a - x_t|^T |W| |z|``.
+        """Bounds on the rounding error of each query's computed leads (margins), (M,): ``gamma_N`` times ``|x_a -
+        x_t|^T |W| |z|``.
 
         N counts the operations of one lead, and the roundings of W itself, one for each step.
         """
@@ -192,26 +204,32 @@ class BestTokens:
         return 2 * rounds * self.reach * float(np.linalg.norm(W))
 
     def _shortfall(self, stack: np.ndarray, step: int) -> np.ndarray:
-        """Upper bounds of log v_i = log sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))."""
+        """Upper bounds of log v_i, where the shortfall v_i is how far the output of query i is below its best score.
+
+        ``v_i = sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))``, summed over attention heads.
+        """
         data, parts = self.problem.data, []
         for W in stack:
             lead = data._flat_margins(W, self.best)
             lead[self.begin + self.best] = 0.0
             (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
-            off = 2 * self.rounding(W, step)  # rounding errors of the leads in numerator and denominator
+            off = 2 * self.rounding(W, step)  # the rounding errors of the leads (margins), in numerator and denominator
             off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
             parts.append(above - below + off)
         return np.logaddexp.reduce(parts, axis=0)
 
     def _log_sums(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log sum_t e^term for each query, and the largest term of each query."""
+        """For each query, the logarithm of the sum of e^term over its tokens, and its largest term."""
         most = np.maximum.reduceat(terms, self.begin)
         most[most == -np.inf] = 0.0  # all tokens of the query score the same
         return most + np.log(np.add.reduceat(np.exp(terms - most[self.of_query]), self.begin)), most
 
     def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
-        """Bounds on the level set ``F <= F(W_k)``, in which the negative gradient lies in the cone of the rows.
-        ``longest`` (M,) bounds the rows of each query.  Infinite if A.2 fails.
+        """Bounds on the drift of the multipliers and on their sum, at all weights whose loss is at most that of a
+        record; infinite if inequality A.2 fails.
+
+        In this level set ``F <= F(W_k)`` the negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds
+        the rows of each query.
 
         Returns the drift ``R E``, which bounds ``|d log mu / ds + <r, D>|`` along every unit direction D, and the bound
         ``e^(K V) (F - F*)`` of sum mu.
@@ -228,8 +246,8 @@ class BestTokens:
 
 
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
-    """(M,) the Frobenius norm of the longest row ``(x_a - x_t) z^T`` of each query.  With ``best`` None, x_a is the
-    mean of the query's tokens."""
+    """The Frobenius norm of each query's longest row ``(x_a - x_t) z^T``, (M,), with a the token ``best``.  With
+    ``best`` None, x_a is the mean of the query's tokens."""
     found, of_entry = np.empty(len(data.queries)), data._token_of()
     chunk = max(1, CHUNK // (data.dk * data._longest))
     for first in range(0, len(found), chunk):
@@ -248,7 +266,8 @@ def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
 
 
 def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
-    """A bound on the distance between two rows; ``longest`` (M,) is the length of each query's longest row.
+    """An upper bound on the distance between two rows of the SVM; ``longest`` (M,) is the length of each query's
+    longest row.
 
     For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query are at most twice
     as far apart as its tokens are from their mean, and the squared distance of rows of queries i and j is at most
@@ -271,7 +290,9 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
 
 
 def curvature(best: BestTokens, longest: np.ndarray) -> float:
-    """A Lipschitz constant of dF/dW: the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
+    """A Lipschitz constant of the gradient dF/dW of the mean loss F.
+
+    It is the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
 
     For one attention head.  d bounds the difference of two logits of the query along a unit direction; s is the range
     of its scores.  M0 and M1 bound ``|l''|`` and ``|l'|`` over these scores; ``|l'|`` is largest at the least score.
@@ -286,8 +307,8 @@ def curvature(best: BestTokens, longest: np.ndarray) -> float:
 
 
 def descends(step: float, rho: float, longest: float, apart: float, drift: float) -> bool:
-    """Inequality A.4: whether a step of this length along the negative gradient, and every shorter one, lowers the
-    loss.
+    """Whether a step of this length along the negative gradient, and every shorter step, lowers the loss: inequality
+    A.4 of notebooks/limit.md.
 
     ``1 - exp(-rho s + Delta^2 s^2 / 8) > (e^(s R E) - 1) (e^(s R) - 1)``, where rho is the margin, R the longest row,
     Delta a bound on the distance of two rows, and R E the drift of the multipliers.
@@ -300,26 +321,32 @@ def descends(step: float, rho: float, longest: float, apart: float, drift: float
 
 
 def longest_step(rho: float, longest: float, apart: float) -> float:
-    """A step length for which :func:`descends` is true if there is no drift: slightly below ``8 rho / Delta^2``."""
+    """A step length for which :func:`descends` is true if the drift is 0: slightly below ``8 rho / Delta^2``, with rho
+    the margin and Delta the largest distance of two rows."""
     return (1 - 2.0**-10) * min(8 * rho / apart**2, LARGEST / longest) if apart > 0 else math.inf
 
 
 class State(NamedTuple):
-    """The numbers of theorem B at one record for a selection, each rounded to the safe side.
+    """The numbers of a selection at one record that theorem B of notebooks/limit.md needs, each rounded to the safe
+    side.
 
     A threat is a token that scores at least as much as the selected token of its query.  P are the rows of all other
     tokens.
     """
 
-    holds: bool = False  # whether every query has attention above 1/2 on its token, and an output above all scores of P
-    drift: float = math.inf  # R E: bounds |d log mu / ds + <r, D>| on P
-    threats: float = math.inf  # tau: bounds the sum of |mu| over rows of threats, divided by S, the sum over P
+    # whether each query has attention above 1/2 on its token, and an output above all scores below that of its token
+    holds: bool = False
+    # R E: bound of |d log mu / ds + <r, D>| along unit D, for rows r of P (tokens that score less) and multipliers mu
+    drift: float = math.inf
+    # tau: bound of the sum of |mu| over threats (tokens that score at least as much), divided by the sum over P
+    threats: float = math.inf
     pull: float = math.inf  # ||M||
-    size: float = math.inf  # bounds sum |mu|, so that ||dF|| <= R size
+    # bound of the sum of |mu|, so that the gradient has norm at most R size, with R the longest row
+    size: float = math.inf
 
 
 class Rows:
-    """The rows of a selection and their SVM; each number is computed on demand."""
+    """The rows ``(x_a - x_t) z^T`` of a selection: their lengths, distances and SVM, each computed on demand."""
 
     def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
         self.data, self.chosen, self.norm = data, chosen, norm
@@ -341,20 +368,22 @@ class Rows:
 
     @property
     def margin(self) -> float:
-        """rho: the certified lower bound of the largest margin; 0 if none is certified."""
+        """rho, the certified lower bound of the largest margin of the selection; 0 if none is certified."""
         found = self.solution
         return max(found.margin * (1 - SPARE), 0.0) if found.status in CERTIFIED else 0.0
 
 
 class LocalTokens(Rows):
-    """A selection for theorem B.  Its SVM is solved only if the rest of inequality B may hold."""
+    """Decides by theorem B whether training keeps a selection for ever.  The SVM of the selection is solved only if the
+    theorem's other conditions may hold."""
 
     def __init__(self, best: BestTokens, chosen: np.ndarray):
         super().__init__(best.problem.data, chosen)
         self.best, self.problem = best, best.problem
         self.selection = Selection(self.data, self.data._layout.shape_queries(chosen))
         self.score = best.scores[best.begin + chosen]
-        self.drop = self.score[best.of_query] - best.scores  # positive on P, 0 at the selected tokens
+        # score of the selected token minus that of each token: positive for tokens that score less, 0 for itself
+        self.drop = self.score[best.of_query] - best.scores
         self.threat = self.drop <= 0
         self.threat[best.begin + chosen] = False
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
@@ -362,8 +391,8 @@ class LocalTokens(Rows):
 
     @cached_property
     def margins(self) -> tuple[float, float]:
-        """rho, and the least margin of a threat under the direction of the solution; zeros if no margin is
-        certified."""
+        """rho (the certified margin), and the least margin of a threat (a token that scores at least as much as the
+        selected token of its query) under the direction of the SVM solution; zeros if no margin is certified."""
         rho, W = self.margin, self.solution.W
         if not rho > 0 or W is None:
             return 0.0, 0.0
@@ -372,10 +401,10 @@ class LocalTokens(Rows):
         return rho, under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
 
     def at(self, W: np.ndarray, step: int) -> State:
-        """The numbers of theorem B at weights (dk, dz)."""
+        """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps."""
         begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
         off = 2 * self.best.rounding(W, step) + EVALUATED
-        # infinite at the selected tokens, which then add nothing to the sums below
+        # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
         lead = self.data._flat_margins(W, self.chosen)
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
             return State()
@@ -385,7 +414,8 @@ class LocalTokens(Rows):
         sigma = mass * up  # >= 1 - p_ia
         A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # >= |u - g_ia|
         V = np.add.reduceat(w * self.drop * plain, begin) * up  # >= g_ia - u
-        if not ((sigma < 1).all() and (V < self.gap).all()):  # sigma < 1 implies p_ia > 1 / 2
+        # sigma < 1 implies that attention to the selected token, p_ia, is above 1 / 2
+        if not ((sigma < 1).all() and (V < self.gap).all()):
             return State()
         K = form.ratio(self.score + A, V + A)
         steep = A * (K + 1 / (self.gap - V))
@@ -398,9 +428,10 @@ class LocalTokens(Rows):
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-            nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)  # threats may outweigh the other rows
-        # Relative error of mu: the errors of p, of the slope (K times the error of u), and of u - g_it (relative to the
-        # gap).
+            # nu sums over threats (tokens that score at least as much), which may outweigh the other rows
+            nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)
+        # Relative error of the multipliers mu: errors of the attention p, of the slope, and of the output u minus g_it.
+        # The error of the slope is K times that of the output u; the error of u - g_it is relative to the gap.
         wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
@@ -409,8 +440,8 @@ class LocalTokens(Rows):
         return State(wrong < 0.1, drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size)
 
     def keeps(self, state: State, step: float) -> bool:
-        """Whether, with steps of at most this length, the selection stays for ever and W turns to the direction of its
-        SVM.
+        """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
+        and W turns to the direction of its SVM.
 
         The cheap test comes first, with numbers that favour it: the largest margin that the gradient allows, and rows
         at distance 0.  Only then come the solver's margin and the distance of the rows.
@@ -422,8 +453,10 @@ class LocalTokens(Rows):
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:
-    """Inequality B for steps of at most this length.  ``threat`` is the least margin of a threat under U, infinite
-    without threats.
+    """Whether inequality B of notebooks/limit.md holds, under which training keeps a selection for ever with steps of
+    at most this length.
+
+    ``threat`` is the least margin of a threat under U, infinite without threats.
 
     With a bound ``P >= ||M||`` for all later steps, ``m = sqrt(P^2 - rho^2)``, ``d = P + tau R``:
 
@@ -444,7 +477,7 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        # y is needed even if tau underflows: threats whose multipliers fall more slowly than S win in the end
+        # y > 0 is needed even if tau underflows: threats whose multipliers fall more slowly than S, the sum over P, win
         if not (x > SPARE * rho and y > SPARE * rho):
             return False
         grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)

@@ -69,7 +69,7 @@ class NextToken(Result):
         return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
 
     def _state(self) -> dict[str, Any]:
-        # the problem is made from the data again
+        # the problem is not kept in the file, since it is made from the data again
         return {name: value for name, value in vars(self).items() if name != "problem"}
 
     @classmethod
@@ -78,7 +78,7 @@ class NextToken(Result):
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
-    """Sequences with their next tokens, as attention data with problem, selection and token-priority graphs.
+    """Turns sequences and their next tokens into attention data, a problem, a selection and token-priority graphs.
 
     The last token k of a sequence queries all of its tokens, ``p_t ~ exp(e_t^T W e_k)``, and predicts the label y with
     the probability that its copies have together.  The token-priority graph of k has an edge from y to every other
@@ -107,7 +107,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: token numbers outside 0 .. K - 1, a label that its sequence does not hold.
+        If token numbers lie outside 0 .. K - 1, or a sequence does not hold its label.  The message names the argument.
 
     Notes
     -----
@@ -156,7 +156,9 @@ def _label_loss(data: Data) -> Problem:
 
 
 class Identifiability(NamedTuple):
-    """Whether prompts determine a Markov chain.  Unpacks into its two fields, and is true if they do.
+    """Whether prompts determine a Markov chain, with the components by which this is decided.
+
+    Unpacks into its two fields, and is true if the chain is determined.
 
     Attributes
     ----------
@@ -173,7 +175,9 @@ class Identifiability(NamedTuple):
 
 
 def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
-    """Whether the next tokens of these prompts determine a Markov chain: ``P_kj`` for all tokens k and j.
+    """Whether the next tokens of given prompts determine the transition probabilities of a Markov chain.
+
+    These are ``P_kj`` for all tokens k and j.
 
     The next token of a prompt that ends in k is j with probability ``m_j P_kj / sum_l m_l P_kl``, where m_j is the
     count of j in the prompt.  A prompt that ends in k and holds j and l therefore fixes the ratio ``P_kj / P_kl``.  All
@@ -211,7 +215,7 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
 
 
 def _several(component: np.ndarray) -> Any:
-    """The members of each component that has more than one member."""
+    """The members of each strongly connected component that has more than one member."""
     sizes = np.bincount(component, minlength=len(component))
     return ((np.flatnonzero(component == c).tolist()) for c in np.flatnonzero(sizes > 1))
 
@@ -312,7 +316,7 @@ class SoftLabels(Result):
 
 
 def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
-    """Contexts with counts of their next tokens, as data, problem and selection for a linear decoder ``softmax(W h)``.
+    """Turns contexts and counts of next tokens into the data and the problem of a linear decoder ``softmax(W h)``.
 
     Training on ``-sum_jz counts_jz log softmax(W h_j)_z / sum_jz counts_jz`` gives finite log-odds within each support
     S_j, the tokens with a positive count, and diverges towards
@@ -358,7 +362,7 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     most = counts.max(axis=1)
     if most.min() == 0:
         raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
-    shares = counts / most.max()  # scaled, so that sums stay in range
+    shares = counts / most.max()  # the counts are scaled, so that their sums stay in range
     shares /= shares.sum() / m  # the problem's mean over contexts then weights each context by its counts
     one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
     layout = Layout(K * one, one, single=True, begin=begin)

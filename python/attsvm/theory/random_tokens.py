@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from ..common.check import as_count
 
 REACH = 12.0  # standard deviations at which integrals over a normal variable end; the tails have mass 4e-33
-POINTS = 4001  # points of such an integral; half as many give the same result to 1e-14 up to T = 200
+# points of a numerical integral over a normal variable; half as many give the same result to 1e-14 up to T = 200
+POINTS = 4001
 
 
 def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
@@ -80,24 +81,26 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
         return 1.0
     kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
     logs = [log_volumes(int(k)) for k in kinds]
-    # A sequence contributes k - 1 with chance v_k: the number of its tokens that the projection onto its cone does not
-    # tie.
+    # With chance v_k a sequence adds k - 1 to the sum whose tail is wanted.
+    # k - 1 counts the tokens whose logits the projection onto the sequence's cone does not make equal to the first.
     chance = 2 * _tail(logs, counts, rows - d + 1)
     if chance < 0.5:
         return chance
-    # even and odd sums have chance 1/2 each, so this is 1 minus the other tail
+    # even and odd sums have the chance 1/2 each, so the chance is 1 minus twice the tail on the other side
     return 1 - 2 * _tail([v[::-1] for v in logs], counts, d + 1)
 
 
 def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
-    """P(S = first) + P(S = first + 2) + ... for a sum S of independent numbers, given by the logarithms of their
-    chances.
+    """The chance that a sum S of independent random integers is one of first, first + 2, first + 4, ...
+
+    ``logs`` holds, for each kind of integer, the logarithms of the chances of 0, 1, 2, ...; ``counts`` the number of
+    integers of each kind.
 
     The chances are tilted by e^(theta s) so that S has the mean ``first``: small tails then keep their digits in the
     Fourier transform.
     """
     low, high = 0.0, 60.0
-    for _ in range(80):  # bisection: the mean grows with theta
+    for _ in range(80):  # bisection for theta: the mean of the tilted sum grows with theta
         theta = (low + high) / 2
         tilted = [_tilt(v, theta) for v in logs]
         mean = sum(c * (np.arange(len(p)) @ p) for (p, _), c in zip(tilted, counts, strict=True))
@@ -115,14 +118,15 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
 
 
 def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
-    """The chances times e^(theta s), divided by their sum, and the logarithm of that sum."""
+    """The chances of s = 0, 1, 2, ... times e^(theta s), divided by the sum of these products, and the logarithm of the
+    sum."""
     logs = log_chances + theta * np.arange(len(log_chances))
     return np.exp(logs - _log_sum(logs)), _log_sum(logs)
 
 
 @functools.cache
 def log_volumes(T: int) -> np.ndarray:
-    """The logarithms of the intrinsic volumes v_1 .. v_T."""
+    """The logarithms of the intrinsic volumes v_1 .. v_T of the cone ``{y in R^T: y_1 >= y_t}``."""
     found = np.empty(T)
     for k in range(1, T + 1):
         j = T - k
@@ -131,14 +135,15 @@ def log_volumes(T: int) -> np.ndarray:
 
 
 def _log_above(m: int, j: int) -> float:
-    """log P(the mean of j + 1 standard normal numbers exceeds m others), which is log E Phi(w / sqrt(j + 1))^m."""
+    """log P(the mean of j + 1 standard normal numbers exceeds m others) = log E Phi(w / sqrt(j + 1))^m, with w standard
+    normal."""
     w = np.linspace(-REACH, REACH, POINTS)
     below = np.array([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
     return _log_sum(m * np.log(below) - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
 
 
 def _log_sum(logs: np.ndarray) -> float:
-    """log sum e^logs, without overflow."""
+    """The logarithm of the sum of e^x over the numbers x in ``logs``, without overflow."""
     return float(logs.max() + np.log(np.exp(logs - logs.max()).sum()))
 
 
@@ -157,7 +162,7 @@ def log_inside(j: int) -> float:
     # Phi(x + i c w): Phi(x) plus the integral of i c phi(x + i c w), by Simpson's rule
     w = np.linspace(0.0, 8.0 / c, 2 * POINTS - 1)
     z = x + 1j * c * w
-    # everything is divided by phi(x) or Phi(x), so that nothing underflows
+    # all numbers are divided by phi(x) or Phi(x), so that none underflows
     ratio = np.exp((j - z * z) / 2)
     steps = (ratio[:-2:2] + 4 * ratio[1:-1:2] + ratio[2::2]) * (w[2] - w[0]) / 6
     hazard, w = _hazard(x), w[::2]
@@ -171,7 +176,7 @@ def _hazard(x: float) -> float:
     """The ratio phi(x) / Phi(x) of the normal density and distribution function, also for very negative x."""
     if x > -20:
         return math.sqrt(2 / math.pi) * math.exp(-x * x / 2) / math.erfc(-x / math.sqrt(2))
-    found = -x  # by the continued fraction of Mills' ratio
+    found = -x  # the continued fraction of Mills' ratio
     for k in range(40, 0, -1):
         found = -x + k / found
     return found

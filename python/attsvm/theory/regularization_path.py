@@ -21,8 +21,8 @@ from ..training.train import train
 
 HALVINGS = 60  # largest number of halvings of the interval of radii in the search for a ridge
 SAME_RIDGE = 1e-3  # relative error of the ridge at which the search ends; a gap of 1e-6 fixes gradients no better
-STEP = 0.3  # first step of a round, as a fraction of the radius; step k is shorter by sqrt(k)
-ROUND = 250  # steps of a round; the next round begins with half the step
+STEP = 0.3  # length of the first step of a round, as a fraction of the radius; step k is shorter by a factor sqrt(k)
+ROUND = 250  # number of steps of a round; the next round begins with half the step length
 INSIDE = 1 - 1e-6  # weights whose norm is below this fraction of the radius are inside the ball
 
 
@@ -221,7 +221,8 @@ def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Pat
 
 
 def _cone(problem: Problem, norm: Ball, selected: Any) -> np.ndarray:
-    """The start of a local search, of norm 1: the direction of the SVM solution; zero if no tokens are given."""
+    """Where a local search starts: at the direction of the SVM solution of ``selected``, of norm 1; at zero if no
+    tokens are given."""
     if selected is None:
         return np.zeros(problem.data._W_shape)
     svm = solve_svm(problem.data, selected, norm)
@@ -239,7 +240,8 @@ class _Search:
     toward: np.ndarray | None  # a direction of norm 1 that ranks the optimal tokens first, or None
 
     def point(self, radius: float, before: _Point | None) -> _Point:
-        """The point of this radius: the better result of the two starts."""
+        """The point of the path at a given radius.  If the first descent does not end at the optimal tokens, a second
+        descent starts from weights that rank these tokens first, and the better point is returned."""
         shape = self.problem.data._W_shape
         start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
         found, data = self._descend(start, radius), self.problem.data._handle
@@ -262,14 +264,14 @@ class _Search:
         return self._made(radius, W, log_excess, log_gradient, gap)
 
     def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """The point with the ridge that equals the ball's multiplier: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op = 2
-        ridge``."""
+        """A point of the path, with the ridge that has the same minimiser: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op
+        = 2 ridge`` for the nuclear norm."""
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def ridge(self, ridge: float, before: _Point | None) -> _Point:
-        """The point of a given ridge.  The ball's multiplier falls as the radius grows, so the radius is bracketed and
-        then found by bisection of its logarithm."""
+        """The point of the path for a given ridge.  The matching ridge falls as the ball's radius grows, so the radius
+        is bracketed and then found by bisection of its logarithm."""
         target = math.log(ridge)
         low = before or self.point(1e-6, None)
         if low.log_ridge <= target:  # the ridge is so large that W is almost zero
@@ -287,7 +289,7 @@ class _Search:
 
 
 class _LocalSearch(_Search):
-    """Search for stationary points in a cone, for any head."""
+    """Finds the points of a local path: stationary points in a cone, for any head."""
 
     def point(self, radius: float, before: _Point | None) -> _Point:
         assert self.toward is not None
@@ -299,7 +301,8 @@ class _LocalSearch(_Search):
 def stationary_point(
     problem: Problem, start: np.ndarray, radius: float, norm: Ball, tol: float, max_iter: int
 ) -> tuple[np.ndarray, float, float]:
-    """``(W, log ||G||, gap)`` of a stationary point of the loss in ``||W|| <= radius``.
+    """``(W, log ||G||, gap)``: a stationary point W of the loss in the ball ``||W|| <= radius``, the dual norm of the
+    gradient G at W, and how far W is from stationary.
 
     The method is projected descent on the normalised gradient, which keeps its direction where the loss no longer
     changes in double precision.  Its steps shrink, so it stays in the cone of its start unless the descent leads out of

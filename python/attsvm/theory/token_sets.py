@@ -24,7 +24,7 @@ LATE_SHOWN = 8  # largest number of queries that are listed by number
 
 
 def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH) -> tuple[Any, Any]:
-    """The tokens that each query selects, with probability at least ``high``, and whether the query is undecided.
+    """Which tokens each query selects (those of probability at least ``high``), and which queries are undecided.
 
     Tokens of probability at most ``low`` are not selected.  If a probability lies between ``low`` and ``high``, its
     query is undecided: the probability is still moving to one of the two sides.
@@ -133,7 +133,7 @@ class Decomposition(Solved):
             ("correlation", f"{self.correlation:.9g}"),
         ]
         late = np.flatnonzero(self.data._layout.flatten_queries("unconverged", self.unconverged))
-        if len(late):  # a reader must know this before trusting the correlation
+        if len(late):  # queries that have not converged are named, since the correlation alone does not show them
             shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
             queries = "query" if len(late) == 1 else "queries"
             lines.append(("not converged", f"{queries} {shown}: less than half as far as R says"))
@@ -148,7 +148,9 @@ class Decomposition(Solved):
 def decompose(
     data: Data, probabilities: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", *, selected: ArrayLike | None = None
 ) -> Decomposition:
-    """Splits trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, and margins across them.
+    """Splits trained weights into ``W_fin + R W_svm``, a finite part and a part that grows as training goes on.
+
+    W_fin sets the proportions inside the selected sets; W_svm separates these sets from the other tokens.
 
     Parameters
     ----------
@@ -169,8 +171,8 @@ def decompose(
     Raises
     ------
     ValueError, TypeError
-        Naming the argument: queries not decided yet, a selected token of probability zero, sets that no W separates,
-        proportions that no W gives.
+        If queries are not decided yet, a selected token has probability zero, no W separates the sets, or no W gives
+        the proportions.  The message names the argument.
 
     Notes
     -----
@@ -228,7 +230,8 @@ def decompose(
 
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """For each query, the largest logit inside its set minus the largest outside; infinite if no token is outside."""
+    """For each query, the largest logit of its selected tokens minus the largest logit of its other tokens; infinite if
+    there are no other tokens."""
     logits = data._logits(W)
     inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
     return inside - outside
@@ -247,11 +250,11 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
     logs = np.log(p[kept])
     selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
-    # The nuclear interior point needs margin rows; the factored method does not.
+    # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    return sol.W  # answers of both statuses have a W
+    return sol.W  # W is not None, since the status is optimal or no constraint
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:

@@ -1,4 +1,4 @@
-"""Losses that need validation: user-defined functions, decreasing in ``u = y head(o)``, and the log loss."""
+"""Losses that need validation: the user's own functions of ``u = y head(o)``, which must decrease, and the log loss."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric
 
-# Points at which a user's loss is checked first, if the head is not linear and the range of u is not known.
+# Values of u at which a user's loss is checked first, if the head is not linear and the range of u is not known.
 GRID = np.linspace(-10.0, 10.0, 401)
-AGREE = 1e-6  # tolerance of the given logarithm of the derivative, and of the derivative against differences
-PART = 1 / 8  # a derivative is compared with a difference over this fraction of a grid step
-# A score above -ROUNDED times the largest score counts as zero: a product v.x of zero may be negative by the rounding
-# of its terms.
+# tolerance of a user's logarithm of the derivative, and of the derivative against differences of the value
+AGREE = 1e-6
+PART = 1 / 8  # a derivative is compared with a difference of values over this fraction of a grid step
+# A score above -ROUNDED times the largest score counts as zero.
+# A score v.x that should be zero may be negative by the rounding of its terms.
 ROUNDED = 1e-11
 
 
 class CallableLoss:
-    """A loss ``(value, derivative)`` or ``(value, derivative, log_size)`` of the user, checked on a grid and at every
-    call."""
+    """A user's loss ``(value, derivative)`` or ``(value, derivative, log_size)``, whose functions are checked on a grid
+    and at every call."""
 
     def __init__(self, functions: Any, grid: np.ndarray | None = None):
         if not isinstance(functions, tuple) or len(functions) not in (2, 3) or not all(map(callable, functions)):
@@ -30,7 +31,7 @@ class CallableLoss:
             )
         self.functions: tuple[Callable[[np.ndarray], Any], ...] = functions
         grid = GRID if grid is None else grid
-        if grid.size == 0:  # a shard without queries has no u to check
+        if grid.size == 0:  # a shard (one worker's part of the data) without queries has no value u to check
             return
         derivative = self._derivative(grid)
         if (derivative == 0).any():
@@ -73,14 +74,15 @@ class CallableLoss:
     def _call(self, k: int, u: np.ndarray) -> Any:
         try:
             return self.functions[k](u)
-        except TypeError as error:  # a function of numbers, such as math.exp
+        except TypeError as error:  # a function that takes single numbers only, such as math.exp
             raise TypeError(f"loss[{k}] must take an array u, as np.exp does and math.exp does not: {error}") from error
 
     def value(self, u: np.ndarray) -> np.ndarray:
         return as_floats("the value of loss[0]", self._call(0, u), "M", u.shape)
 
     def evaluate(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The loss, and the logarithm of the derivative's absolute value: ``-inf`` where the derivative underflows."""
+        """The loss at u, and the logarithm of its derivative's absolute value: ``-inf`` where the derivative
+        underflows."""
         derivative = self._derivative(u)
         if len(self.functions) == 3:
             return self.value(u), as_floats("the value of loss[2]", self._call(2, u), "M", u.shape)
@@ -101,8 +103,8 @@ class CallableLoss:
 
 
 def check_log_loss(scores: Any, begin: np.ndarray) -> None:
-    """Raises ValueError unless the scores y v.x go with the log loss; sets scores that are negative by rounding to
-    zero."""
+    """Raises ValueError unless the scores y v.x fit the log loss: nowhere negative, with a positive one for every
+    query.  Scores that are negative by rounding are set to zero."""
     if scores is None:
         raise ValueError("loss='log' goes with a LinearHead and heads=None")
     best = np.maximum.reduceat(scores, begin)

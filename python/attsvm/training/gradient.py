@@ -1,4 +1,5 @@
-"""Gradients with a scale, the steps that update rules make of them, and weights stored in the span of the queries."""
+"""Gradients with a scale, the steps that update rules make of gradients, and weights stored in the span of the
+queries."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ import numpy as np
 from ..attention.data import largest
 from ..rules import UpdateRule, as_rule
 
-# Singular values below RANK times the longer side of the matrix, relative to the largest, count as zero, as in
-# csrc/training/update.c.
+# Relative to the largest singular value, values below RANK times the longer side of a matrix count as zero.
+# This threshold is also in csrc/training/update.c.
 RANK = 4 * 2.0**-52
-# Largest count of numbers in a window's keys up to which C, when it trains W itself, processes eight windows at a time.
+# Largest number of elements in a window's keys for which C processes eight windows at a time, if it trains W itself.
 SIDE_BY_SIDE = 1024
-IN_RANGE = 1e-50, 1e50  # bounds of the largest number in the queries, so that Z Z^T stays in range
+IN_RANGE = 1e-50, 1e50  # smallest and largest size of the queries' largest number, so that Z Z^T stays in range
 
 
 class Gradient(NamedTuple):
@@ -30,7 +31,8 @@ class Gradient(NamedTuple):
 
 
 def next_step(run: Any) -> np.ndarray:
-    """The direction of the next step in W of one run, of Frobenius norm 1 ([H,] dk, dz); zero if the gradient is zero.
+    """The direction in which the next step of one training run moves W, of Frobenius norm 1 ([H,] dk, dz); zero if the
+    gradient is zero.
 
     It is the negative gradient of the mean loss in W, or the mean of gradients if the rule keeps one, transformed as
     the rule does: to its signs, to its polar factor, or by the metric.  For factors it is the change of ``K Q^T`` under
@@ -46,7 +48,7 @@ def next_step(run: Any) -> np.ndarray:
 
 
 def metric_of(root: np.ndarray, squares: str, dk: int, dz: int) -> Any:
-    """The metric in which a rule with squares takes steps, from the squares that it keeps.
+    """The metric in which an update rule that keeps squares of gradients, such as Adam, takes its steps.
 
     ``root`` holds the roots of the entries' sums (..., dk dz), or L and R side by side (..., dk dk + dz dz).  The
     metric is scaled to mean 1, or to mean eigenvalue 1, over the directions with a gradient so far; it is 1 in the
@@ -72,7 +74,7 @@ def _fourth_root(square: np.ndarray) -> np.ndarray:
 
 
 def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarray:
-    """The step of the rule along the gradient, or the mean of gradients, D; its scale is arbitrary.
+    """The direction of an update rule's step for D, a gradient or a mean of gradients; the length is arbitrary.
 
     ``metric`` is the run's metric.  It is None for factors, whose squares the run does not keep; the steps of a rule
     with squares are then those of its first step, signs or a polar factor.
@@ -99,8 +101,8 @@ def _of_unit(W: np.ndarray) -> np.ndarray:
 
 
 def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
-    """U = Z W^T followed by C = 0, for each run (runs, 2 M, dk): W is stored as its start plus C^T Z.  None if steps on
-    W itself are cheaper."""
+    """Storage for weights that stay in the span of the queries Z, as W + C^T Z: U = Z W^T followed by C = 0, for each
+    run (runs, 2 M, dk).  None if steps on W itself are cheaper."""
     data = problem.data
     M, dk = len(data.queries), data.dk
     if not problem._from_scores or not _is_shorter(M, dk, data.dz, data._longest):
@@ -109,13 +111,14 @@ def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
         return None
     matrices = W.reshape(-1, dk, data.dz)
     span = np.zeros((len(matrices), 2 * M, dk))
-    with np.errstate(over="ignore", invalid="ignore"):  # C reports weights that leave the range
+    # no warning here: C reports weights that leave the range of double precision
+    with np.errstate(over="ignore", invalid="ignore"):
         np.matmul(data.queries, matrices.mT, out=span[:, :M])
     return span
 
 
 def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
-    """Whether steps in the span of the queries are cheaper than steps on W.
+    """Whether training steps in the span of the queries are cheaper than steps on W.
 
     Besides the pass over the tokens, a step costs M^2 dk multiplications in the span.  On W it costs 2 M dk dz
     multiplications and the update of dk dz weights.
@@ -129,7 +132,7 @@ def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
 
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
-    """The weights W + C^T Z, in the shape of W."""
+    """The weights W + C^T Z, in the shape of W, for a start W and the storage ``span`` that holds C."""
     C = span[:, len(problem.data.queries) :]
     with np.errstate(over="ignore", invalid="ignore"):
         return W + (C.mT @ problem.data.queries).reshape(W.shape)

@@ -25,17 +25,17 @@ from ..common.storage import storable
 
 
 class _Parametric:
-    """A head that C evaluates, given by its ``kind`` and its parameters: v or V, a, lam."""
+    """An output head that C evaluates, given by its ``kind`` and its parameters: v or V, a, lam."""
 
-    kind: str  # its name in _core.HEAD
-    names: tuple[str, ...]  # the names of its parameters
+    kind: str  # the head's name in _core.HEAD
+    names: tuple[str, ...]  # the names of the head's parameters
     v: Any
     a: Any = None
     lam: float = 0.0
     dv: int
 
     def value_and_grad(self, o: ArrayLike) -> tuple[Any, np.ndarray]:
-        """The value of the head at attended vectors, and its gradient with respect to them.
+        """The value of the output head at attended vectors, and its gradient with respect to these vectors.
 
         Parameters
         ----------
@@ -63,18 +63,18 @@ class _Parametric:
 
     @property
     def _shared(self) -> bool:
-        """Whether all queries have the same parameters."""
+        """Whether all queries have the same parameters of the head."""
         return isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp")
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.names}
 
     def row(self) -> np.ndarray:
-        """All parameters in one flat array.  All queries must share the parameters of the head."""
+        """All parameters of the head in one flat array; all queries must share them."""
         return np.concatenate([np.ravel(getattr(self, name)) for name in self.names])
 
     def from_row(self, row: np.ndarray) -> Any:
-        """A head of the same kind with the parameters of a flat array."""
+        """A head of the kind of this one, with the parameters of a flat array."""
         own = self._state()
         parts = np.split(row, np.cumsum([np.size(value) for value in own.values()])[:-1])
         make: Any = type(self)
@@ -97,7 +97,7 @@ class _Parametric:
         return np.ascontiguousarray(flat)
 
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, Any]:
-        """(v, a, lam, function) as C reads a head, for attended vectors of length ``dv``."""
+        """The head's parameters (v, a, lam, function) as C reads them, for attended vectors of length ``dv``."""
         v = self.v
         if self._shared:
             check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
@@ -108,7 +108,7 @@ class _Parametric:
 
 @storable
 class LinearHead(_Parametric):
-    """The output ``v . o`` of the attended vector ``o``.
+    """A linear output head: ``v . o`` for the attended vector ``o`` of a query.
 
     Parameters
     ----------
@@ -144,7 +144,9 @@ class LinearHead(_Parametric):
 
 @storable
 class QuadraticHead(LinearHead):
-    """The output ``v . o - lam |o|^2``, which for lam > 0 and labels +1 makes attention keep several tokens.
+    """A quadratic output head, ``v . o - lam |o|^2`` for the attended vector ``o`` of a query.
+
+    For lam > 0 and labels +1 it makes attention keep several tokens.
 
     Parameters
     ----------
@@ -175,15 +177,15 @@ class QuadraticHead(LinearHead):
 
 @storable
 class LogarithmHead(LinearHead):
-    """The output ``v . log o`` with a v per query.  With attention over a vocabulary it is minus the cross-entropy with
-    v."""
+    """An output head ``v . log o`` with a v for each query.  With attention over a vocabulary it is minus the
+    cross-entropy with v."""
 
     kind = "logarithm"
 
 
 @storable
 class MLPHead(_Parametric):
-    """The output ``a . relu(V^T o)`` of one hidden layer.
+    """An output head with one hidden layer: ``a . relu(V^T o)`` for the attended vector ``o`` of a query.
 
     It is convex in o if a is positive; a query then keeps several tokens only if its label is -1 (and for negative a
     only if it is +1).  At exactly ``V^T o = 0`` the derivative of relu is taken as 0.  So if a query selects a token
@@ -219,7 +221,7 @@ class MLPHead(_Parametric):
 
 
 class CallableHead:
-    """Any head, given as a function of all queries' attended vectors at once; it is called once per step.
+    """An output head given as a function of all queries' attended vectors at once, called once per step.
 
     Parameters
     ----------
@@ -247,7 +249,7 @@ class CallableHead:
         return f"CallableHead({getattr(self._function, '__name__', type(self._function).__name__)})"
 
     def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The checked result of the function."""
+        """Calls the user's function at attended vectors o (M, dv); returns its checked values and gradients."""
         answer = self._function(o)
         if not isinstance(answer, tuple) or len(answer) != 2:
             came = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
@@ -264,7 +266,9 @@ class CallableHead:
 
 
 class SoftmaxHead(CallableHead):
-    """The log-probability ``log softmax(V^T o)_c`` of each query's class c; with ``loss="linear"`` its cross-entropy.
+    """An output head for classes: the log-probability ``log softmax(V^T o)_c`` of each query's class c.
+
+    With ``loss="linear"`` the objective is the cross-entropy.
 
     Parameters
     ----------
@@ -309,7 +313,7 @@ class SoftmaxHead(CallableHead):
         value = outputs[q, own] - np.log1p(rest)
         p[q, top] = 1.0
         p /= (1.0 + rest)[:, None]
-        # 1 - p_own as the sum of the other probabilities: the subtraction would lose digits where p_own is nearly 1.
+        # 1 - p for a query's own class is the sum of the other probabilities, which keeps digits where p is nearly 1.
         p[q, own] = 0.0
         p[q, own] = -p.sum(axis=1)
         return value, -(p @ self.V.T)
@@ -320,12 +324,12 @@ class SoftmaxHead(CallableHead):
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         check_shape("V", self.V, "dv, C", (dv, None))
-        data._layout.flatten_queries("classes", self.classes)  # raises unless there is one class per query
+        data._layout.flatten_queries("classes", self.classes)  # raises an error unless there is one class per query
         return super().parameters(data, dv)
 
 
 def shared_by_all(head: Any) -> list[np.ndarray]:
-    """The parameters of a head that all queries share, as a list."""
+    """The parameters of an output head that all queries share, as a list."""
     numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
     own = isinstance(head, _Parametric) and not head._shared
     return numbers[1:] if own else numbers

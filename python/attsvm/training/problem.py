@@ -28,7 +28,9 @@ LEAST_PRODUCT = -305  # power of ten below which sums of products lose digits or
 
 @storable
 class Problem:
-    """The objective ``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
+    """A training problem: the objective ``L(W) = mean over queries of loss(y head(o(W)))``.
+
+    y is the label of a query, and ``o(W)`` its attended vector.
 
     Parameters
     ----------
@@ -39,10 +41,11 @@ class Problem:
     head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
     loss : {"logistic", "exponential", "linear", "log"} or tuple of callables
         Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
-        scores that are nowhere negative (beyond rounding), with a positive one for every query.  Or a loss of your own,
-        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere, and compared
-        once with differences of the value; a third function, the logarithm of the derivative's size, keeps the gradient
-        alive where the derivative underflows, at which a run ends "stationary" without it.
+        scores that are nowhere negative (beyond rounding), with a positive one for every query.  A loss of your own is
+        a tuple ``(value, derivative)`` of functions from an array u (M,) to arrays (M,).  The derivative must be
+        negative everywhere; it is compared once with differences of the value.  A third function, the logarithm of the
+        derivative's size, keeps the gradient alive where the derivative underflows; without it, a run ends "stationary"
+        there.
     heads : int, optional
         Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
     combine : {"sum", "concatenate"}
@@ -100,7 +103,7 @@ class Problem:
         self.combine = as_choice("combine", combine, ("sum", "concatenate"))
         self._own_loss: CallableLoss | None = (
             loss if isinstance(loss, CallableLoss) else None
-        )  # set by __getitem__: the loss was checked for the whole problem
+        )  # __getitem__ passes a CallableLoss, which was checked for the whole problem
         if self._own_loss is not None:
             loss = self._own_loss.functions
         self._given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
@@ -109,15 +112,16 @@ class Problem:
         self._concatenated = combine == "concatenate" and self.heads is not None
         v: Any
         v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self._concatenated else 1))
-        # (entries,) scores of a linear head, which C reads instead of the values
+        # scores of a linear head, one per entry, which C reads instead of the values of the tokens
         self._fixed_scores: np.ndarray | None = None
-        # for any other head: the values, and (kind, v, a, lam)
+        # values of the tokens, and (kind, v, a, lam) of the head; None if C needs only the fixed scores
         self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None
         if head.kind == "linear" and self.heads is None:
             self._fixed_scores = _core.scores(data._handle, np.ascontiguousarray(values), self._labels, v)
             check_finite("the scores y v.x", self._fixed_scores)
         if isinstance(loss, tuple) and self._own_loss is None:
-            scores = self._fixed_scores  # every output u is a mean of scores
+            # every output u is a mean of scores, so it lies between the least and the largest score
+            scores = self._fixed_scores
             grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
             self._own_loss = CallableLoss(loss, grid)
         self._loss_name = str(self._given_loss) if self._own_loss is None else self._own_loss.name
@@ -129,7 +133,7 @@ class Problem:
             self._general = kept, (_core.HEAD[head.kind], v, a, lam)
         if loss == "log" and not data._none:
             check_log_loss(self._fixed_scores, data._begin)
-        self._from_scores = self._general is None  # whether C reads only the fixed scores
+        self._from_scores = self._general is None  # whether C reads only the fixed scores of a linear head
         self._objective = self._capsule()
 
     def __getitem__(self, index: Any) -> Problem:
@@ -159,10 +163,12 @@ class Problem:
         return Problem(**state | {"loss": self._own_loss or self._given_loss})
 
     def _capsule(self, trains_head: bool = False) -> Any:
-        """The objective as C reads it.  If a linear head is trained, C needs the values besides the scores."""
+        """The objective as a C object.  If a linear head is trained, C reads the values of the tokens as well as their
+        scores."""
         scores = self._fixed_scores
         loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]
-        if self.data._none:  # finite for any score of the placeholder
+        # without sequences the loss is the linear one, which is finite for any score of the placeholder query
+        if self.data._none:
             loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
@@ -172,7 +178,7 @@ class Problem:
         return _core.objective(self.data._stored, loss, scores, *given, None, None, None, 0.0, 1, False)
 
     def _with_head(self, head: Any) -> Problem:
-        """The same problem with another output head."""
+        """A copy of this problem with another output head."""
         return Problem(**(self._state() | {"head": head}))
 
     def _state(self) -> dict[str, Any]:
@@ -183,20 +189,20 @@ class Problem:
         return functools.partial(Problem, **self._state()), ()
 
     def _require_linear(self) -> None:
-        """Raises unless the problem has fixed scores, which the theory needs: a linear head, one attention head, and
-        queries."""
+        """Raises an error unless the problem has fixed scores, which the theory needs: a linear head, one attention
+        head, and queries."""
         check_data("the data of problem", self.data)
         if self._fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
     def _check_scale(self) -> None:
-        """Raises if there are no queries, or if gradients, which are sums of products of scores, tokens and queries,
+        """Raises an error if there are no queries, or if gradients (sums of products of scores, tokens and queries)
         would underflow."""
         check_data("the data of problem", self.data)
         data, parts = self.data, [self._fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
-            # values of None are the identity, whose largest number is 1
+            # values that are None stand for the identity matrix, whose largest number is 1
             parts = [array for array in (values, v) if array is not None]
         scores = sum(map(_log10_largest, parts))
         if data._powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
@@ -208,11 +214,12 @@ class Problem:
                 f"got about 1e{round(scores)}, 1e{round(tokens)} and 1e{round(queries)}: rescale X, Z or the head"
             )
 
-    __iter__ = None  # else Python would iterate by __getitem__, as over a list
+    __iter__ = None  # without this line, Python would iterate over a problem by calling __getitem__ with 0, 1, 2, ...
 
     @cached_property
     def _token_squares(self) -> tuple[float, float]:
-        """The numbers ``(total, share)`` from which a default learning rate is computed.
+        """The numbers ``(total, share)`` from which the default learning rate is computed: ``total / share`` is the
+        squared scale of the data.
 
         ``total`` sums, over the queries that see several tokens, the mean of ``1/2 ||x - x'||^2 ||z||^2`` over pairs of
         these tokens, and divides by the number of all queries.  ``share`` is the fraction of queries that see several
@@ -231,12 +238,13 @@ class Problem:
             X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
             X -= X.mean(axis=1, keepdims=True)
             total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
-        with np.errstate(over="ignore", under="ignore"):  # a result outside double precision counts as no scale
+        # the default learning rate ignores a total that is 0 or infinite because it left double precision
+        with np.errstate(over="ignore", under="ignore"):
             return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
 
     @cached_property
     def _flat_scores(self) -> np.ndarray:
-        """``y head(value)`` for every entry."""
+        """The score ``y head(value)`` of every entry (pair of a query and a token that it sees), as a flat array."""
         if self._fixed_scores is not None:
             return self._fixed_scores
         if self._concatenated:
@@ -261,7 +269,10 @@ class Problem:
 
     @property
     def scores(self) -> Any:
-        """``y head(value)`` of every token a query sees, in the data's entry shape (``-inf`` after a causal query)."""
+        """The score ``y head(value)`` of every token that a query sees, as an array (or list) of queries by tokens.
+
+        It is ``-inf`` after a causal query.
+        """
         return self.data._layout.shape_entries(self._flat_scores, -np.inf)
 
     @property
@@ -270,7 +281,7 @@ class Problem:
         return self.data._layout.shape_queries(_core.top(self.data._handle, self._flat_scores))
 
     def loss(self, W: ArrayLike | None = None, *, K: ArrayLike | None = None, Q: ArrayLike | None = None) -> float:
-        """The mean loss at W, or at W = K Q^T.
+        """The mean training loss at weights W, or at W = K Q^T.
 
         Parameters
         ----------
@@ -289,7 +300,9 @@ class Problem:
         Q: ArrayLike | None = None,
         scaled: bool = False,
     ) -> tuple[Any, ...]:
-        """The mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
+        """The mean training loss at weights W, and its gradient dL/dW.
+
+        The gradient is ``1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``, with s the attention of query q.
 
         ``g_t = y <d head / d o, value_t>`` is the score of a token when the head is linear.  Softmax is differentiated
         by differences to the largest logit, so nothing cancels when attention saturates.
@@ -341,9 +354,9 @@ class Problem:
     ) -> tuple[Any, Any]:
         """The gradient with respect to the logits, ``delta = dL/dlogits``, which has the form of SVM multipliers.
 
-        With the differences of all tokens to a reference token of each query, ``x_ref - x_t``, and no remainder,
-        ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T``, because softmax makes the gradients of a query sum
-        to zero.  The SVM's least-norm weights are ``sum dual (x_ref - x_t) z^T`` with dual >= 0.
+        With x_ref a reference token of each query, ``-dL/dW = exp(log_scale) * sum delta (x_ref - x_t) z^T`` without
+        remainder, because softmax makes the derivatives with respect to a query's logits sum to zero.  The SVM's
+        least-norm weights are ``sum dual (x_ref - x_t) z^T`` with dual >= 0.
 
         Parameters
         ----------
@@ -404,7 +417,7 @@ class Problem:
         K: ArrayLike | None = None,
         Q: ArrayLike | None = None,
     ) -> tuple[Any, Any]:
-        """Lower and upper bound on the largest margin, proved by W and the gradient at W without a solver.
+        """A lower and an upper bound on the largest margin, proved by W and the gradient at W without a solver.
 
         ``min margin(W) / ||W||  <=  largest margin  <=  ||sum lambda (x_ref - x_t) z^T||_dual / sum lambda`` with
         ``lambda = max(delta, 0)`` of :meth:`multipliers` (delta itself between several selected tokens, whose logits
@@ -459,7 +472,8 @@ class Problem:
         return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
 
     def infimum(self) -> float:
-        """The mean loss if every query had its best token with probability 1: no W is below it, and none reaches it."""
+        """The infimum of the mean loss, which no W reaches: the loss if each query gave its best token probability
+        1."""
         self._require_linear()
         u = np.maximum.reduceat(self._flat_scores, self.data._begin)
         if self._own_loss is not None:
@@ -467,11 +481,12 @@ class Problem:
         return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
 
     def _stack(self, runs: int | None) -> tuple[int, ...]:
-        """The leading axes of weights: runs, and attention heads, if there are several."""
+        """The leading axes of an array of weights: one for several runs, one for several attention heads."""
         return (() if runs is None else (runs,)) + (() if self.heads is None else (self.heads,))
 
     def _read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
-        """(W, None, None) or (None, K, Q), checked for their shapes, with leading axes of runs and attention heads."""
+        """Reads weights as (W, None, None) or (None, K, Q), checked for their shapes, with leading axes of runs and
+        attention heads."""
         dk, dz, stack = *self.data._W_shape, self._stack(runs)
         before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
@@ -488,12 +503,13 @@ class Problem:
         try:
             return function(self._objective, *self._functions, *arguments)
         except ArithmeticError as error:
-            if type(error) not in (ArithmeticError, FloatingPointError):  # an error of the user's own functions
+            # an arithmetic error raised by the user's own functions
+            if type(error) not in (ArithmeticError, FloatingPointError):
                 raise
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
 
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
-        """The selection of each attention head: the given one, or the tokens of the largest logits."""
+        """The selection of each attention head: the given one, or by default the tokens of the largest logits."""
         if selected is None:
             return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
         if self.heads is not None and len(selected) != self.heads:
@@ -505,12 +521,13 @@ class Problem:
 
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A head that is zero.  It replaces the user's function on a shard without queries."""
+    """An output head that is zero everywhere, which replaces the user's function on a shard without queries."""
     return np.zeros(len(o)), np.zeros_like(o)
 
 
 def _log10_largest(array: Any) -> float:
-    """log10 of the largest absolute value; infinite if all are zero, since the gradient is then exactly zero."""
+    """log10 of the largest absolute value in an array; infinite if all numbers are zero, since the gradient is then
+    exactly zero."""
     return math.log10(largest(array) or math.inf)
 
 

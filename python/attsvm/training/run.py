@@ -1,4 +1,4 @@
-"""The result of a training run."""
+"""The result of a training run: its weights and records, and what they prove."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ MESSAGES = {
 }
 
 RUNS_SHOWN = 8  # largest number of runs that are printed side by side
-DIGITS = 4  # printed digits of the ends of an interval
-AT_ONCE = 1 << 15  # largest count of numbers of records processed at once, so that they stay in cache
+DIGITS = 4  # number of printed digits of the ends of an interval
+AT_ONCE = 1 << 15  # largest count of numbers in the records that are processed at once, so that they stay in cache
 
 
 @dataclass(repr=False, eq=False)
 class Run(Result):
-    """The result of a training run, or of several side by side.  Arrays over records go with ``steps``.
+    """The result of a training run, or of several side by side.
+
+    Arrays over records have one item for each of the ``steps``.
 
     With ``heads=H`` all weights have an axis H before dk or dz.  With ``runs=R`` every array but ``steps`` has the runs
     as first axis: ``W (R, dk, dz)``, ``weights (R, records, dk, dz)``, ``loss (R, records)``; ``run[r]`` is one.
@@ -140,18 +142,18 @@ class Run(Result):
     lr: float | np.ndarray | None = None
     besides: str = ""
 
-    # The memory of the rule, from which a run can go on (mean, root and past of session.Descent); None for a run from a
-    # file.
+    # The memory of the update rule (mean, root and past of session.Descent), from which training can go on.
+    # The memory is None for a run that was read from a file.
     memory: ClassVar[Any] = None
-    # Set by theory.limit, since training does not import the SVM: functions that find the limit of a run, and that say
-    # whether a record proves it.
+    # theory.limit sets these two functions of a run, since training does not import the SVM.
+    # find_limit finds the limit of a run; watch_limit makes a function that says whether a record proves it.
     find_limit: ClassVar[Callable[[Run], Any]]
     watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]
 
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
         letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
-        # a metric that was given is the same for all runs and heads
+        # a metric given by the user is the same for all runs and heads
         each = f"{R}{H}" if as_rule(self.rule).squares else ""
         letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
@@ -210,12 +212,12 @@ class Run(Result):
         ]
 
     def _limit(self) -> Lines:
-        """The line about the limit, if :meth:`limit` has been called."""
+        """The printed line about the limit of training, if :meth:`limit` has been called."""
         found = vars(self).get("limit_found")
         return [] if found is None else [("limit", found.summary)]
 
     def _proved(self) -> Lines:
-        """The line about the margin that the last weights prove; none for several attention heads."""
+        """The printed line about the margin that the last weights prove; no line for several attention heads."""
         if self.problem.heads is not None or self.data._none or not np.isfinite(self.W).all():
             return []
         kind = self.own_norm
@@ -274,7 +276,7 @@ class Run(Result):
 
     @property
     def trained(self) -> Problem:
-        """The problem with the head at the end of the run (of a single run)."""
+        """The problem with the output head as it is at the end of a single run."""
         return self.problem if self.parameters is None else self.problem._with_head(self.head)
 
     @property
@@ -292,7 +294,7 @@ class Run(Result):
     def margins(
         self, norm: Norm | None = None, metric: MetricLike | None = None, selected: ArrayLike | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bound of the largest margin at every record, proved by its weights and the gradient there.
+        """A lower and an upper bound of the largest margin at every record, from the recorded weights and gradients.
 
         This is :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection at the end of the
         run.  The largest margin is one number, which the bounds enclose more and more closely as training goes on.
@@ -333,7 +335,7 @@ class Run(Result):
         >>> bool((low <= margin).all() and (margin <= high).all() and high[-1] < 1.03 * low[-1])
         True
         """
-        if self.stacked:  # each run has its own metric
+        if self.stacked:  # the bounds of several runs are computed one by one, since each run may have its own metric
             low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
             return np.stack(low), np.stack(high)
         own = norm is None and metric is None
@@ -341,8 +343,8 @@ class Run(Result):
         return self._intervals(kind, selected, self.weights)
 
     def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds (low, high) of the largest margin of a single run at ``weights`` (records, [H,] dk, dz), the
-        weights of its last records.
+        """Bounds (low, high) of the largest margin, proved by ``weights`` (records, [H,] dk, dz), the weights of the
+        last records of a single run.
 
         Both are (records,); with H attention heads (records, H), each head for its own selection.
         """
@@ -352,7 +354,7 @@ class Run(Result):
         weights = np.ascontiguousarray(weights[:, None] if alone else weights)
         records, H, dk, dz = weights.shape
         ends = np.empty((2, records, H))
-        # parameters of the output head, if it was trained
+        # parameters of the output head at each record, if the head was trained
         heads = None if self.head_records is None else self.head_records[-records:]
         chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(data._entries, dk * dz)))
         for first in range(0, records, chunk):
@@ -366,7 +368,7 @@ class Run(Result):
 
     @property
     def own_norm(self) -> Norm | Metric:
-        """The norm whose SVM the update rule goes to."""
+        """The norm of the SVM to whose direction the update rule takes the weights."""
         if self.K is not None:
             return "nuclear"
         if self.metric is not None and self.problem.heads is None:
@@ -374,8 +376,8 @@ class Run(Result):
         return as_norm("p", self.p) if self.rule == "mirror" else as_rule(self.rule).norm
 
     def limit(self) -> Any:
-        """The tokens that training selects for ever, and whether W goes to the direction of their SVM, as the records
-        prove.
+        """What the records prove about the limit of training: the tokens selected for ever, and the SVM to whose
+        direction W goes.
 
         With ``u_i`` the output of query i, ``g_i1 > g_i2`` its two best scores and F* the infimum of the loss F: where
         ``n (F(W) - F*) < l((g_i1 + g_i2) / 2) - l(g_i1)`` the query gives its best token more than half of its
@@ -459,15 +461,17 @@ class Run(Result):
 
 
 def _over(probabilities: Any, single: bool) -> Any:
-    """Flags of the undecided queries, in the shape of the data's queries."""
+    """Which queries are undecided, as bool arrays in the shape of the data's queries, from their attention
+    probabilities."""
     if isinstance(probabilities, list):
         flags = [undecided(part, single) for part in probabilities]
-        return flags if flags[0].ndim else np.stack(flags)  # ragged sequences with one query each: (n,)
+        # for ragged sequences with one query each, flags of shape (n,)
+        return flags if flags[0].ndim else np.stack(flags)
     return undecided(probabilities, single)
 
 
 def _each(function: Any, W: np.ndarray) -> Any:
-    """The results of the function for W, or stacked for the weights of each run and attention head."""
+    """``function(W)``, or these results stacked for the weights of each run and attention head."""
     if W.ndim == 2:
         return function(W)
     found = [_each(function, one) for one in W]

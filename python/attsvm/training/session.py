@@ -21,22 +21,22 @@ Array: TypeAlias = Any  # np.ndarray | None
 
 
 class Descent(NamedTuple):
-    """The state of a run as C reads it, by these names (csrc/binding/bind_train.c).
+    """The state of a training run as C reads it, by the names of these fields (csrc/binding/bind_train.c).
 
     C updates the weights and the rule's memory in place, and fills the records.  Records have the shapes of a
     :class:`Run`, but the axis of records comes before that of runs.
     """
 
     objective: Any
-    called_head: Any  # functions of a head and a loss that are evaluated in Python, or None
+    called_head: Any  # functions of a head and of a loss (called_loss) that are evaluated in Python, or None
     called_loss: Any
     ridge: float
-    rule: int  # its code in the table UPDATE_RULE
+    rule: int  # code of the update rule in the table UPDATE_RULE
     lr: np.ndarray  # (1 or runs, 1 or steps)
-    target: float  # target loss of "polyak"; NaN: the infimum of a fixed linear head
+    target: float  # target loss of the rule "polyak"; NaN: the infimum of the loss, for a fixed linear head
     p: float
     radius: float  # negative: no ball
-    ball: int  # the code of its norm in the table BALL
+    ball: int  # code of the ball's norm in the table BALL
     momentum: float  # beta, or beta_1 of adam
     decay: float  # weight decay of the matrices, multiplied by lr
     second: float  # beta_2 of adam
@@ -45,11 +45,11 @@ class Descent(NamedTuple):
     W: Array
     K: Array
     Q: Array
-    span: Array  # W in the span of the queries (gradient.span_of); the array W then stays at its start
-    v: Array  # the parameters of the head, if it is trained
-    mean: Array  # weighted mean of the gradients
-    root: Array  # what the rule keeps of their squares; or the numbers of a given metric
-    past: Array  # log scales of mean and root
+    span: Array  # weights in the span of the queries, as gradient.span_of stores them; the array W then keeps its start
+    v: Array  # parameters of the output head, if it is trained
+    mean: Array  # weighted mean of the gradients, if the rule keeps one
+    root: Array  # what the rule keeps of the gradients' squares, or the numbers of a given metric
+    past: Array  # logarithms of the scales of mean and root
     weights: np.ndarray
     head_records: Array
     loss: np.ndarray
@@ -66,7 +66,8 @@ class Descent(NamedTuple):
 def memory_of(
     rule: UpdateRule, momentum: float, matrices: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
 ) -> tuple[Array, Array, Array]:
-    """Empty arrays for mean, root and past, for ``blocks`` matrices of each kind (one per run and attention head)."""
+    """The empty memory of an update rule: arrays for mean, root and past, for ``blocks`` matrices of each kind (one per
+    run and attention head)."""
     mean = past = None
     root = None if metric is None else metric.numbers
     keeps_mean = rule.betas is not None or momentum > 0
@@ -98,7 +99,7 @@ ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
 
 @dataclass
 class Training:
-    """A training run in progress."""
+    """A training run in progress: its problem, update rule, callback, and the state that C updates."""
 
     problem: Problem
     rule: UpdateRule
@@ -109,8 +110,8 @@ class Training:
     metric: Metric | None
     descent: Descent
     workers: Workers | None = None
-    # For until="limit": a function that says whether a record (weights, step, loss) proves the limit, and whether one
-    # has.
+    # For until="limit": a function that says whether a record (weights, step, loss) proves the limit.
+    # limit_proved says whether a record has proved the limit.
     proves: Callable[[np.ndarray, int, Any], bool] | None = None
     limit_proved: bool = False
 
@@ -144,7 +145,8 @@ class Training:
         return int(self.descent.reached[1])
 
     def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
-        """Makes steps first .. last.  The next call begins with the record at ``last``, if it is recorded."""
+        """Makes the training steps first .. last.  The next call begins with the record at the step ``last``, if that
+        is recorded."""
         callback = None if self.callback is None and self.proves is None else self._show
         combine = None if self.workers is None else self._combine
         try:
@@ -156,13 +158,14 @@ class Training:
         return _core.STATUS[code], exception
 
     def _tell(self, exception: BaseException | None) -> None:
-        """Tells the other workers about an error, if they do not know it: they wait for this worker's gradient."""
+        """Tells the other workers about an error of this worker; otherwise they would wait for its gradient."""
         if self.workers is not None and isinstance(exception, Exception):
             each = 1 + (self.problem.heads or 1) + (self.descent.v is not None)
             self.workers.fail(exception, (self.runs or 1) * each)
 
     def _show(self) -> bool:
-        """Calls the callback with the run so far.  Returns whether the run should stop; never at the last step."""
+        """Calls the callback with the run so far.  Returns whether training should stop early; False at the last
+        step."""
         callback, workers, descent, last = self.callback, self.workers, self.descent, self.done - 1
 
         def show() -> Any:
@@ -180,7 +183,7 @@ class Training:
     def _combine(self, numbers: np.ndarray) -> None:
         """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
         R, v, blocks = self.runs or 1, self.descent.v, []
-        N = R * (self.problem.heads or 1)  # number of matrices of each kind
+        N = R * (self.problem.heads or 1)  # number of matrices of each kind: one per run and attention head
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
         first = 0
         for array in self.descent.trained:
@@ -192,7 +195,7 @@ class Training:
         self.workers.combine(gradient, losses, scales, blocks)
 
     def _rows(self, count: int) -> list[Any]:
-        """The first ``count`` records of each kind."""
+        """The first ``count`` records of each kind (weights, loss, norm and so on)."""
         rows: Any = self.descent[ROWS]
         return [None if array is None else array[:count] for array in rows]
 
@@ -204,7 +207,7 @@ class Training:
             return None
         if code == "interrupted":
             self.callback = self.proves = None
-            if self.workers is not None:  # the other workers may have stopped
+            if self.workers is not None:  # the other workers may have stopped, so no more steps are made together
                 return None
         rows = zip(Descent._fields[ROWS], self._rows(len(record) + 1), strict=True)
         self.descent = self.descent._replace(record=np.append(record, step), **dict(rows))
@@ -218,7 +221,7 @@ class Training:
         return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
 
     def _besides(self) -> str:
-        """The names of everything that acts on the weights besides the rule's steps along the gradient of a fixed
+        """The names of everything that acts on the weights, except the rule's steps along the gradient of a fixed
         head."""
         given = self.descent
         present = {
@@ -232,7 +235,8 @@ class Training:
         return ", ".join(name for name, there in present.items() if there)
 
     def _kept_mean(self) -> np.ndarray | None:
-        """The kept mean of the gradients of W, each matrix divided by its largest number; None for factors."""
+        """The mean of the gradients of W that the update rule keeps, each matrix divided by its largest number; None
+        for factors."""
         W, mean, R = self.descent.W, self.descent.mean, self.runs or 1
         if mean is None or W is None:
             return None
@@ -241,8 +245,8 @@ class Training:
         return mean / np.where(largest > 0, largest, 1.0)
 
     def _metric_of_steps(self) -> Any:
-        """The metric of the next step in W: from the kept squares (D, or P and R, for each matrix), else the given
-        metric."""
+        """The metric of the next step in W: from the squares that the update rule keeps (D, or P and R, for each
+        matrix), else the given metric."""
         W, root, squares = self.descent.W, self.descent.root, self.rule.squares
         if W is None or root is None or not squares:
             return None if self.metric is None else self.metric.value
@@ -259,9 +263,10 @@ class Training:
             recorded = done > 0 and steps[-1] == self.step
             W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, span)
         elif W is None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the status reports weights that left the range
+            # no warning here: the status of the run reports weights that left the range of double precision
+            with np.errstate(over="ignore", invalid="ignore"):
                 W = K @ Q.mT
-        # C will change the weights, so they are copied; the records stay as they are, read-only
+        # C will change the weights, so the callback gets copies; records do not change, and are made read-only
         if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, *rows):

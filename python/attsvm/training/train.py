@@ -49,7 +49,9 @@ def train(
     progress: bool = False,
     reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Run:
-    """Gradient descent on the mean loss: ``W <- W - lr * dL/dW / ||dL/dW||``, or by another rule.
+    """Trains the weights of attention by gradient descent on the mean loss.
+
+    A step is ``W <- W - lr * dL/dW / ||dL/dW||``, or that of another rule.
 
     The scale of the gradient is kept as a logarithm, so the direction of W still converges to the SVM solution when the
     loss has long vanished in double precision.  A whole run is one call into C, without the GIL.
@@ -201,7 +203,7 @@ def train(
     """
 
     def begin() -> Training:
-        """The run at its start, from arguments that are checked."""
+        """Checks the arguments of ``train``, and returns the training run at its start."""
         check_type("problem", problem, Problem)
         if reduce is None or not problem.data._none:
             problem._check_scale()
@@ -262,7 +264,7 @@ def train(
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
-    if raised is not None and code != "interrupted":  # raised by the callback, which saw the last record
+    if raised is not None and code != "interrupted":  # the callback raised an error when it saw the last record
         code, exception = "interrupted", raised
     if code == "interrupted":
         _raise(exception or KeyboardInterrupt(), state.run(code))
@@ -296,11 +298,11 @@ def _raise(exception: BaseException, so_far: Run) -> None:
     raise exception
 
 
-# ------------------------------------------------------------------------------------- the arguments, checked
+# ------------------------------------------------------------------------------------- checks of the arguments
 
 
 def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequence[Any]:
-    """Copies of the starting weights: (W, None, None) or (None, K, Q)."""
+    """Copies of the starting weights, as (W, None, None) or (None, K, Q)."""
     if W is None and K is None and Q is None:
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
@@ -309,7 +311,8 @@ def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequ
 
 
 def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """A copy of the memory of the rule of ``run``; raises unless it has the form of this empty memory."""
+    """A copy of the update rule's memory in ``run``, from which training goes on; raises ValueError unless it has the
+    form of the empty ``memory``."""
     if run.memory is None:
         raise ValueError(
             "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
@@ -324,7 +327,7 @@ def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) ->
 
 
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
-    """The starting parameters of a head that is trained; one row per run if there are several."""
+    """The starting parameters of an output head that is trained; one row per run if there are several."""
     head = problem.head
     if rule.word == "shampoo":
         raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
@@ -338,8 +341,8 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
 
 
 def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool) -> float:
-    """The target loss of "polyak".  NaN: C computes the loss above its infimum from the logits, since the loss itself
-    no longer changes there."""
+    """The target loss of the rule "polyak".  NaN: C computes how far the loss is above its infimum from the logits,
+    since the loss itself no longer changes there."""
     if rule.word != "polyak":
         return 0.0
     if rule.target_loss is not None:
@@ -352,7 +355,7 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
 
 
 def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
-    """``momentum``, ``decay`` and ``second`` of a Descent."""
+    """Checks momentum and weight decay; returns the fields ``momentum``, ``decay`` and ``second`` of a Descent."""
     first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
     for name, value in (("momentum", first), ("weight_decay", decay)):
         if value and rule.word in ("polyak", "mirror"):
@@ -375,7 +378,7 @@ def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
-    """The radius (negative without a ball) and the code of its norm."""
+    """The radius of the ball in which the weights stay (negative without a ball), and the code of its norm."""
     if ball is None:
         return -1.0, 0
     norm, radius = ball if isinstance(ball, tuple) and len(ball) == 2 else ("frobenius", ball)
@@ -388,17 +391,18 @@ def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
 
 
 def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
-    """The steps to record, ascending, with the start and the end.  ``size`` is the number of weights kept for each."""
+    """The steps to record, ascending, including the first and the last.  ``size`` is the number of weights kept for
+    each record."""
     if not isinstance(record, int):
         array = as_numeric("record", record)
-        if array.dtype.kind == "f" and array.size:  # an empty list becomes an array of floats
+        if array.dtype.kind == "f" and array.size:  # an empty list is allowed, although it becomes an array of floats
             raise TypeError("record must be an integer or integers, got floats")
         if array.ndim > 1:
             raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
         if array.ndim == 1:
             if array.size and (array.min() < 0 or array.max() > steps):
                 raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
-            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique would take a second for a million steps
+            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique would be slow for a million steps
             return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
         record = array[()]
     every = as_count("record", record)
@@ -417,17 +421,19 @@ def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share
     the same attention.
     """
     first = FIRST / rule.length(*data._W_shape)
-    if not 0 < total < math.inf:  # all tokens are equal, or queries are zero: W does not move
+    if not 0 < total < math.inf:  # if all tokens are equal, or queries are zero, W does not move
         return np.array([[first]])
-    # The exponent of 1/s in lr; each of two factors scales as the square root of W.
+    # The exponent of 1/s in the learning rate; each of two factors K and Q scales as the square root of W.
     exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
     return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
 
 
 def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
-    """The learning rates as an array (1 or runs, 1 or begun + steps); C repeats an axis of length one."""
+    """The learning rates as an array (1 or runs, 1 or begun + steps), where begun counts the steps made before.  C
+    repeats an axis of length one."""
     if callable(lr):
-        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0  # without steps the function is not called
+        # without steps, the function lr is not called, and the rate is 0
+        lr = [lr(k) for k in range(begun, begun + steps)] or 0.0
     if isinstance(lr, float):
         return np.array([[as_number("lr", lr, least=0.0)]])
     if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
