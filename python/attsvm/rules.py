@@ -146,8 +146,8 @@ def polyak(target_loss: float | None = None) -> UpdateRule:
     Parameters
     ----------
     target_loss : float, optional
-        The loss at which the steps end; by default its infimum over all W, with every query on its optimal token.  For
-        a fixed linear head without ridge in one process, the loss above the infimum is then computed as a logarithm,
+        The loss at which the steps end; by default the loss with every query on its optimal token.  For a fixed linear
+        head without ridge in one process, the loss above this target is then computed as a logarithm,
         however small it is.
 
     Examples

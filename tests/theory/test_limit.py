@@ -225,6 +225,10 @@ def test_diagnose_says_what_would_have_to_be_true(problem):
     assert "not to be proved" in str(attsvm.diagnose(by_scores([[[1.0], [0.0]]], [[1.0, 1.0]])))
     middle = by_scores([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
     assert attsvm.diagnose(middle).barrier is None
+    against = by_scores([[[1.0], [0.0]]] * 2, [[1.0, 0.0], [-1.0, 0.0]])  # queries that prefer different tokens
+    run = attsvm.train(against, steps=2000, lr=0.5)
+    left = run.loss[-1] - against.infimum()  # no W brings this to 0
+    assert f"the loss is {left:.3g} above that of the best tokens" in run.limit().message
 
 
 @pytest.mark.parametrize("seeds", [range(40), *(slow(range(k, k + 200)) for k in range(40, 2040, 200))])

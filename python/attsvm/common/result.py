@@ -129,7 +129,7 @@ class Result:
         - an SVM: the margin of every token, query by query;
         - its influence: each sequence's multiplier against the turn of W without that sequence;
         - a plane: the points, in two dimensions; else their multipliers;
-        - a regularisation path: how far the loss is above its infimum;
+        - a regularisation path: how far the loss is above that of the best tokens;
         - a diagnosis: the tokens by margin and score;
         - a decomposition: its attention;
         - next tokens: their graphs; a linear decoder: the shares of the next tokens;

@@ -164,11 +164,11 @@ def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Path)
 def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws the excess of the loss over its infimum along a regularisation path, as a power of ten."""
+    """Draws the excess of the loss over that of the best tokens along a regularisation path, as a power of ten."""
     ax = axes(ax)
     trained = "(K, Q)" if path.norm == "nuclear" else "W"
     ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
-    ax.set(xlabel="radius", ylabel="log10 of loss above infimum")
+    ax.set(xlabel="radius", ylabel="log10 of loss above that of the best tokens")
     return ax
 
 

@@ -38,8 +38,8 @@ class Path(Result):
         Minimisers of the mean loss within them.
     loss : (R,) array
     log_excess : (R,) array
-        Natural logarithm of the loss minus its infimum, the mean loss of the best tokens.  It stays accurate where the
-        loss itself no longer changes.
+        Natural logarithm of the loss minus the mean loss of the best tokens, which is the infimum of the loss if some
+        W separates the best tokens from all others.  It stays accurate where the loss itself no longer changes.
     gap : (R,) array
         Frank-Wolfe gap ``<G, W> + radius ||G||_dual`` of the log-excess, relative to its second term: 0 at a
         stationary point.

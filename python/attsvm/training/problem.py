@@ -472,8 +472,11 @@ class Problem:
         return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
 
     def infimum(self) -> float:
-        """The infimum of the mean loss, which no W reaches: the loss if each query gave its best token probability
-        1."""
+        """The mean loss if each query gave its best token probability 1.
+
+        No W has a smaller loss.  This is the infimum over W if some W separates the best tokens from all others; then
+        a W reaches it only if every token scores as the best one of its query.
+        """
         self._require_linear()
         u = np.maximum.reduceat(self._flat_scores, self.data._begin)
         if self._own_loss is not None:

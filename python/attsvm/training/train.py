@@ -222,7 +222,7 @@ def train(
             as_choice("until", until, ("limit",))
             if reduce is not None:
                 raise ValueError(
-                    "until='limit' does not go with reduce: the infimum of the loss is that of own queries only"
+                    "until='limit' does not go with reduce: the loss of the best tokens is that of own queries only"
                 )
         v = head_parameters(problem, own, several) if train_head else None
         if before is not None and v is not None and np.shape(before.parameters) == v.shape:
@@ -341,14 +341,14 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
 
 
 def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool) -> float:
-    """The target loss of the rule "polyak".  NaN: C computes how far the loss is above its infimum from the logits,
-    since the loss itself no longer changes there."""
+    """The target loss of the rule "polyak".  NaN: the target is the loss of the best tokens, and C computes how far the
+    loss is above it from the logits, since the loss itself no longer changes there."""
     if rule.word != "polyak":
         return 0.0
     if rule.target_loss is not None:
         return rule.target_loss
     if train_head:
-        raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
+        raise ValueError("target_loss must be given with train_head=True: the loss of the best tokens depends on the head")
     if problem._from_scores and alone:
         return math.nan
     return 0.0 if problem.data._none else problem.infimum()
