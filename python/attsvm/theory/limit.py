@@ -204,7 +204,8 @@ class Judge:
         text = f"open: query {q} attends to its best token, {own}, by {row[own]:.2g}"
         text += f" and to token {rival} by {row[rival]:.2g}" if rival != own else ""
         above, below = np.exp([last.total, (best.wholes if self.along else best.halves).min()]) / len(best.top)
-        return f"{text}; the loss is {above:.3g} above that of the best tokens, and proofs for them begin below {below:.3g}"
+        text += f"; the loss is {above:.3g} above that of the best tokens"
+        return f"{text}, and proofs for them begin below {below:.3g}"
 
 
 def _judges(run: Run) -> list[Judge]:

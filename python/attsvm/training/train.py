@@ -348,7 +348,7 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
     if rule.target_loss is not None:
         return rule.target_loss
     if train_head:
-        raise ValueError("target_loss must be given with train_head=True: the loss of the best tokens depends on the head")
+        raise ValueError("target_loss must be given with train_head=True: its default depends on the head")
     if problem._from_scores and alone:
         return math.nan
     return 0.0 if problem.data._none else problem.infimum()
