@@ -1,4 +1,4 @@
-"""Attention heads of PyTorch models, also during training; attention and its SVM as PyTorch functions.
+"""Reads the attention heads of PyTorch models, also during training, and has attention and its SVM for tensors.
 
 ``import attsvm`` does not import this module, since it needs PyTorch: write ``import attsvm.torch``.
 
