@@ -22,7 +22,7 @@ DRAWS = 3  # number of untrained heads of each kind, enough to see how far their
 ITERATIONS, FEW_ITERATIONS, MANY = 20, 8, 500
 FEW_DIRECTIONS = 2  # permuting the singular vectors of a W of at most this rank leaves W nearly as it was
 NULL_TOL = 1e-4  # tolerance of an SVM for which a few iterations give no W, too small to change a digit of the table
-RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # appended to the seed, each gives one control its random stream
+RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # each number, appended to the seed, gives a control its random stream
 
 
 def analyze_head(

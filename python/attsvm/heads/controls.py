@@ -97,7 +97,7 @@ def own_rank(head: Head) -> int:
 def null_head(
     head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
 ) -> Head:
-    """The head with untrained K and Q, scaled so that about ``hard`` queries give one token more than ``threshold``.
+    """The head with untrained K and Q, scaled until about ``hard`` queries attend to one token above ``threshold``.
 
     If there are too many logits to keep them all, the largest probability is known for the hard queries only.  It is
     nan for the others.
@@ -123,7 +123,7 @@ def null_head(
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            # Three standard deviations above the expected number: hardly a query hard at the final scale is dropped.
+            # Three standard deviations are added to the expected number, so that hardly any hard query is dropped.
             wanted = hard * looked / choosing
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
             parts = [_steepest(part, steep, threshold) for part in parts]
@@ -134,7 +134,7 @@ def null_head(
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """The queries of the part that are hard if logits are multiplied by ``scale``, or all queries if the scale is 0."""
+    """Of these queries with their logits, the queries that are hard at this scale, or all queries if it is 0."""
     at, fall, sizes = part
     if len(at) == 0 or scale == 0:
         return part
@@ -173,7 +173,7 @@ def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.nd
 def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
-    """Scale of the logits at which about ``wanted`` counted queries are hard, and each query's largest probability."""
+    """Scale of the logits at which ``wanted`` of the ``counted`` queries are hard, and each query's top probability."""
     low, high = -12.0, 12.0  # bounds on log(scale * m), where m is the mean of -fall
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
     for _ in range(STEPS):

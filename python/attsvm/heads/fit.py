@@ -20,7 +20,7 @@ from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterations
 # Largest sum of squared window lengths for block ascent, which needs gigabytes of memory above it.
-# Above it the gradient method is used, whose duality gap is about three times that of block ascent.
+# For larger sums the gradient method is used, whose duality gap is about three times that of block ascent.
 PAIRS = 2e7
 FEWEST = 20  # with fewer test queries than this an accuracy is nan, since it would say nothing
 SPARE = 3  # this number of tokens per dimension nearly always spans the same space as all tokens

@@ -25,7 +25,7 @@ READABLE = (8, 24)  # least and largest number of tokens of a sequence that is c
 
 @drawing(Reports)
 def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
-    """A grid of layers and heads with the held-out accuracy of each SVM and the letter of its best rule.
+    """Draws a grid of layers and heads, with each SVM's held-out accuracy and the letter of the best simple rule.
 
     A head has a frame if its SVM beats the rules by more than chance: the 95 % interval of the difference, over the
     splits, lies above 0.

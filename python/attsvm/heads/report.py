@@ -101,7 +101,7 @@ class HeadReport(Result):
 
     @property
     def sink_kind(self) -> str:
-        """The kind of the head's sinks, by the values that they add to the residual stream.
+        """The kind of the head's sinks (first and end tokens), by what their values add to the residual stream.
 
         "null sink": their values are shorter than a third of the mean, so that they add next to nothing.  "value sink":
         they add the same vector again and again.  "": less than half of the hard queries select a sink, or the values

@@ -120,7 +120,7 @@ def measure(
 
 
 def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> dict[str, float]:
-    """The columns ``negative``, ``low`` and ``high`` of :func:`measure`, from gradients of a loss in the attention.
+    """Negative share of a loss's gradients in a head's logits, and two bounds of the largest margin of its choices.
 
     ``gradients`` holds for each kept sequence the gradient (S, T) of the loss in the head's probabilities, ``rows`` (k,
     3) the queries with the tokens that they select.
@@ -155,7 +155,7 @@ def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 
 def _spread(head: Head) -> float:
-    """Standard deviation of the logits of the first sequences, around the mean logit of each query."""
+    """Standard deviation of a head's logits on the first sequences, around the mean logit of each query."""
     found = [np.empty(0)]
     for i in range(min(len(head.text.lengths), 32)):
         logits = head.sequence_logits(i)

@@ -31,7 +31,7 @@ from .why import svm_weights
 MOST = 4_000_000  # largest number of characters of the page's JSON, which a phone can open and a notebook can hold
 FEWEST = 2  # if the page is too long with this number of sequences, heads are left out
 QUERIES = 48  # largest number of queries shown of a sequence: queries with support tokens come first
-TOKENS, LEAST = 24, 0.005  # a query has at most 24 lines to tokens, and none to a token with less attention than .005
+TOKENS, LEAST = 24, 0.005  # a query has at most TOKENS lines to tokens, and only to tokens with attention LEAST or more
 RIVALS = 5  # number of rivals shown with the smallest margins by the SVM, and again by the head's own W
 DIRECTIONS = 6  # number of directions shown of a margin, those with the largest shares
 NAMED, BESIDE = 32, 8  # number of named directions of each head, and of its SVM

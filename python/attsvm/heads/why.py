@@ -217,7 +217,7 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 
 
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
-    """The arrays neighbours, likeness, holders, pulls, without and instead of :class:`Why` for an entry of the case."""
+    """Arrays of :class:`Why` on support tokens: neighbours, likeness, holders, pulls, without and instead."""
     rows, _ = support_of(report.fit)
     if report.fit is None or len(rows) == 0:
         none = np.empty(0)

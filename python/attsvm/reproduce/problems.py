@@ -78,7 +78,7 @@ def to_svm(W: np.ndarray, solution: Separation) -> float:
 
 
 def differs(problem: Problem, solution: Separation) -> bool:
-    """Whether package and NumPy disagree if a selection is locally optimal, or if all its rivals are support tokens."""
+    """Whether package and NumPy differ on whether a selection is locally optimal or all its rivals are support."""
     if solution.W is None:
         return False
     (X, Z), chosen = tokens_of(problem.data), solution.selection.reference

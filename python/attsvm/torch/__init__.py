@@ -1,4 +1,4 @@
-"""Reads the attention heads of PyTorch models, also during training, and has attention and its SVM for tensors.
+"""Attention heads that are read from PyTorch models, and attention and its SVM as functions of tensors.
 
 ``import attsvm`` does not import this module, since it needs PyTorch: write ``import attsvm.torch``.
 

@@ -80,7 +80,7 @@ def attention(
     >>> W = torch.tensor([[50.0], [0.0]], dtype=torch.float64, requires_grad=True)
     >>> attended = attention(X, torch.ones(1, 1, dtype=torch.float64), W)
     >>> attended[0, 0].backward()
-    >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook form of it gives 0
+    >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook formula gives 0
     '1.9287498480e-22'
     """
     single = _check(X, Z, W, K, Q, values)

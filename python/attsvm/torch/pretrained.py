@@ -16,7 +16,7 @@ from ..heads.sequences import EXAMPLE, read_sentences
 from .read import read
 
 BATCH = 32  # largest number of sentences in a batch, all of one length
-IMAGES = 8  # largest number of images in a batch, which has about as many tokens (197 patches each) as one of sentences
+IMAGES = 8  # largest number of images in a batch: with 197 patches each, about as many tokens as a batch of sentences
 MADE = 200  # number of images of digits that are read if no image files are given, with 197 patches each
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SAMPLE = 3  # number of batches on which the damage is measured, with one forward pass of each batch for each head
@@ -92,7 +92,7 @@ def read_pretrained(
     progress: bool | None = None,
     **options: Any,
 ) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
-    """The attention heads of a model that transformers loads from a folder or its local cache, and their inputs.
+    """The attention heads of a model that transformers loads from a folder or its local cache, and some inputs.
 
     ``files`` is a text file of sentences, by default the example sentences.  For a model that takes images it is a
     folder or image files, by default scikit-learn's digits.  Sentences with fewer or more tokens than ``lengths`` are

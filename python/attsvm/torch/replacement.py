@@ -69,7 +69,7 @@ def nothing(call: Call) -> Tensor:
 
 
 def offset(places: int | None, cross: bool) -> Replacement:
-    """A substitute with all attention on the token ``places`` after the query, or on the first token if it is None.
+    """A substitute with all attention on the token ``places`` after the query (None: on the first token).
 
     A query that does not see this token attends to all tokens equally.
     """

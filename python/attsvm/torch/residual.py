@@ -23,7 +23,7 @@ CLOSE = 1e-5  # columns are equal if they differ by at most this fraction of the
 
 @dataclass(eq=False)
 class Columns:
-    """The origin of queries or keys in the output of a linear map.
+    """Where queries or keys come from: columns of the output of a linear map.
 
     ``place``: index of the map among the last maps that ran.  ``columns`` (H m) of its output, times ``factors`` (H m),
     are the queries or keys.  ``swapped``: in the map's input the axis of tokens comes before that of the batch.

@@ -15,7 +15,8 @@ BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of i
 NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 
 
-Around = tuple[Tensor, Tensor | None, Tensor | None]  # whether a query sees a token, bias, sink
+# What acts on logits besides the products q.k: whether a query sees a token, a bias or None, and a sink or None.
+Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 class Disagreement(ValueError):
@@ -72,7 +73,7 @@ def shared_heads(k: Tensor) -> int:
 
 
 def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
-    """Queries, keys, mask and probabilities of sequence ``b`` of an attention call, compared with the model's own.
+    """Queries, keys, mask and probabilities of sequence ``b`` of an attention call, checked against its result.
 
     Returns queries; keys; whether a query sees a token (1 or H, S, T), the bias (1 or H, S, T) or None and the sink (H,
     S) or None; probabilities (H, S, T), nan for queries that see no token; lengths of values (G, T) or None.
@@ -117,7 +118,7 @@ def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor
     eps = torch.finfo(logits.dtype).eps
     source, sink, largest = call.logits, None, 0.0
     if source is None:
-        assert call.mask is not None  # a call of scaled_dot_product_attention has one
+        assert call.mask is not None  # scaled_dot_product_attention has a mask
         source = call.mask
         if source.dtype == torch.bool:
             source = torch.where(source, 0.0, -torch.inf)

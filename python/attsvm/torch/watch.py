@@ -102,11 +102,11 @@ class Watch(TorchFunctionMode):
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
             self.unseen.kernel()
-        own = self._tracked(args, kwargs)  # before func is called, which may change it in place
+        own = self._tracked(args, kwargs)  # looked up before func may change it in place
         out = func(*args, **kwargs)
         return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 
-    # ---------------------------------------------------------------------------- following a product
+    # ------------------------------------- following a product of queries and keys until its softmax
 
     def _tracked(self, args: Any, kwargs: Any) -> Product | None:
         given = [*args, *kwargs.values()]
@@ -164,7 +164,7 @@ class Watch(TorchFunctionMode):
             if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
                 self.split = self.of
 
-    # ---------------------------------------------------------------------------- after the softmax
+    # ------------------------------------- after the softmax: the values, and the report of the call
 
     def _same_probabilities(self, given: Any, out: Tensor) -> None:
         if any(prob is given for _, prob in self.waiting):
@@ -196,7 +196,7 @@ class Watch(TorchFunctionMode):
         self.maps.clear()
         self.unseen.open.clear()
 
-    # ---------------------------------------------------------------------------- calls that need no following
+    # ------------------------------------- calls that need no following: fused attention, linear maps
 
     def _sdpa(
         self,

@@ -36,7 +36,7 @@ SETTINGS = (
     f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
     f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
-# Share of 1,000 runs that keep their tokens, for each c, by SciPy alone (reference_shares.py, d7d1777)
+# Share of 1,000 runs that keep the tokens of their start, by c, from SciPy alone (reference_shares.py, d7d1777).
 REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 

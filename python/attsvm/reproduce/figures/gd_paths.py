@@ -20,7 +20,8 @@ PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
 TWIN_STEPS = 50  # W is compared with NumPy after these steps; later the textbook gradient loses half of its digits
-NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}  # norm of its own SVM, and the other norm
+# For training W, and for training (K, Q): the norm of the SVM that the direction turns to, and the other norm.
+NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}
 KINDS = ("one", "two")
 CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "

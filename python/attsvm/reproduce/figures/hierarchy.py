@@ -106,7 +106,7 @@ def _controls(W, X, attention, norm):
 
 
 def claims(results):
-    """Claims: every layer turns to its SVM, the lowest one closer than to two control SVMs, and the margins balance."""
+    """Claims: every layer turns to its SVM, the lowest layer is farther from two control SVMs, and margins balance."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
         layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]

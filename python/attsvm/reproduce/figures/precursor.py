@@ -109,7 +109,7 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        found.setdefault("direction", unit(trained.W[..., 0]))  # first kind: all end on the best token
+        found.setdefault("direction", unit(trained.W[..., 0]))  # of the first kind: all prompts end on the best token
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found

@@ -34,7 +34,7 @@ SETTINGS = (
     f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
     f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
 )
-EXACT = 1e-9  # smaller distances are rounding errors
+EXACT = 1e-9  # distances below this are rounding errors
 
 
 def experiment(rng):

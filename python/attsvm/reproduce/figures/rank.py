@@ -20,7 +20,7 @@ from ..textbook import apart, certificate
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
-ABSOLUTE = 1e-7  # the published rank tolerance
+ABSOLUTE = 1e-7  # the published tolerance: singular values above it count for the rank
 HASTE = 3  # steps of a gradient solver that needs hundreds: the certificate must show that the answer is not optimal
 
 PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
@@ -110,7 +110,7 @@ def _means(ranks):
 
 
 def claims(results):
-    """Claims on these ranks, from theory and from independent solutions of at least 400 draws per size."""
+    """Claims on ranks of SVM solutions, from theory and from independent solutions of at least 400 draws per size."""
 
     def cells(table, of):
         return [

@@ -47,11 +47,12 @@ KINDS = {
 # By d, published means at step 2,000, which the published code reproduces (62 to 68 runs each).
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # accepted of 400, by SciPy (reference_shares.py, d7d1777)
+# By d, the share of 400 draws that are accepted, from SciPy (reference_shares.py, d7d1777).
+ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}
 
 
 def experiment(rng):
-    """The first accepted run of each dimension."""
+    """Measured numbers of the first accepted run of each dimension d."""
     return {f"{d} {key}": number for d in DIMENSIONS for key, number in accepted(d, rng).items()}
 
 

@@ -47,7 +47,7 @@ def together(runs, seed):
 
 
 def descend(kind, X, Z, scores, W, rngs):
-    """Weights (records, runs, D, D) along descent by the textbook gradient, before it loses its digits."""
+    """Weights (records, runs, D, D) along textbook descent, which ends before the gradient loses its digits."""
     W, kept = W.copy(), [W.copy()]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))

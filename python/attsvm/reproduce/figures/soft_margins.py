@@ -72,7 +72,7 @@ def farkas(problem, solution):
 
 
 def shortfall(problem, W):
-    """The amount by which each row falls short of a margin of 1."""
+    """The amount by which the margin of each token falls short of 1."""
     return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
 
 
@@ -107,13 +107,13 @@ def first_gradient(problem):
 
 
 def first_step(problem):
-    """Error of diagnose()'s iota, the first step's least margin; whether iota > 0 tells if that step is optimal."""
+    """Error of diagnose()'s iota, the least margin of the first step, and whether its sign tells what is selected."""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
     return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 
 
 def from_first_step(problem):
-    """Training from -R grad L(0), if that separates the optimal tokens, as the theorem on the first gradient asks."""
+    """Numbers of training from -R grad L(0), if this start separates the optimal tokens, as its theorem asks."""
     G, iota = first_gradient(problem)
     size = norm(G)
     if iota <= 0:
