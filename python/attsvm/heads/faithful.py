@@ -12,10 +12,10 @@ from ..common.result import Result, Table
 from ..common.storage import storable
 from .head import count_heads
 
-# columns of substitutes for a head's W that are made from n of its choices, drawn anew for each repetition
+# table columns of substitutes for a head's W that are made from n of its choices, drawn anew for each repetition
 OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
-DRAWN = ("random head", "shuffled")  # columns of random substitutes for a head's W
-# columns of substitutes without randomness
+DRAWN = ("random head", "shuffled")  # table columns of random substitutes for a head's W
+# table columns of substitutes for a head's W that involve no random draw
 FIXED = ("own", "rule", "cut", "whitened cut")
 ALL = "all of these"
 # An importance counts only above this multiple of the damage with the head's own W, which is a rounding error.

@@ -122,7 +122,7 @@ class Head(Mapped):
 
     @property
     def singular_values(self) -> np.ndarray:
-        """Singular values of W, at most m of them, the largest first."""
+        """Singular values of W, the largest first, as many as K and Q have columns."""
         return np.linalg.svd(np.linalg.qr(self.K).R @ np.linalg.qr(self.Q).R.T, compute_uv=False)
 
     @property
@@ -160,7 +160,7 @@ class Head(Mapped):
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of all sequences."""
+        """Number of tokens in all sequences together."""
         return len(self.keys)
 
     @property

@@ -240,7 +240,7 @@ PANELS = (
 
 
 def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
-    """Norm, share of hard queries, cosine and own margin over the steps of a run, one line per head.
+    """Draws norm of W, share of hard queries, cosine with the SVM and margin over the steps of a run, a line per head.
 
     Parameters
     ----------

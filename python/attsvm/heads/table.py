@@ -248,7 +248,7 @@ COLUMNS = (
 )
 NAMES = tuple(column.name for column in COLUMNS)
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
-OF_HEAD = ("head", "queries", "damage")  # columns of a head without an SVM
+OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
 
 
 def as_columns(names: Any) -> tuple[str, ...]:

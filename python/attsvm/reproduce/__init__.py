@@ -1,4 +1,4 @@
-"""The command ``attsvm reproduce`` redoes the figures of the paper, its precursor and its follow-ups, with claims.
+"""The figures of the paper, its precursor and its follow-ups, which ``attsvm reproduce`` redoes and judges by claims.
 
 A file of ``figures/`` is a figure.  It has
 

@@ -159,7 +159,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
-        warnings.simplefilter("ignore", ConvergenceWarning)  # main() ignores this only in its own process
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a filter in main() acts in its own process only
         results = measure(figure, runs, args.seed, threads)
     drawn = figure.plot(results)
     pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}

@@ -71,7 +71,7 @@ def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) 
 
 
 def error_bars(flags: Any) -> np.ndarray:
-    """Distances (2, ...) of the ends of the exact 95 % interval from the shares of true ``flags (runs, ...)``."""
+    """Error bars (2, ...) around the share of true ``flags (runs, ...)``: lengths down and up to its 95 % interval."""
     ends = [binomial_interval(true, len(flags)) for true in np.atleast_1d(flags.sum(axis=0)).tolist()]
     return np.abs(np.array(ends).T - flags.mean(axis=0))
 

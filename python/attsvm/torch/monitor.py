@@ -163,7 +163,7 @@ class Monitor:
         }
 
     def plot(self, axes: Any = None) -> Any:
-        """Norm, share of hard queries, cosine and own margin over the steps: see :func:`attsvm.heads.plot_training`."""
+        """Draws the rows over the steps of the training, as :func:`attsvm.heads.plot_training` explains."""
         return plot_training(self.rows, axes)
 
     def for_trainer(self) -> Any:

@@ -126,7 +126,7 @@ def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
 
 
 def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
-    """The factor on ``K Q^T`` that makes its mean largest attention on the recorded text equal to the head's own.
+    """The factor on ``K Q^T`` at which the queries' largest attention on recorded text has the head's own mean.
 
     The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """

@@ -78,7 +78,7 @@ def tolerance(standard: Standard) -> float:
 
 
 def disagreement(residual: Residual, standard: Standard) -> float:
-    """Largest difference of the call's q.k from q.k by the maps' weights, over the largest q.k, on one sequence."""
+    """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
 
     def product(q: Tensor, k: Tensor) -> Tensor:
         return q @ k.repeat_interleave(len(q) // len(k), 0).mT

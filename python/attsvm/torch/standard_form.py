@@ -20,7 +20,7 @@ Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 class Disagreement(ValueError):
-    """The error that the attention that was read differs from the attention that the model computed."""
+    """Raised if attention as it was read differs from the attention that the model computed."""
 
 
 @dataclass(eq=False)

@@ -78,7 +78,7 @@ class Watch(TorchFunctionMode):
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
         self.waiting: list[tuple[Attention, Tensor]] = []
         self.heads: int | None = None
-        self.of: Any = None  # the module of the last softmax
+        self.of: Any = None  # the module in which the last softmax ran
         self.split: Any = None  # the last module whose softmaxes are factors of its attention
         self.unseen = Unseen()
 

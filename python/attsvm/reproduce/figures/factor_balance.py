@@ -16,7 +16,7 @@ from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import one_scored
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 LR, STEPS = 0.05, 8000
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path whose drift is measured, and of its steps
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000

@@ -83,7 +83,7 @@ def example(kind):
 
 
 def joint_minimiser(X, radius):
-    """The v and p of norm ``radius`` with the least loss, by a search over both angles on ever finer grids."""
+    """The head v and prompt p of norm ``radius`` with the least loss, by a search over both angles on finer grids."""
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)

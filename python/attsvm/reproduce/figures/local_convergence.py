@@ -18,7 +18,7 @@ from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000

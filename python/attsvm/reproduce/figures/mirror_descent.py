@@ -17,7 +17,7 @@ from ..panels import DASHED, PALETTE, finish, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
@@ -42,8 +42,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Divergences (p, norm, points) of each run from the SVMs of the tokens that it selects, and from the SVMs of the
-    tokens that the run with the norm's exponent selects."""
+    """Divergences (p, norm, points) of the run with each p from the SVMs in three norms: of the tokens that the run
+    selects itself, and of the tokens that the run with the exponent of the norm selects."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}

@@ -81,10 +81,10 @@ def converge(found, W_svm, start):
 
 
 def finite_part(found):
-    """An orthonormal basis (d d, r) of the cyclic subspace S_fin; the minimiser W_fin in it; the gradient norm there.
+    """A basis (d d, r) of the cyclic subspace S_fin, the minimiser W_fin of the loss in it, the gradient norm at W_fin.
 
-    S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k the last token.  W_fin
-    minimises the loss on the tokens of the components.
+    The basis is orthonormal.  S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k
+    the last token.  W_fin minimises the loss on the tokens of the components.
     """
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)

@@ -25,7 +25,7 @@ from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
 # Step k has length c / sqrt(k) in the norm of its rule.  LONGER has the rules whose steps would be short with c = LR.

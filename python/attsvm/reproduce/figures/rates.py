@@ -16,7 +16,7 @@ from ..problems import on_best, one_scored
 from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
-STEPS, FIT = 10_000, 1000  # slopes are fitted from step FIT on
+STEPS, FIT = 10_000, 1000  # number of steps; slopes are fitted from step FIT on
 RULES = {
     "normalised": {"lr": 0.1},
     "Polyak": {"rule": "polyak", "lr": 1000.0},

@@ -51,7 +51,7 @@ def experiment(rng):
 
 
 def causal(rng):
-    """Correlations with the Frobenius SVM under causal attention, of the first random problem that has one."""
+    """Correlations with the Frobenius SVM under causal attention, for the first random problem that has an SVM."""
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))

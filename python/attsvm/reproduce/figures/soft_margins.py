@@ -107,13 +107,13 @@ def first_gradient(problem):
 
 
 def first_step(problem):
-    """Error of diagnose()'s iota, the least margin of the first step, and whether its sign tells what is selected."""
+    """Error of diagnose()'s iota, the first step's least margin; is iota > 0 just where that step selects the best?"""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
     return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 
 
 def from_first_step(problem):
-    """Numbers of training from -R grad L(0), if this start separates the optimal tokens, as its theorem asks."""
+    """Numbers of training from -R grad L(0), if this start separates the optimal tokens."""
     G, iota = first_gradient(problem)
     size = norm(G)
     if iota <= 0:

@@ -33,7 +33,7 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 N, T = 5, 5
-DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimensions of W; numbers of columns of K and Q, cut to the dimension
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimensions of W; numbers of columns of K and Q, at most the dimension
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
 WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
