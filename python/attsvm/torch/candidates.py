@@ -167,7 +167,7 @@ def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     found = []
     for k, (i, q, _) in enumerate(cases.rows.tolist()):
         if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows are in the order of sequences: keep one sequence
+            held = {i: head.sequence_attention(i)}  # rows are in sequence order, so one sequence is enough
         found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
     return np.concatenate(found)
 
