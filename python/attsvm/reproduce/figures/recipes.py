@@ -212,7 +212,7 @@ def claims(results):
     }
 
 
-LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # claimed least median correlation with its SVM
+LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # claimed least median correlations
 
 
 @picture((9, 5), 1)
