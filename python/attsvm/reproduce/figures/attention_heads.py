@@ -1,4 +1,5 @@
-"""Several attention heads trained together: the weights of each head turn to the SVM of the tokens it selects.
+"""Several attention heads trained together, an open question of Tarzanagh et al.: the weights of each head turn to the
+SVM of the tokens it selects.
 
 H attention heads are trained together.  One output head reads the sum of their attended vectors, or the vectors side by
 side.  The gradient of each weight matrix is normalised by itself; only the loss couples the heads.  The direction of

@@ -1,4 +1,5 @@
-"""Theorem on local convergence: started far along the SVM of locally optimal tokens, training keeps these tokens.
+"""Theorem on local convergence (Tarzanagh et al.): started far along the SVM of locally optimal tokens, training keeps
+these tokens.
 
 A selection is locally optimal when each of its tokens scores more than its support tokens.  Left: training starts at c
 times the SVM solution of a locally optimal selection that is not the optimal one, with a step proportional to c.  The

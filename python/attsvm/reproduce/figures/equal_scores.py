@@ -1,5 +1,5 @@
-"""Theorem on equal scores: if all tokens but the best score alike, no weights are stationary, and nearly every start
-ends on the best tokens.
+"""Theorem on equal scores (Tarzanagh et al.): if all tokens but the best score alike, no weights are stationary, and
+nearly every start ends on the best tokens.
 
 All tokens of a sequence but the best have one score.  Then, at any weights, the loss falls along the SVM solution of
 the best tokens, and gradient descent diverges from any start; here it starts from large random weights.  Nearly all

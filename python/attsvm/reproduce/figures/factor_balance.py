@@ -1,4 +1,5 @@
-"""Training factors (K, Q): they become balanced, and the direction of K Q^T turns to the SVM of least nuclear norm.
+"""Training factors (K, Q), as in Sheen et al.: K and Q become balanced, and the direction of K Q^T turns to the SVM of
+least nuclear norm.
 
 ``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are equal for balanced factors, where
 ``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small steps, jointly normalised so that it
@@ -46,7 +47,7 @@ def difference(K, Q):
 
 
 def alone(run, W):
-    """Correlations of a run's K K^T and Q Q^T with U S U^T and V S V^T, those of balanced factors of W = U S V^T."""
+    """Correlations of a run's K K^T and Q Q^T with U S U^T and V S V^T, which balanced factors of W = U S V^T have."""
     U, sizes, Vt = np.linalg.svd(W)
     return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
 

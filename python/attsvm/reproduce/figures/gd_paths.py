@@ -1,4 +1,4 @@
-"""Paths of gradient descent in the plane, as in the paper: W z turns to the direction of the SVM for each query z.
+"""Paths of gradient descent in the plane, as in Tarzanagh et al.: W z turns to the SVM's direction for each query z.
 
 Two sequences of tokens in the plane, each with its query z and its best token (star); these are the published draws.
 Training moves W z along the thin curves, whose distance from the origin is drawn as a logarithm.  They turn to the

@@ -1,4 +1,4 @@
-"""Global or local convergence, as in the paper: how often training ends on the best tokens, as the dimension grows.
+"""Global or local convergence, as in Tarzanagh et al.: how often training ends on the best tokens, by the dimension.
 
 Attention is trained on random data.  A run ends "global" if it selects the best token of every sequence.  It ends
 "local" if it selects other tokens that are locally optimal: each scores more than its support tokens.  It ends

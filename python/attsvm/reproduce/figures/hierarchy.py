@@ -1,4 +1,5 @@
-"""A hierarchy of SVMs: of two or three layers of attention that are trained together, each turns to its own SVM.
+"""A hierarchy of SVMs, as Tarzanagh et al. expect: of two or three layers of attention that are trained together, each
+turns to its own SVM.
 
 The layers are trained together from small weights.  The last layer turns to the SVM of the token that it selects; its
 tokens are the outputs of the layers below.  A layer below turns to an SVM that asks for margin 1 only at the queries

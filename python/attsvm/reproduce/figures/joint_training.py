@@ -1,4 +1,5 @@
-"""Head and attention trained together: attention turns to an SVM that asks no margin of sequences with easy labels.
+"""Head and attention trained together, as in "Max-Margin Token Selection": attention turns to an SVM that asks no
+margin of sequences with easy labels.
 
 The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
 the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own

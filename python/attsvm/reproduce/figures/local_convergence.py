@@ -1,4 +1,5 @@
-"""Local convergence, as in the paper: W turns to the Frobenius SVM of its tokens, (K, Q) comes near the nuclear SVM.
+"""Local convergence, as in Tarzanagh et al.: W turns to the Frobenius SVM of the tokens it selects, and (K, Q) comes
+near the nuclear SVM.
 
 Tokens are random unit vectors; all trainings of a seed share one start.  Shown along each run: the largest softmax
 probability, and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.

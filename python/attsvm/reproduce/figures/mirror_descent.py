@@ -1,4 +1,4 @@
-"""Mirror descent, as in Julistiono et al.: with an lp potential it turns to the SVM of least lp norm.
+"""Mirror descent, as in Julistiono et al.: with an lp potential, training turns to the SVM of least lp norm.
 
 Mirror descent takes its steps in ``sign(W) |W|^(p-1)`` instead of W.  It turns to the SVM of least entrywise lp norm.
 Each panel follows training with one p.  It shows the Bregman divergence of the potential from the direction of W to the

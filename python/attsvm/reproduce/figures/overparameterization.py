@@ -1,4 +1,5 @@
-"""Probability that training ends on the best tokens, as in the paper: it grows with d, and falls with n and T.
+"""Probability that training ends on the best tokens, as in Tarzanagh et al.: it grows with the dimension d, and falls
+with the number n and length T of sequences.
 
 Solid: how often training W ends on the best token of every sequence, against the dimension of the tokens.  The left
 panel varies the number of sequences, the middle panel their length.  Dashed: how often all tokens are support tokens of

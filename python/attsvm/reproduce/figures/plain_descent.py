@@ -1,4 +1,5 @@
-"""Gradient descent with a constant step turns to the same SVM as normalised descent, in exponentially many steps.
+"""Gradient descent with a constant step (theorems of Tarzanagh et al.): it turns to the same SVM as normalised descent,
+in exponentially many steps.
 
 With a constant step size, steps shrink as the gradient does, and the norm of W grows like the logarithm of the number
 of steps.  Normalised descent adds the learning rate to it in every step.  Both turn to the same direction, that of the

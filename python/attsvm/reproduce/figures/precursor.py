@@ -1,4 +1,5 @@
-"""A trained prompt, as in the precursor of the paper: which tokens it selects, how fast, and how far beside the SVM.
+"""A trained prompt, as in "Max-Margin Token Selection": which tokens it selects, how fast its norm grows, and how far
+it ends from the SVM's line.
 
 First panel: one sequence of three tokens, marked with their scores.  From six starts the prompt turns to the SVM
 direction of the best token (thick).  In the second panel the third token has score 0; then two of the starts turn to

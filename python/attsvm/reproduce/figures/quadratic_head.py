@@ -1,4 +1,5 @@
-"""Quadratic head v.x - lambda |x|^2: the larger lambda, the more tokens attention keeps, as an exact rule predicts.
+"""Quadratic head v.x - lambda |x|^2, as in Tarzanagh et al.: the larger lambda, the more tokens attention keeps, as an
+exact rule predicts.
 
 The head is v.x - lambda |x|^2, labels are +1 and tokens orthonormal.  Then the best attention of a sequence is the
 projection of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens this projection keeps, by the exact

@@ -1,4 +1,5 @@
-"""Rank of the SVM's W for n sequences in dimension d, as in the paper: min(n, d) for Frobenius, a few for nuclear.
+"""Rank of the SVM's W for n sequences in dimension d, as in Tarzanagh et al.: min(n, d) in the Frobenius norm, a few in
+the nuclear norm.
 
 The best token of every random sequence is selected and both SVMs are solved, for several numbers n of sequences and T
 of tokens.  Ranks are averages over the draws that have a solution; a singular value counts above 1e-4 of the largest.

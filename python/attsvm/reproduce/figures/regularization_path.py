@@ -1,4 +1,5 @@
-"""Theorem on regularisation paths: minimisers of the loss over growing balls turn to the SVM in the norm of the balls.
+"""Theorem on regularisation paths (Tarzanagh et al.): minimisers of the loss over growing balls turn to the SVM in the
+norm of the balls.
 
 The mean loss is minimised over growing Frobenius balls and over growing nuclear balls.  (Bounding the nuclear norm of
 W = K Q^T is bounding ``(||K||^2 + ||Q||^2) / 2``.)  Left: the direction of the minimisers converges to the SVM solution

@@ -1,4 +1,5 @@
-"""Sequence to sequence, as the paper extends it: every token is a query, and W turns to the SVM of all queries.
+"""Sequence to sequence, an extension by Tarzanagh et al.: every token is a query, and W turns to the SVM of all
+queries.
 
 Every token is a query, and every row of the output has its own label.  In causal attention a query sees the tokens up
 to itself; the first query sees only itself, so it adds no row to the SVM.  The theory is that of n T virtual sequences

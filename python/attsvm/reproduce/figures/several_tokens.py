@@ -1,4 +1,5 @@
-"""Several kept tokens, as in the paper: with a ReLU head, W goes to a finite part plus a growing SVM, W_fin + R W_svm.
+"""Several kept tokens, as in Tarzanagh et al.: with a ReLU head, W goes to W_fin + R W_svm, a finite part plus a
+growing multiple of an SVM.
 
 A ReLU head is convex.  So a sequence with label +1 selects one token, and one with label -1 may keep several.  A finite
 part W_fin sets the proportions of the kept tokens; the general SVM pushes all others away.  Above: one minus the
