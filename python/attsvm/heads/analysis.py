@@ -1,4 +1,4 @@
-"""Analysis of one head: its SVMs, its rules and its controls."""
+"""Analysis of one attention head: the SVM of the tokens it selects, simple rules that predict them, and controls."""
 
 from __future__ import annotations
 
@@ -13,20 +13,16 @@ from .fit import FEWEST, Fit, fit_svm, short, support_share
 from .head import Head, check_head
 from .report import HeadReport
 
-SIZES = (100, 400, 1500, 4000, 16_000)  # numbers of training queries for which the curve has an SVM
+SIZES = (100, 400, 1500, 4000, 16_000)  # numbers of training queries: the accuracy curve has an SVM for each
 TEST = 500  # largest number of test queries; the standard error of an accuracy of 0.9 is then 0.013
 SPLITS = 5
-DRAWS = 3  # untrained heads of each kind: enough to see how far their numbers differ
-# Iterations of block ascent for approximate SVMs.  ITERATIONS: for random choices, and for fewer than MANY queries; the
-# bound of random choices is then within 10 % of the bound after 40 iterations.  FEW_ITERATIONS: for MANY queries or
-# more.  The accuracy of one split is then within .01 of the exact SVM's, the mean over four splits within .003
-# (measured: .002 and .001, on eight heads of 544 to 1,455 queries).  The accuracy of an untrained head is within .024
-# of the exact one in the first layer, where queries repeat, and within .02 in other layers (measured on 30 heads of
-# 500 to 920 queries: .011, and .005 for means of three; after 20 iterations .008 and .004).
+DRAWS = 3  # number of untrained heads of each kind, enough to see how far their numbers differ
+# ITERATIONS: block ascent steps for random choices (margin bound within 10 % of the bound after 40 steps) and few rows.
+# FEW_ITERATIONS: for MANY rows or more.  The accuracy is within .01 of the exact SVM's, .024 for untrained heads.
 ITERATIONS, FEW_ITERATIONS, MANY = 20, 8, 500
 FEW_DIRECTIONS = 2  # permuting the singular vectors of a W of at most this rank leaves W nearly as it was
-NULL_TOL = 1e-4  # tolerance for an untrained head with very long windows; it changes no digit that the table shows
-RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # random number streams of the controls; the split has its own
+NULL_TOL = 1e-4  # tolerance of an SVM for which a few iterations give no W, too small to change a digit of the table
+RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # each number, appended to the seed, gives a control its random stream
 
 
 def analyze_head(
@@ -42,7 +38,7 @@ def analyze_head(
     null: bool = True,
     seed: int = 0,
 ) -> HeadReport:
-    """The SVM of one head's choices, with its accuracy on unseen text and its controls.
+    """A report on one attention head: the SVM of the tokens it selects, its accuracy on unseen text, and its controls.
 
     Parameters
     ----------
@@ -109,7 +105,7 @@ def analyze_head(
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
     sizes = [size for size in SIZES if size < len(train)] + [len(train)] if len(train) else []
     curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sizes]
-    tried = []  # accuracy of the SVM, the best rule, accuracies of all rules
+    tried = []  # for each split: accuracy of the SVM, name of the best rule, accuracies of all rules
     for again in range(splits if len(test) >= FEWEST else 0):
         seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
         if len(seen) and len(unseen) >= FEWEST:
@@ -150,7 +146,7 @@ def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
 
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
-    """Untrained heads, analysed in the same way as the trained head."""
+    """Numbers of DRAWS untrained heads, analysed like the trained head; None if none of them has training queries."""
     draws, share = [], np.nan
     for draw in range(DRAWS):
         rng = np.random.default_rng([*name, draw])
@@ -165,7 +161,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
             best, right = best_rule(other, train, test)
             rule = right[best]
         draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
-        # Exact: in an approximate SVM up to twice as many sequences have a positive multiplier.
+        # This SVM is exact: in an approximate SVM, up to twice as many sequences have a positive multiplier.
         if len(draws) == 1 and short(other, train):
             share = support_share(fit_svm(other, train, test[:0], "frobenius", near=fit), train)
     columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]

@@ -1,4 +1,4 @@
-"""Heads from arrays: the inputs of a layer and the weights of its query and key maps."""
+"""Makes the attention heads of a layer from arrays: its inputs and the weights of its query and key maps."""
 
 from __future__ import annotations
 

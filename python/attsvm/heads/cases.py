@@ -1,4 +1,4 @@
-"""Rows (sequence, query, selected) of a head as the data of an SVM."""
+"""Turns queries of an attention head, with the tokens that they select, into the data of an SVM."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class Cases:
     blocks: np.ndarray
 
     def entries(self, rows: np.ndarray) -> np.ndarray:
-        """Index of the data's entry for the rival of each row (sequence, query, selected, rival)."""
+        """Index of the entry (query, token) for the query and rival of each row (sequence, query, selected, rival)."""
         width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
         query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
         return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
 
     def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``x_selected - x_t`` and z for each of these entries."""
+        """The difference ``x_selected - x_t`` and the query z of each of these entries (query, token t)."""
         query, selected, rival = self.data._rows_of(self.selected, entries)
         return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
-        """The entry of least margin of each query."""
+        """Index, for each query, of its entry (query, token) with the smallest of these margins."""
         ends = self.data.indptr
         return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
-    """The windows of the queries of these rows, in the order of sequences.
+    """The :class:`Cases` of these rows (sequence, query, selected), sorted by sequence and query.
 
     The windows are views of the head's own keys, which are not copied since they may be memory-mapped.  If the mask has
     gaps or the logits have a bias, each query gets a copy of its window.  A bias becomes one more coordinate of each
@@ -83,12 +83,12 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
 
 
 def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``x_selected - x_rival`` and z for each row (sequence, query, selected, rival)."""
+    """The difference ``x_selected - x_rival`` and the query z of each row (sequence, query, selected, rival)."""
     held = as_cases(head, np.unique(rows[:, :3], axis=0))
     return held.pairs(held.entries(rows))
 
 
 def pulled(head: Head, rows: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
-    """The W that these support tokens make: ``sum multiplier (x_selected - x_rival) z^T``."""
+    """W from the support tokens of an SVM: the sum of ``multiplier (x_selected - x_rival) z^T`` over these rows."""
     ahead, queries = support_pairs(head, rows)
     return ahead.T @ (multipliers[:, None] * queries)

@@ -10,14 +10,14 @@ from ..common.check import as_flag
 from .head import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sequences whose queries may train the SVM; the others test it
-# The best rule is chosen by validation over FOLDS parts of the training sequences, which stops at TRIED rows.
+# The best rule is chosen by FOLDS-fold validation on the training rows, which stops once TRIED rows were predicted.
 FOLDS, TRIED = 3, 500
-FEW = 30  # a head with fewer hard queries is listed apart: nothing can be said of it
-ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # end tokens; they are sinks of attention, like a sequence's first token
+FEW = 30  # a head with fewer hard queries is listed apart, since its choices are too few to analyse
+ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # end tokens, which heads attend to when no token is of use
 
 
 def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = False) -> np.ndarray:
-    """The queries that give one token more attention than the threshold, and the token.
+    """The queries that give one token more attention than a threshold, each with that token.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
 
 
 def all_queries(head: Head) -> np.ndarray:
-    """Rows (sequence, query, selected) of all queries; selected is -1 for a query that sees no token."""
+    """All queries as rows (sequence, query, selected), where selected is -1 for a query that sees no token."""
     text = head.text
     sequence = np.repeat(np.arange(len(text.counts)), text.counts)
     position = np.arange(len(sequence)) - text.query_begin[sequence]
@@ -59,15 +59,15 @@ def all_queries(head: Head) -> np.ndarray:
 
 
 def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
-    """Whether each row selects the first token of its sequence or an end token."""
+    """Whether the query of each row selects the first token of its sequence or an end token."""
     return (rows[:, 2] == 0) | np.isin(head.text.names(rows[:, 0], rows[:, 2]), ENDS)
 
 
 def sink_value(head: Head, rows: np.ndarray) -> float:
-    """Mean length of the sinks' values, divided by the mean length of all values of their sequences.
+    """Mean length of the values of selected sinks (first and end tokens), over that of all values of their sequences.
 
-    If it is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is near 1,
-    each such query adds the same vector.
+    If this ratio is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is
+    near 1, each such query adds the same vector.
     """
     parked = rows[is_sink(head, rows)]
     if head.value_norms is None or len(parked) == 0:
@@ -79,14 +79,14 @@ def sink_value(head: Head, rows: np.ndarray) -> float:
 
 
 def split(rows: np.ndarray, train: int, test: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``train`` training rows and ``test`` test rows, in random order; no sequence has rows in both."""
+    """At most ``train`` training rows and at most ``test`` test rows, drawn at random from different sequences."""
     sequences = rng.permutation(np.unique(rows[:, 0]))
     seen = np.isin(rows[:, 0], sequences[: round(TRAINING * len(sequences))])
     return rng.permutation(rows[seen])[:train], rng.permutation(rows[~seen])[:test]
 
 
 def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, float]:
-    """Accuracy on ``test`` of six rules that need no SVM, by name.
+    """Accuracy on the rows ``test`` of six simple rules that guess the selected token without an SVM, by name.
 
     - "offset k": the token k places after the query, for the k that is most frequent in ``train``;
     - "first token": the first token of the sequence, [CLS] in BERT;
@@ -122,7 +122,7 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
 
 
 def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dict[str, float]]:
-    """The best rule by validation on the training rows, and the accuracy of every rule on the test rows.
+    """Name of the simple rule that is best in validation on the training rows, and each rule's accuracy on test rows.
 
     In the validation a rule is fitted on two thirds of the training sequences and tried on the other third.  The rule
     is not chosen on the test rows: the best of several equal rules would look better there than any of them is.
@@ -139,13 +139,13 @@ def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dic
 
 
 def _twin(words: Sequence[str], query: int, window: np.ndarray) -> int:
-    """Position of the nearest other token with the query's text, -1 if there is none."""
+    """Position of the token nearest to the query among other tokens with the query's text, -1 if there is none."""
     places = [t for t in window.tolist() if words[t] == words[query] and t != query]
     return min(places, key=lambda t: abs(t - query), default=-1)
 
 
 def _after_copy(words: Sequence[str], query: int, window: np.ndarray) -> int:
-    """Position after the last earlier token with the query's text, -1 if there is none."""
+    """Position of the token that follows the last earlier token with the query's text, -1 if there is none."""
     return next((t for t in window[::-1].tolist() if 0 < t <= query and words[t - 1] == words[query]), -1)
 
 

@@ -1,4 +1,4 @@
-"""Controls of a head's numbers: random choices, untrained heads, and other splits of the sequences.
+"""Controls for the numbers of a trained attention head: random choices, untrained heads, and several random splits.
 
 The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them.  In many
 dimensions some W separates random choices too.  A margin, a cosine or an accuracy therefore means something only beside
@@ -18,14 +18,14 @@ from .choices import TRAINING, all_queries, is_sink
 from .head import Choices, Head
 from .sequences import Text
 
-# After this number of logits the scale is estimated, and queries that are not hard at that scale are dropped.
+# After this number of logits an untrained head's scale is estimated.  Queries not hard at that scale are dropped.
 ENTRIES = 2_000_000
-MOST = 16_000_000  # largest number of logits that are kept of the other queries
+MOST = 16_000_000  # if more logits than this are kept after queries were dropped, no more queries are read
 BLOCK = 1_000_000  # largest number of logits that are computed at one time
-RANK = 1e-6  # singular values of W below this fraction of the largest are rounding: weights are in single precision
-STEPS = 40  # steps of the bisection of the scale
+RANK = 1e-6  # singular values below this fraction of the largest are rounding of weights in single precision
+STEPS = 40  # largest number of bisection steps for the scale of an untrained head's logits
 Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]  # makes K and Q of an untrained head
-# Query indices; logits of all these queries, each minus the largest of its query; number of logits of each query.
+# Indices of some queries, all their logits (each minus its query's largest logit), and each query's number of logits.
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Two-sided 95 % points of Student's t for 1, 2, .. degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -34,7 +34,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 @storable
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Untrained heads of one kind, on the same tokens and queries, with (about) the same number of hard queries.
+    """Numbers of untrained heads of one kind, which read a trained head's tokens and have about as many hard queries.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class Null:
 
 
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same queries, each with a random choice among the tokens that it sees."""
+    """The queries of these rows, each with a token drawn at random from the tokens that the query sees."""
     chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
     return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)])
 
 
 def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """K and Q of independent Gaussian entries."""
+    """Factors K and Q of an untrained head, with independent standard Gaussian entries."""
     K, Q = (rng.standard_normal((width, head.rank)) for width in (head.keys.shape[1], head.queries.shape[1]))
     return K, Q
 
@@ -80,7 +80,7 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
     """
     (left, K), (right, Q) = (
-        np.linalg.qr(factor[:width].astype(np.float64))  # a bias has a coordinate that tokens do not
+        np.linalg.qr(factor[:width].astype(np.float64))  # without the row of K and Q for a position bias
         for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
     )
     U, values, Vt = np.linalg.svd(K @ Q.T)
@@ -89,7 +89,7 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
 
 
 def own_rank(head: Head) -> int:
-    """Rank of the head's W; singular values that are rounding do not count."""
+    """Rank of the head's W, without the singular values that are only rounding errors."""
     values = head.singular_values
     return int((values > RANK * values[0]).sum())
 
@@ -97,10 +97,10 @@ def own_rank(head: Head) -> int:
 def null_head(
     head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
 ) -> Head:
-    """The head with other K and Q, scaled so that (about) ``hard`` queries give one token more than the threshold.
+    """The head with untrained K and Q, scaled until about ``hard`` queries attend to one token above ``threshold``.
 
-    If there are too many logits to keep them all, the largest probability is known for the hard queries only; it is nan
-    for the others.
+    If there are too many logits to keep them all, the largest probability is known for the hard queries only.  It is
+    nan for the others.
     """
     K, Q = factors(head, rng)
     text, unknown = head.text, np.full(len(head.text.start), np.nan)
@@ -123,8 +123,7 @@ def null_head(
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            # Keep more queries than the expected number of hard ones, by three standard deviations, so that hardly any
-            # query is dropped that is hard at the final scale.
+            # Three standard deviations are added to the expected number, so that hardly any hard query is dropped.
             wanted = hard * looked / choosing
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
             parts = [_steepest(part, steep, threshold) for part in parts]
@@ -135,7 +134,7 @@ def null_head(
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """The queries that are hard at this scale; all queries if the scale is 0."""
+    """Of these queries with their logits, the queries that are hard at this scale, or all queries if it is 0."""
     at, fall, sizes = part
     if len(at) == 0 or scale == 0:
         return part
@@ -144,7 +143,7 @@ def _steepest(part: Part, scale: float, threshold: float) -> Part:
 
 
 def _blocks(text: Text) -> list[tuple[int, int, int]]:
-    """(sequence, first query, last query) of blocks of at most ``BLOCK`` logits."""
+    """Divides all queries into blocks (sequence, first query, end) with at most ``BLOCK`` logits, or with one query."""
     found = []
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
@@ -153,7 +152,7 @@ def _blocks(text: Text) -> list[tuple[int, int, int]]:
 
 
 def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The queries of a block that see several tokens.
+    """Choices and logits of the queries of a block that see several tokens.
 
     Returns their indices among all queries, the tokens that they select, all their logits, each minus the largest of
     its query (entries,), and the number of logits of each query.
@@ -174,8 +173,8 @@ def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.nd
 def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
-    """The scale at which ``wanted`` of the counted queries are hard, and each query's largest probability there."""
-    low, high = -12.0, 12.0  # bounds of the scale's logarithm, in units where the mean of ``fall`` is -1
+    """Scale of the logits at which ``wanted`` of the ``counted`` queries are hard, and each query's top probability."""
+    low, high = -12.0, 12.0  # bounds on log(scale * m), where m is the mean of -fall
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -192,7 +191,7 @@ def _tops(fall: np.ndarray, start: np.ndarray, scale: float) -> np.ndarray:
 
 
 def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:
-    """95 % interval of the mean over splits of the same sequences into training and test, cut to ``least`` .. 1.
+    """95 % interval for the mean of a number over random splits into training and test, cut to ``least`` .. 1.
 
     The splits share sequences, so that the variance of their mean is ``1 / k + test / train`` times the variance of one
     split (Nadeau and Bengio, "Inference for the generalization error", 2003).  The interval is infinite for one split.
@@ -202,14 +201,13 @@ def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float,
         return -math.inf, math.inf
     mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
     half = student(k - 1) * math.sqrt((1 / k + (1 - TRAINING) / TRAINING) * variance)
-    return max(mean - half, least), min(mean + half, 1.0)  # two splits may say no more than these limits
+    return max(mean - half, least), min(mean + half, 1.0)  # the interval of two splits may be as wide as these limits
 
 
 def student(degrees: int) -> float:
-    """Two-sided 95 % point of Student's t."""
+    """Two-sided 95 % point of Student's t distribution with this number of degrees of freedom."""
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]
-    # z is the 95 % point of the normal distribution, the limit for many degrees of freedom.  The sum is the beginning
-    # of the expansion of Student's point in powers of 1 / degrees.
+    # The point of Student's t, expanded in powers of 1 / degrees around z, the point of the normal distribution.
     z = 1.959964
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)

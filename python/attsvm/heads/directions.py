@@ -1,4 +1,4 @@
-"""Names of the singular directions of a head's W: the queries and tokens with the largest loadings on them."""
+"""Names the singular directions of an attention head's W by the queries and tokens with the largest loadings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .head import Head
 
 QUERIES = 1000  # largest number of queries from which directions are named
 LOADING = 40  # number of queries that name a direction: the queries with the largest loadings on it
-WORDS = 4  # words of the queries, and of the tokens, in a name
-SAME = 0.6  # the name is a position if at least this share of the tokens stand there
+WORDS = 4  # largest number of words of queries, and of tokens, in the name of a direction
+SAME = 0.6  # a direction is named by a position if at least this share of its tokens stand there
 PLACES = {0: "the query itself", 1: "the token after", -1: "the token before"}
 
 
@@ -44,14 +44,16 @@ class Direction:
     place: str
 
     def __str__(self) -> str:
-        """The name, such as “the”, “a” → the token after; empty if neither side has one."""
+        """Name of the direction, such as “the”, “a” → the token after, or "" if it has neither words nor a place."""
         queries, tokens = (", ".join(f"“{word}”" for word in words) for words in (self.queries, self.tokens))
         known = queries or self.place or tokens
         return f"{queries or 'queries'} → {self.place or tokens or 'tokens'}" if known else ""
 
 
 def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, most: int = 8) -> list[Direction]:
-    """Names of the leading directions of W (by default the head's own) from these rows (sequence, query, selected).
+    """The leading singular directions of W (by default the head's own), named by the words of these rows.
+
+    The rows are (sequence, query, selected).
 
     A query loads a direction by ``s (u . (x_selected - m)) (v . z)``, where m is the mean of the tokens that it sees.
     This is what the direction adds to the logit of the selected token, relative to the mean logit.  Without rows, all
@@ -72,7 +74,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
-        # the other queries and tokens have loadings with both signs reversed
+        # keep the queries whose loading has the majority's sign; the rest load u and v with both signs reversed
         side = (queries[top, k] >= 0) == (queries[top, k].sum() >= 0)
         at = cases.rows[top[side]]
         found.append(
@@ -86,7 +88,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
 
 
 def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """(k, r) array: the term of each direction in each entry's margin, ``s (u . (x_selected - x_t)) (v . z)``."""
+    """Terms of k margins (k, r), one for each of r singular directions: ``s (u . (x_selected - x_t)) (v . z)``."""
     ahead, queries = cases.pairs(entries)
     return values * (ahead @ left) * (queries @ right)
 

@@ -12,13 +12,13 @@ from ..common.result import Result, Table
 from ..common.storage import storable
 from .head import count_heads
 
-# OF_CHOICES: columns of a W made from n choices, with a new draw of the choices for each repetition.  DRAWN: columns
-# of a random W, without choices.  FIXED: columns without any draw.
+# table columns of substitutes for a head's W that are made from n of its choices, drawn anew for each repetition
 OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
-DRAWN = ("random head", "shuffled")
+DRAWN = ("random head", "shuffled")  # table columns of random substitutes for a head's W
+# table columns of substitutes for a head's W that involve no random draw
 FIXED = ("own", "rule", "cut", "whitened cut")
 ALL = "all of these"
-# An importance below this multiple of the damage by the head's own W counts as none: that damage is only rounding.
+# An importance counts only above this multiple of the damage with the head's own W, which is a rounding error.
 ROUNDING = 10
 SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
 
@@ -37,7 +37,7 @@ OF_DIRECTIONS = (
 @storable
 @dataclass(frozen=True)
 class LostDirection:
-    """Damage of the model without the singular direction ``number`` of the head ``label``.
+    """Damage to a model's output if the singular direction ``number`` is removed from the W of the head ``label``.
 
     ``name`` and ``share`` (of the mean margin) are those of :func:`attsvm.heads.why`; ``value`` is the singular value.
     ``damage`` is the damage without the direction, ``random`` the mean damage without a random direction of the same
@@ -59,7 +59,7 @@ class LostDirection:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Faithfulness(Result):
-    """Result of :func:`attsvm.torch.faithfulness`.
+    """Result of :func:`attsvm.torch.faithfulness`: the damage to a model's output with substitutes for its heads' W.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Faithfulness(Result):
 
     @property
     def rows(self) -> list[str]:
-        """Names of the rows: each head, or all heads up to a layer; the last row replaces all heads at once."""
+        """Names of the table's rows: each head and then all heads at once, or all heads up to each layer."""
         return list(self.layers) or [*self.labels, ALL]
 
     @property
@@ -98,13 +98,14 @@ class Faithfulness(Result):
         return sorted({n for _, column, n in self.damages if column in OF_CHOICES})
 
     def importance(self, row: str) -> float:
-        """Damage with equal attention in place of the row's heads."""
+        """Mean damage to the output if the heads of this row attend to all tokens equally."""
         return float(self.damages[row, "uniform", 0].mean())
 
     def recovered(self, row: str, column: str, queries: int | None = None) -> float:
-        """``1 - damage / importance``, for the largest number of choices unless ``queries`` is given.
+        """Share of a row's importance that a column recovers: ``1 - damage / importance``.
 
-        nan if the importance is not above rounding.
+        It is taken for the largest number of choices unless ``queries`` is given.  nan if the importance is not above
+        rounding.
         """
         return self._recovered(row, column, queries)[0]
 
@@ -113,7 +114,7 @@ class Faithfulness(Result):
         return self._recovered(row, column, queries)[1:]
 
     def _recovered(self, row: str, column: str, queries: int | None) -> tuple[float, float, float]:
-        """The recovered share, its standard deviation over draws and its standard error over inputs."""
+        """The recovered share of the importance, its standard deviation over draws and standard error over inputs."""
         if column in OF_CHOICES and queries is None:
             queries = max(self.queries, default=0)
         damage, size = self.damages.get((row, column, queries or 0)), self.importance(row)
@@ -124,7 +125,7 @@ class Faithfulness(Result):
         return 1 - lost, _deviation(draws), _deviation(inputs) / math.sqrt(len(inputs))
 
     def columns(self) -> dict[str, Any]:
-        """One line for each row, column and number of choices."""
+        """The damages as lists by name, with one line for each row, column and number of choices."""
         lines = []
         for (row, column, n), damage in self.damages.items():
             numbers = (*damage.shape, float(damage.mean()), self.importance(row), *self._recovered(row, column, n))

@@ -19,10 +19,10 @@ from .cases import Cases, as_cases, pulled
 from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterations
-# Largest sum of squared window lengths for block ascent, which would need gigabytes above it.  The gradient method is
-# used there; its gap is about three times as large.
+# Largest sum of squared window lengths for block ascent, which needs gigabytes of memory above it.
+# For larger sums the gradient method is used, whose duality gap is about three times that of block ascent.
 PAIRS = 2e7
-FEWEST = 20  # with fewer test queries an accuracy says nothing, and is nan
+FEWEST = 20  # with fewer test queries than this an accuracy is nan, since it would say nothing
 SPARE = 3  # this number of tokens per dimension nearly always spans the same space as all tokens
 # Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
@@ -33,7 +33,7 @@ SPANNED = 1e-6  # singular values of tokens or queries below this fraction of th
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Fit(Result):
-    """One SVM of a head, compared with the head's own W.
+    """One SVM of an attention head's choices, compared with the head's own W.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Fit(Result):
         ]
 
     def columns(self) -> dict[str, Any]:
-        """One row for each support token."""
+        """The support tokens as columns by name, with one row for each support token."""
         names = ("sequence", "query", "selected", "rival")
         return dict(zip(names, self.rows.T, strict=True)) | {"multiplier": self.multipliers}
 
@@ -135,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span of tokens and queries: the component of the own W outside the span adds nothing.
+        # The SVM's W lies in the span of tokens and queries: the part of the head's own W outside it adds nothing.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)
@@ -148,26 +148,26 @@ def fit_svm(
 
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
-    """Support tokens of an SVM, and each one's share of the sum of multipliers; empty arrays if there is no SVM."""
+    """Support tokens of an SVM and their shares of the sum of multipliers, or empty arrays if there is no SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
 
 
 def support_share(fit: Fit, train: np.ndarray) -> float:
-    """Share of the training sequences that have a support token; nan if no W separates the training rows."""
+    """Share of the training sequences that have a support token, or nan if no W separates the training rows."""
     if fit.status == "infeasible":
         return np.nan
     return len(np.unique(fit.rows[:, 0])) / len(np.unique(train[:, 0]))
 
 
 def short(head: Head, rows: np.ndarray) -> bool:
-    """Whether the windows of these rows are short enough for block ascent."""
+    """Whether the windows of the queries of these rows are short enough to solve their SVM by block ascent."""
     return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS
 
 
 def norm_on_span(W: np.ndarray, cases: Cases) -> float:
-    """Frobenius norm of ``P_keys W P_queries``.
+    """Frobenius norm of ``P_keys W P_queries``, the part of W that acts on the span of the tokens and queries.
 
     P_keys projects on the span of the differences of tokens of one sequence, P_queries on the span of the queries.  The
     first blocks usually span what all blocks do.  The other blocks are used only if they have a part outside that span.
@@ -183,14 +183,14 @@ def norm_on_span(W: np.ndarray, cases: Cases) -> float:
 
 
 def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
-    """``X^T X`` of the tokens of these blocks, minus the mean of their block, in double precision."""
+    """``X^T X`` in double precision, where X has a row for each token of these blocks, minus the mean of its block."""
     parts = (keys[begin:end].astype(np.float64) for begin, end in blocks)
     points = np.concatenate([part - part.mean(axis=0) for part in parts])
     return points.T @ points
 
 
 def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """From ``X^T X``: orthonormal bases of the span of the rows of X and of its complement, and the rounding level.
+    """Orthonormal bases of the span of X's rows and of its complement, from ``X^T X``, and the rounding level.
 
     The rounding level is the largest eigenvalue, a sum of squares along a direction, that counts as zero.
     """
@@ -200,7 +200,7 @@ def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
-    """Pearson correlation of the logits of A and B within a query's window, averaged over queries."""
+    """Pearson correlation of the logits under the weights A and B within a query's window, averaged over queries."""
     starts, lengths = data.indptr[:-1], data.lengths
     logits = [np.concatenate(data.logits(W)) for W in (A, B)]
     a, b = (x - np.repeat(np.add.reduceat(x, starts) / lengths, lengths) for x in logits)
@@ -220,7 +220,7 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
 
 
 def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
-    """Multipliers of an SVM of the same rows, as an array for each query."""
+    """Multipliers of ``fit``, an SVM of the rows of ``cases``, as one array over the window of each query."""
     found = np.zeros(len(cases.tokens))
     found[cases.entries(fit.rows)] = fit.multipliers
     return np.split(found, cases.data.indptr[1:-1])

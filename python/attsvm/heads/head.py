@@ -14,14 +14,14 @@ from ..common.check import as_list, as_number, check_type
 from ..common.storage import Mapped, storable
 from .sequences import Text
 
-THRESHOLD = 0.9  # a query counts if the attention on one token exceeds this
-QUERIES = 1500  # largest number of queries that train an SVM
+THRESHOLD = 0.9  # a query is hard, and counts, if its attention on one token exceeds this
+QUERIES = 1500  # default for the largest number of queries that train an SVM
 NAME = re.compile(r"L?(\d+)[H.](\d+)", re.IGNORECASE)
 
 
 @storable
 class Choices(NamedTuple):
-    """The choice of each of the M queries.
+    """The token that each of M queries selects, its probability, and the effective number of tokens attended to.
 
     ``selected`` is the token with the most attention, ``top`` its probability, and ``effective`` the effective number
     of tokens, ``1 / sum p^2``.  A query that sees no token has -1, nan and nan.
@@ -35,7 +35,7 @@ class Choices(NamedTuple):
 @storable
 @dataclass(frozen=True, eq=False)
 class Logits(Mapped):
-    """Input of the model's softmax: ``cap tanh(scaling q.k / cap) + bias``, and an extra logit as a sink.
+    """Parts of the input of a head's softmax, ``cap tanh(scaling q.k / cap) + bias``, and its extra logit (the sink).
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Head(Mapped):
 
     @property
     def singular_values(self) -> np.ndarray:
-        """Singular values of W, at most m of them, the largest first."""
+        """Singular values of W, the largest first, as many as K and Q have columns."""
         return np.linalg.svd(np.linalg.qr(self.K).R @ np.linalg.qr(self.Q).R.T, compute_uv=False)
 
     @property
@@ -160,7 +160,7 @@ class Head(Mapped):
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of all sequences."""
+        """Number of tokens in all sequences together."""
         return len(self.keys)
 
     @property
@@ -179,7 +179,7 @@ class Head(Mapped):
         return sizes
 
     def sequence_logits(self, i: int) -> np.ndarray:
-        """Logits (S, T) of the i-th of the kept sequences, one row per query; -inf at hidden tokens."""
+        """Logits (S, T) of the i-th kept sequence, one row per query, with -inf at tokens that a query does not see."""
         text, given = self.text, self.given
         own = slice(text.query_begin[i], text.query_begin[i] + text.counts[i])
         tokens = slice(text.begin[i], text.begin[i] + text.lengths[i])
@@ -196,7 +196,7 @@ class Head(Mapped):
         return np.where(text.seen(i), found, -np.inf)
 
     def sequence_attention(self, i: int) -> np.ndarray:
-        """Probabilities (S, T) of the i-th of the kept sequences; rows of nan for queries that see no token."""
+        """Attention probabilities (S, T) of the i-th kept sequence, with rows of nan for queries that see no token."""
         logits = self.sequence_logits(i)
         whole = logits
         if self.given is not None and self.given.sink is not None:
@@ -208,7 +208,7 @@ class Head(Mapped):
         return prob
 
     def _whole(self, sequence: int, part: Any, fill: float) -> np.ndarray:
-        """The array ``part(i)`` of a sequence, extended to its padding."""
+        """The array ``part(i)`` of a sequence, extended by ``fill`` at padded tokens and by nan at padded queries."""
         i = self.text.find(sequence)
         S, T, query, token = self.text.places[i]
         found = part(i)
@@ -221,7 +221,7 @@ class Head(Mapped):
         return whole
 
     def logits(self, sequence: int) -> np.ndarray:
-        """Logits (S, T) of a sequence, one row per query; -inf at tokens that the query does not see."""
+        """Logits (S, T) of a sequence, one row per query, with -inf at tokens that the query does not see."""
         return self._whole(sequence, self.sequence_logits, -np.inf)
 
     def attention(self, sequence: int) -> np.ndarray:
@@ -244,7 +244,7 @@ class Head(Mapped):
             return self.known
         found = []
         for prob in map(self.sequence_attention, range(len(self.text.lengths))):
-            top = prob.max(axis=1)  # nan if the query sees no token
+            top = prob.max(axis=1)  # top is nan if the query sees no token
             found.append((np.where(np.isnan(top), -1, prob.argmax(axis=1)), top, 1 / (prob**2).sum(axis=1)))
         return Choices(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -280,7 +280,7 @@ def count_heads(number: int) -> str:
 
 
 def place_of(name: str) -> tuple[int, int] | None:
-    """Layer and number in a head's name, "L5H3" or "5.3"; None if the text is no such name."""
+    """Layer and number from the name of a head, such as "L5H3" or "5.3", or None for any other text."""
     found = NAME.fullmatch(name.strip())
     return None if found is None else (int(found[1]), int(found[2]))
 

@@ -23,7 +23,7 @@ from .head import Head
 @storable
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The results of this name, and a digest of everything that they depend on."""
+    """Results stored under a name, such as that of a head, and a digest of everything that the results depend on."""
 
     name: str
     digest: str
@@ -31,7 +31,7 @@ class Record:
 
 
 class Kept:
-    """Results by name, from a file and from this run.
+    """Results by name: results read from the file of an interrupted run, and results added in this run.
 
     ``wanted``: the names, each with the digest that its record must have.  ``maker``: the function that writes the
     file, for messages.
@@ -57,7 +57,7 @@ class Kept:
 
 
 def digest(head: Head, options: dict[str, Any]) -> str:
-    """Digest of a head's weights, of its choices and of the options."""
+    """Digest of a head's weights, its choices and the options, without which a stored result is refused."""
     found = hashlib.sha256(repr([__version__, head.most, head.threshold, head.module, head.space]).encode())
     for array in (head.K, head.Q, hard_queries(head, options.get("threshold")), head.text.lengths):
         found.update(array.tobytes())

@@ -27,7 +27,7 @@ def analyze_model(
     progress: bool | None = None,
     **options: Any,
 ) -> Reports:
-    """Reports of many heads: :func:`analyze_head` of each, several at a time.
+    """Reports on many attention heads, from :func:`analyze_head` on each, several heads at a time.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def analyze_model(
 
 
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
-    """The state of a report without its head, which the caller has, and without the matrices W."""
+    """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
     found = state_of(analyze_head(head, **options))
     del found["head"]
     for name in ("nuclear", "random"):

@@ -18,13 +18,14 @@ from .why import Why
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
-DARK, LIGHT = 1.125, 0.6  # the accuracy with the darkest colour; text is white above this fraction of the colour scale
+# the accuracy with the darkest colour, and the fraction of the colour scale above which text is white
+DARK, LIGHT = 1.125, 0.6
 READABLE = (8, 24)  # least and largest number of tokens of a sequence that is chosen for a picture
 
 
 @drawing(Reports)
 def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
-    """A grid of layers and heads with the held-out accuracy of each SVM and the letter of its best rule.
+    """Draws a grid of layers and heads, with each SVM's held-out accuracy and the letter of the best simple rule.
 
     A head has a frame if its SVM beats the rules by more than chance: the 95 % interval of the difference, over the
     splits, lies above 0.
@@ -36,7 +37,7 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     heads, columns = np.unique([report.head.number for report in reports], return_inverse=True)
     values = np.full((len(layers), len(heads)), np.nan)
     values[rows, columns] = [np.nan if report.few else report.accuracy for report in reports]
-    ax.set_facecolor("0.93")  # the colour of heads without a number
+    ax.set_facecolor("0.93")  # light grey for heads that have no accuracy
     ax.imshow(values, **{"cmap": "Greens", "vmin": 0.5, "vmax": DARK, "aspect": "auto"} | image_kw)
     ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
     ax.set(xlabel="head", ylabel="layer")
@@ -56,10 +57,10 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
 
 
 def choose_sequence(report: HeadReport) -> int:
-    """The hardest training sequence: the one whose support tokens have the largest sum of multipliers.
+    """Index of the hardest training sequence, whose support tokens have the largest sum of multipliers.
 
-    It is chosen among the sequences of readable length that have at least three queries that do not select a sink, or
-    as many as there are.
+    It is chosen among the sequences of readable length that have at least three queries that do not select a sink (or
+    the largest number of such queries, if no sequence has three).
     """
     lengths, (support, shares) = report.head.text.lengths, support_of(report.fit)
     rows = report.train[~is_sink(report.head, report.train)]
@@ -136,7 +137,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
 
 @drawing(HeadReport)
 def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
-    """Accuracy on unseen sequences, and correlation with the head's logits, against the number of training queries."""
+    """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
     if report.fit is None:
         raise ValueError("report must have an SVM, got a head without queries")
     ax, fits = current(ax), report.curve
@@ -153,7 +154,7 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Fit)
 def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
-    """The multipliers of the support tokens, the largest first."""
+    """Draws the multipliers of an SVM's support tokens, the largest first."""
     ax = current(ax)
     ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
@@ -162,7 +163,7 @@ def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Why)
 def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
-    """Bars: the contribution of each singular direction to the margin."""
+    """Draws the contribution of each singular direction of W to a query's margin as bars."""
     ax = current(ax)
     ax.bar(np.arange(len(found.shares)), found.shares, **{"color": BLUE, **bar_kw})
     ax.set(xlabel=f"singular direction of the {found.of} W", ylabel="share of the margin")
@@ -171,10 +172,10 @@ def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
 
 @drawing(Faithfulness)
 def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **line_kw: Any) -> Any:
-    """The recovered share of the importance, with its standard deviation over draws.
+    """Draws the share of a row's importance that each substitute for W recovers, with its deviation over draws.
 
     It is drawn against the number of choices, for one row (by default the row of all heads), with the controls as
-    horizontal lines.  If rows are layers and ``row`` is not given, it is drawn against the last layer that is replaced.
+    horizontal lines.  If rows are layers and ``row`` is not given, the axis is the last layer that is replaced.
     """
     ax = current(ax)
     by_layer = bool(found.layers) and row is None

@@ -19,14 +19,14 @@ from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
-MOST = 10  # number of most damaging heads among which the table counts the heads that it cannot analyse
-NULL = 1 / 3  # null sink: value shorter than this fraction of the mean length (observed: below a fifth, or about 1)
-LONGEST = 64  # longest window for :func:`attsvm.theory.capacity`, which takes a second or two there
+MOST = 10  # of this number of heads with the largest damage, the table says how many have too few queries
+NULL = 1 / 3  # a null sink has values shorter than this fraction of the mean (observed: below a fifth, or about 1)
+LONGEST = 64  # longest window for which :func:`attsvm.theory.capacity` is computed, in a second or two
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class HeadReport(Result):
-    """Result of :func:`analyze_head`.
+    """Result of :func:`analyze_head`: SVMs of a head's choices, the accuracy of simple rules, and random controls.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class HeadReport(Result):
 
     @property
     def sink_kind(self) -> str:
-        """The kind of the head's sinks, by the values that they add to the residual stream.
+        """The kind of the head's sinks (first and end tokens), by what their values add to the residual stream.
 
         "null sink": their values are shorter than a third of the mean, so that they add next to nothing.  "value sink":
         they add the same vector again and again.  "": less than half of the hard queries select a sink, or the values
@@ -133,7 +133,7 @@ class HeadReport(Result):
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
-        """95 % interval of the accuracy over the splits, within [0, 1]; infinite for one split."""
+        """95 % interval of the SVM's held-out accuracy over the splits, within [0, 1] (infinite for one split)."""
         return interval(self.accuracies, 0.0)
 
     @property
@@ -143,22 +143,22 @@ class HeadReport(Result):
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """95 % interval of the gain over the splits, paired, within [-1, 1]; infinite for one split."""
+        """95 % interval of :attr:`gain` from its value on each split, within [-1, 1] (infinite for one split)."""
         return interval(self.accuracies - self.rule_accuracies, -1.0)
 
     @property
     def beats_rules(self) -> bool:
-        """Whether the SVM beats the best rule by more than chance: the interval of the gain lies above 0."""
+        """Whether the SVM beats the best simple rule by more than chance: the 95 % interval of the gain is above 0."""
         return self.gain_interval[0] > 0
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy minus the higher accuracy of the two kinds of untrained heads, or minus 0 without any."""
+        """The SVM's held-out accuracy minus that for untrained heads (the better of two kinds; 0 if there are none)."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property
     def _untrained(self) -> list[float]:
-        """Held-out accuracy of each kind of untrained heads that the report has."""
+        """Mean held-out accuracy of the SVMs of each kind of untrained heads that the report has."""
         return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
 
     @property
@@ -197,9 +197,8 @@ class HeadReport(Result):
         """Probability that choices like the head's could be separated if all tokens were Gaussian.
 
         The number, lengths and dimensions of the windows are those of the training choices; see
-        :func:`attsvm.theory.capacity`.  How far the formula holds for
-        a model's tokens is not known.  nan if it says nothing, for windows of more tokens than dimensions + 1, or if a
-        window has more than 64 tokens.
+        :func:`attsvm.theory.capacity`.  How far the formula holds for a model's tokens is not known.  nan if it says
+        nothing, for windows of more tokens than dimensions + 1, or if a window has more than 64 tokens.
         """
         windows, head = self.head.window(self.train), self.head
         bias = head.given is not None and head.given.bias is not None
@@ -211,7 +210,7 @@ class HeadReport(Result):
 
     @functools.cached_property
     def effective_rank(self) -> float:
-        """Exponential of the entropy of the singular values of the head's own W, divided by their sum."""
+        """Effective rank of the head's own W: exp of the entropy of its singular values, scaled to sum 1."""
         values = self.head.singular_values
         share = values[values > 0] / values.sum()
         return float(np.exp(-(share * np.log(share)).sum()))
@@ -220,7 +219,7 @@ class HeadReport(Result):
     def balance(self) -> float:
         """The balance of K and Q: 1 minus half the distance of ``K^T K`` and ``Q^T Q``, each scaled to norm 1.
 
-        Training from a small start leaves it near 1.  nan in the head space.
+        Training from a small start leaves the balance near 1.  nan in the head space.
         """
         K, Q = (factor.T @ factor for factor in (self.head.K, self.head.Q))
         sizes = np.linalg.norm(K), np.linalg.norm(Q)

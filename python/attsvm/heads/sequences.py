@@ -84,20 +84,20 @@ class Text(Mapped):
 
     @functools.cached_property
     def begin(self) -> np.ndarray:
-        """First token of each sequence."""
+        """Index of the first token of each sequence among the tokens of all sequences."""
         return np.cumsum(self.lengths) - self.lengths
 
     @functools.cached_property
     def query_begin(self) -> np.ndarray:
-        """First query of each sequence."""
+        """Index of the first query of each sequence among the queries of all sequences."""
         return np.cumsum(self.counts) - self.counts
 
     def query_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Index among all queries of the query of each row (sequence, query, ..)."""
+        """Index, among the queries of all sequences, of the query of each row (sequence, query, ..)."""
         return self.query_begin[rows[:, 0]] + rows[:, 1]
 
     def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:
-        """(S, T) array: whether each query of sequence i (or each of these queries) sees each token."""
+        """Flags (S, T): whether each query of sequence i (or of its slice ``queries``) sees each token."""
         own = np.arange(self.query_begin[i], self.query_begin[i] + self.counts[i])[queries, None]
         at = np.arange(self.lengths[i])
         window = (at >= self.start[own]) & (at < self.stop[own])
@@ -111,7 +111,7 @@ class Text(Mapped):
         return np.arange(self.start[at], self.stop[at])
 
     def find(self, sequence: int) -> int:
-        """Index among the kept sequences, given the number among all sequences."""
+        """Index of a sequence among the kept sequences, from its number among all sequences that the model got."""
         at = np.searchsorted(self.numbers, sequence)
         if at < len(self.numbers) and self.numbers[at] == sequence:
             return int(at)
@@ -123,11 +123,11 @@ class Text(Mapped):
         )
 
     def names(self, sequences: Any, tokens: Any) -> np.ndarray:
-        """Text of tokens of these sequences (or of one); their indices if there is no text."""
+        """Texts of the tokens with these indices in these sequences (or in one), or the indices if there is no text."""
         return _names(self.words, sequences, tokens)
 
     def query_names(self, sequences: Any, queries: Any) -> np.ndarray:
-        """Text of queries of these sequences (or of one); their indices if there is no text."""
+        """Texts of the queries with these indices in these sequences (or in one), or the indices if without text."""
         return _names(self.query_words, sequences, queries)
 
 

@@ -1,4 +1,4 @@
-"""A head at one step of a training run; the table of all steps, and its picture.
+"""Measures attention heads at steps of a training run, and writes, reads and draws the table of all steps.
 
 The gradient of the loss in a head's logits is a dual point of the head's SVM, except that some entries may be negative.
 Let P be the probabilities of a query and G the gradient of the loss in P.  The gradient in the logits is ``delta = P (G
@@ -51,7 +51,7 @@ Row = dict[str, Any]
 def measure(
     head: Head, step: int, *, queries: int = 300, null: bool = True, seed: int = 0, gradients: Any = None
 ) -> Row:
-    """One row of the table of a training run: the numbers of a head at this step.
+    """The numbers of a head at one step of a training run, as one row of the run's table.
 
     Parameters
     ----------
@@ -120,14 +120,14 @@ def measure(
 
 
 def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> dict[str, float]:
-    """The columns ``negative``, ``low`` and ``high`` from the gradients in a head's logits.
+    """Negative share of a loss's gradients in a head's logits, and two bounds of the largest margin of its choices.
 
     ``gradients`` holds for each kept sequence the gradient (S, T) of the loss in the head's probabilities, ``rows`` (k,
     3) the queries with the tokens that they select.
 
     ``negative`` is the sum of the negative multipliers over the sum of all absolute values, for all queries that see
     several tokens; the reference of a query is the token that it attends to most.  ``low`` and ``high`` bound the
-    largest margin of ``rows``: the head's W reaches the first, the multipliers prove the second.  Their unit is a
+    largest margin of ``rows``: the head's W reaches ``low``, and the multipliers prove ``high``.  Their unit is a
     token's length times a query's length.
     """
     deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
@@ -149,13 +149,13 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
 
 
 def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """The gradient in the logits (S, T), from the gradient in the probabilities."""
-    prob = np.nan_to_num(prob)  # rows of padding are nan
+    """Gradient (S, T) of a loss in the logits of a softmax, from its gradient in the probabilities ``prob``."""
+    prob = np.nan_to_num(prob)  # queries that see no token have rows of nan
     return np.where(prob > 0, prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True)), 0.0)
 
 
 def _spread(head: Head) -> float:
-    """Standard deviation of the logits of the first sequences, around the mean logit of each query."""
+    """Standard deviation of a head's logits on the first sequences, around the mean logit of each query."""
     found = [np.empty(0)]
     for i in range(min(len(head.text.lengths), 32)):
         logits = head.sequence_logits(i)
@@ -167,7 +167,7 @@ def _spread(head: Head) -> float:
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Append rows to the table; a new file gets the header first."""
+    """Appends rows to the CSV table at ``path``, after the header if the file is new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8", newline="") as file:
         write_lines(file, _cells(rows) if file.tell() else [COLUMNS, *_cells(rows)])
@@ -176,17 +176,17 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write the table, replacing an older file."""
+    """Writes rows as a CSV table to ``path``; an older file is replaced."""
     write_table(path, COLUMNS, _cells(rows))
 
 
 def _cells(rows: Sequence[Row]) -> list[list[Any]]:
-    """The rows as cells of the file; nan becomes an empty cell."""
+    """The rows as lists of cells of a CSV file, with an empty cell for nan."""
     return [["" if row[name] != row[name] else row[name] for name in COLUMNS] for row in rows]
 
 
 def read_training(path: Any) -> list[Row]:
-    """The rows of a table that a monitor wrote, one per head and step.
+    """The rows of a table that a training monitor wrote, one per head and step.
 
     Parameters
     ----------
@@ -212,10 +212,10 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    name = os.fspath(path)  # refuses a number, which open() would take for a file descriptor
+    name = os.fspath(path)  # fspath refuses a number, which open() would take for a file descriptor
     with open(name, encoding="utf-8", errors="replace", newline="") as file:
         text = file.read()
-    # A last line without its end is dropped: it is still being written.
+    # A last line without a line end is dropped, since a monitor is still writing it.
     header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])
     if header != COLUMNS:
         raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(header)}")
@@ -240,7 +240,7 @@ PANELS = (
 
 
 def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
-    """Norm, share of hard queries, cosine and own margin over the steps of a run, one line per head.
+    """Draws norm of W, share of hard queries, cosine with the SVM and margin over the steps of a run, a line per head.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of heads: the columns, the curve over the number of training queries, and the hardest cases."""
+"""Tables of attention heads: numbers of each head, SVMs of more and more training queries, and the hardest cases."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of the table.
+    """A column of the table of attention heads: its name, its explanation, and how its cells are made.
 
-    ``meaning`` explains it to a reader who does not know the paper.  ``cell`` makes its text from a report.  ``paths``
-    are the numbers of the column in a data frame.  A path begins with "report", "fit" or "head" and is followed from
-    there, attribute by attribute; "name=path" gives the number a name other than the path's.
+    ``meaning`` explains the column to a reader who does not know the paper.  ``cell`` makes its text from a report.
+    ``paths`` are the numbers of the column in a data frame.  A path begins with "report", "fit" or "head" and is
+    followed from there, attribute by attribute; "name=path" gives the number a name other than the path's.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Column(NamedTuple):
     cell: Callable[[Any], str]
 
 
-FALSE_STAR = 0.025  # share of stars among heads without a gain: one of the two sides of a 95 % interval
+FALSE_STAR = 0.025  # share of heads without a gain that get a star by chance: one side of a 95 % interval
 INTRODUCTION = (
     "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
     "token, the selected one, more than the threshold of its attention; of all other queries the table says nothing.  "
@@ -53,7 +53,7 @@ SPACES = {
 
 
 def certified(low: float, high: float, digits: int = 5) -> str:
-    """The digits on which both bounds agree, at most ``digits`` of them."""
+    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them."""
     if not math.isfinite(low) or low <= 0:
         return "-"
     while digits > 1 and f"{low:.{digits}g}" != f"{high:.{digits}g}":
@@ -86,7 +86,7 @@ def _ranks(report: Any) -> str:
 
 
 def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
-    """The numbers of this name of both kinds of untrained heads, as text; empty if no kind has them."""
+    """Text with the numbers of this name for both kinds of untrained heads, or "" if neither kind has such numbers."""
     found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
     known = [bool(np.isfinite(values).all()) for values in found]
     return "; ".join(shown(values) if there else "-" for there, values in zip(known, found, strict=True) if any(known))
@@ -98,7 +98,7 @@ def _beside(report: Any, name: str, digits: int = 2, times: float = 1.0) -> str:
 
 
 def _gain(report: Any) -> str:
-    """The gain over the best rule with its interval, and a star if the whole interval lies above 0."""
+    """Text with the SVM's gain over the best rule, its 95 % interval, and a star if the whole interval lies above 0."""
     if not len(report.accuracies):
         return "-"
     low, high = report.gain_interval
@@ -107,8 +107,7 @@ def _gain(report: Any) -> str:
 
 
 def _nuclear(report: Any) -> str:
-    """Accuracy of the nuclear-norm SVM; in brackets the accuracy of the Frobenius SVM of (nearly) the same
-    number of queries."""
+    """Accuracy of the nuclear-norm SVM, and in brackets of the Frobenius SVM of the nearest number of queries."""
     if (nuclear := report.nuclear) is None:
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))
@@ -248,19 +247,19 @@ COLUMNS = (
     ),
 )
 NAMES = tuple(column.name for column in COLUMNS)
-SHOWN = NAMES[:7]  # the columns that are shown by default; they fit into 120 characters
-OF_HEAD = ("head", "queries", "damage")  # columns of a head without an SVM
+SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
+OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
 
 
 def as_columns(names: Any) -> tuple[str, ...]:
-    """Names of columns; "all" stands for every column."""
+    """These names of table columns as a checked tuple, where "all" stands for every column."""
     if names == "all":
         return NAMES
     return tuple(as_choice("columns", name, NAMES) for name in ([names] if isinstance(names, str) else names))
 
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
-    """The table of these columns, one row for each head."""
+    """A table with the columns of these names and one row for each report of a head."""
     columns = [column for name in names for column in COLUMNS if column.name == name]
     rows = []
     for report in reports:
@@ -270,7 +269,7 @@ def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
 
 
 def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
-    """All numbers by column, with one row for each SVM, and one for each head without an SVM."""
+    """All numbers of these reports by column, with one row for each SVM, and one for each head without an SVM."""
     found: dict[str, list[Any]] = {}
     for report in reports:
         fits: Sequence[Fit | None] = report.fits or [None]
@@ -285,7 +284,7 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The number at the end of a path, by the suffix of its column's name; nan if there is none.
+    """The number at the end of a path such as "fit.margin" (nan if there is none), by the suffix of its column's name.
 
     An interval has two ends.  Numbers of untrained heads have a mean, a smallest and a largest one.  A shape becomes a
     length.
@@ -303,7 +302,7 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
-    """The explanation of the columns, and of the spaces of these heads."""
+    """Text that explains the columns of these names, and the spaces of these heads."""
     lines = [
         textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<12}", subsequent_indent=" " * 12)
         for column in COLUMNS
@@ -316,7 +315,7 @@ def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
 
 
 def stars(reports: Sequence[HeadReport]) -> str:
-    """A sentence with the number of stars and the number that chance would leave; empty for a single head."""
+    """A sentence with the number of stars (heads whose SVM beats the rules) and the number that chance would give."""
     looked = [report for report in reports if math.isfinite(report.gain_interval[0])]
     if len(looked) < 2:
         return ""
@@ -329,7 +328,7 @@ CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine
 
 
 def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """Rows of the table over the number of training queries, one per SVM."""
+    """Rows of a table of the heads' SVMs over their number of training queries, one row per SVM."""
     rows = []
     for report in reports:
         for fit in report.fits:
@@ -343,7 +342,7 @@ CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
-    """The support tokens with the largest multipliers, each with its share of the sum of multipliers."""
+    """Table rows of the support tokens with the largest multipliers, each with its share of the sum of multipliers."""
     text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
     return [
         (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
@@ -352,7 +351,7 @@ def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
 
 
 def cased(text: Text, sequence: int, *tokens: int) -> list[str]:
-    """A query and tokens that it sees, each as its text and its position; ``tokens`` begins with the query."""
+    """A query and tokens that it sees, each as "text (position)"; the first of ``tokens`` is the query's position."""
     words = [*text.query_names(sequence, tokens[:1]), *text.names(sequence, tokens[1:])]
     return [f"{word} ({token})" for word, token in zip(words, tokens, strict=True)]
 
@@ -361,7 +360,7 @@ SPACED = ("\u0120", "\u2581")  # the space before a word, as the tokenizers of G
 
 
 def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
-    """The text of a sequence, with word pieces joined; a long text is cut."""
+    """The text of a sequence with its word pieces joined, cut to ``longest`` characters."""
     if text.words is None:
         return f"{sequence}"
     words = [printable(word) for word in text.words[sequence]]

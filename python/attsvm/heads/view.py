@@ -22,7 +22,7 @@ from .view_data import contents, on_text
 
 HEIGHT = 720  # height in pixels of the page in a notebook
 READ = 'attsvm.torch.read(model, [tokenizer(text, return_tensors="pt")], tokenizer)'
-LARGEST = 224  # largest side of an image in pixels; larger images are scaled down
+LARGEST = 224  # an image is scaled down until no side has more than this number of pixels
 
 
 class View:
@@ -146,7 +146,7 @@ def view(
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
     data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
     room = f"{count_heads(left_out)} had no room on this page." if left_out else ""
-    # With "<" escaped, no token can close the script element that holds the data.
+    # With "<" escaped, no text of a token can close the page's script element that holds the data.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     parts = {"TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe}
     order = sorted(reports, key=lambda report: -np.nan_to_num(report.ahead, nan=-np.inf))

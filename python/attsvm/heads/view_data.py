@@ -1,7 +1,7 @@
-"""The numbers of the interactive view.
+"""The numbers on the interactive page of :func:`attsvm.heads.view`.
 
-For each query they are its attention, its rivals and the shares of its margin; for each head its description, its
-directions and its cell on the map of all heads.
+A query has its attention, its rivals and the shares of its margin.  A head has its description, its directions and its
+cell on the map of all heads.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .sequences import Text
 from .table import SPACES, number, sequence_text
 from .why import svm_weights
 
-MOST = 4_000_000  # largest number of characters of JSON: a phone can open the page, and a notebook can hold it
-FEWEST = 2  # the number of sequences is not reduced below this before heads are left out
-QUERIES = 48  # largest number of queries of a sequence: support tokens first, then large probabilities
-TOKENS, LEAST = 24, 0.005  # largest number of lines from a query to its tokens, and the least attention with a line
-RIVALS = 5  # number of nearest rivals by the SVM, and by the head's own W
-DIRECTIONS = 6  # number of directions with the largest shares; the page sums the other shares
+MOST = 4_000_000  # largest number of characters of the page's JSON, which a phone can open and a notebook can hold
+FEWEST = 2  # if the page is too long with this number of sequences, heads are left out
+QUERIES = 48  # largest number of queries shown of a sequence: queries with support tokens come first
+TOKENS, LEAST = 24, 0.005  # a query has at most TOKENS lines to tokens, and only to tokens with attention LEAST or more
+RIVALS = 5  # number of rivals shown with the smallest margins by the SVM, and again by the head's own W
+DIRECTIONS = 6  # number of directions shown of a margin, those with the largest shares
 NAMED, BESIDE = 32, 8  # number of named directions of each head, and of its SVM
 SAME = 1e-5  # a W that was read again may differ by this fraction of its largest entry
-DIGITS = 4  # significant digits of numbers
+DIGITS = 4  # significant digits of the numbers on the page
 PATCH = re.compile(r"r(\d+)c(\d+)")  # the name that attsvm.torch.read gives to a patch of an image
 
 
@@ -149,7 +149,7 @@ def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str,
 
 
 def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
-    """A list for each sequence with an item for each query.
+    """What the page shows of a head's queries: a list for each chosen sequence, with an item for each query.
 
     The item is 0 if there is nothing to show, and otherwise [selected, role, attention, rivals, W, margin, decimals,
     shares]:
@@ -177,7 +177,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
 
 
 def _shown(report: HeadReport, rows: np.ndarray) -> np.ndarray:
-    """The rows of a sequence that are shown, at most ``QUERIES``."""
+    """The rows (sequence, query, selected) of one sequence that the page shows, at most ``QUERIES`` of them."""
     if len(rows) > QUERIES:
         support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
         holding = np.isin(rows[:, 1], support[support[:, 0] == rows[0, 0], 1])
@@ -191,19 +191,19 @@ def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
 
 
 def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
-    """By (sequence, query): rivals, W, margin, decimals and shares, as in :func:`_cases`.
+    """The list [rivals, W, margin, decimals, shares] of each query, as explained in :func:`_cases`.
 
-    The margin is that over the nearest rival.  Margin and shares are rounded to the same number of decimals, so that
-    the shares add up to the margin.
+    The keys are (sequence, query).  The margin is that over the nearest rival.  Margin and shares are rounded to the
+    same number of decimals, so that the shares add up to the margin.
     """
     head, data, svm = report.head, cases.data, svm_weights(report)
-    # In the head space the own W is a multiple of the identity: its singular directions are arbitrary.
+    # In the head space the head's own W is a multiple of the identity: its singular directions are arbitrary.
     of_svm = svm is not None and head.space == "head"
     parts = directions(head, svm if of_svm else None)
     margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
     every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
     support, held_by = support_of(report.fit)
-    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # percent of the sum
+    held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # % of all multipliers
     found = {}
     for k, row in enumerate(cases.rows.tolist()):
         a, b = data.indptr[k : k + 2]
@@ -240,7 +240,7 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     support = ""
     if report.fit is not None and report.fit.margin > 0:
         support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
-    own = head.space != "head"  # there the own W is a multiple of the identity: its directions are arbitrary
+    own = head.space != "head"  # in the head space W is a multiple of the identity, without directions
     measures = measured.directions if measured is not None and own else []
     lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
     named = name_directions(head, report.train, None if own else svm, NAMED)
@@ -258,7 +258,7 @@ def _name(direction: Direction) -> list[Any]:
 
 
 def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
-    """Name of the quantity that the map shows, and its number for each head, nan if it is not known."""
+    """Name of the quantity that the map of heads shows, and its number for each head (nan if it is not known)."""
     if measured is not None:
         known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
         return f"importance ({measured.metric})", np.array(known)
@@ -287,7 +287,7 @@ def _map(
 
 
 def _recovered(label: str, measured: Faithfulness | None) -> str:
-    """A sentence with the head's importance and the shares that substitutes recover; empty if not measured."""
+    """A sentence with a head's importance and the shares that substitutes for it recover, or "" if not measured."""
     if measured is None or label not in measured.labels:
         return ""
     parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]

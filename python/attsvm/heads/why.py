@@ -23,7 +23,7 @@ DIRECTIONS, NEIGHBOURS = 8, 5  # largest numbers of directions, and of support t
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Why(Result):
-    """The margin of one query's selected token over a rival, as sums.
+    """Result of :func:`why`: the margin of a query's selected token over a rival token, written as sums.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Why(Result):
         return [table for table in tables if table[1]]
 
     def columns(self) -> dict[str, Any]:
-        """One row for each singular direction."""
+        """The terms of the margin as columns by name, with one row for each singular direction of W."""
         named = [*self.names, *[""] * len(self.values)][: len(self.values)]
         return {"direction": np.arange(len(self.values)), "value": self.values, "share": self.shares, "name": named}
 
@@ -129,7 +129,7 @@ def why(
     faithfulness: Faithfulness | None = None,
     leave_out: bool = False,
 ) -> Why:
-    """Why a query selects its token: its margin by singular directions and by support tokens.
+    """Explains why a query selects its token: its margin by singular directions of W and by support tokens.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 
 
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
-    """The arrays neighbours, likeness, holders, pulls, without and instead of :class:`Why` for an entry of the case."""
+    """Arrays of :class:`Why` on support tokens: neighbours, likeness, holders, pulls, without and instead."""
     rows, _ = support_of(report.fit)
     if report.fit is None or len(rows) == 0:
         none = np.empty(0)
@@ -239,7 +239,7 @@ def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple
 
 
 def _without(report: HeadReport, fit: Fit, sequence: int) -> np.ndarray | None:
-    """W of the SVM of the other sequences; None if there are none."""
+    """W of the SVM without the training rows of this sequence, or None if no rows are left."""
     if np.isnan(fit.margin):
         raise ValueError("leave_out needs an SVM that meets all margins, got a soft margin")
     rest = report.train[report.train[:, 0] != sequence]

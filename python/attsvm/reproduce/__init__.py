@@ -1,4 +1,4 @@
-"""``attsvm reproduce``: the figures of the paper, its precursor and its follow-ups, their claims, the page.
+"""The figures of the paper, its precursor and its follow-ups, which ``attsvm reproduce`` redoes and judges by claims.
 
 A file of ``figures/`` is a figure.  It has
 
@@ -56,11 +56,11 @@ FIGURES = (
     "influence",
     "source-papers",
 )
-NAMED = ("training",)  # left out by default: they train models with PyTorch for minutes
+NAMED = ("training",)  # figures left out by default, since they train models with PyTorch for minutes
 
 
 def load(name: str) -> Any:
-    """The module of a figure."""
+    """The module of ``figures/`` that makes the figure of this name."""
     return importlib.import_module(".figures." + name.replace("-", "_"), __name__)
 
 

@@ -1,4 +1,4 @@
-"""A self-contained HTML page: text, pictures, tables, claims with their verdicts; and ``claims.json`` beside it."""
+"""Writes an HTML page of text, pictures and claims with their verdicts, and ``claims.json`` with the claims as data."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ PAGE = """<!doctype html>
 {% endfor %}
 </body></html>
 """
-OPEN = 3  # number of claims of a section that are shown unfolded, besides the failed claims
+OPEN = 3  # number of claims of a section that are shown unfolded, or more if more claims failed
 
 
 class Section(NamedTuple):
@@ -172,7 +172,7 @@ def _paragraphs(text: str) -> Iterator[Any]:
 def _section(section: Section, folder: Path) -> str:
     claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
     counts = count_verdicts(claim.verdict for _, claim in claims)
-    # Shown unfolded: claims that fail, and the first few others.
+    # Shown unfolded: all claims that fail, then other claims from the first on, until OPEN claims are shown.
     first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
     rest = [entry for entry in claims if entry not in first]
     drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}
@@ -217,13 +217,13 @@ def count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
 
 
 def verdicts_line(counts: Mapping[str, int]) -> str:
-    """ "12 claims: 11 hold, 0 fail, 1 undecided"."""
+    """The counts of verdicts as text, such as "12 claims: 11 hold, 0 fail, 1 undecided"."""
     words = "{holds} hold, {fails} fail, {undecided} undecided".format_map(counts)
     return f"{sum(counts.values())} claims: {words}"
 
 
 def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> None:
-    """Writes a figure's claims into ``claims.json``; replaces its former entries and keeps those of others.
+    """Writes a figure's claims into ``claims.json`` in place of its former entries; other figures' entries stay.
 
     An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
     verdict.
@@ -235,7 +235,7 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for heading, claims in groups.items()
         for claim in claims
     ]
-    entries.sort(key=lambda entry: entry["figure"])  # figures end in any order
+    entries.sort(key=lambda entry: entry["figure"])  # figures are finished in any order
     text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     with replacing(path, "w") as file:
         file.write(text + "\n")

@@ -1,4 +1,4 @@
-"""Panels of the pictures, their look, and error bars."""
+"""Makes the pictures of figures from panels, gives all panels one look, and draws curves, bars and error bars."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def finish(
 
 
 def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> Callable[[Any], Any]:
-    """Makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws its panels.
+    """Decorator that makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws on it.
 
     ``draw`` gets the rows of panels where there are several.  It may return a title for above the figure and a note for
     below it.
@@ -71,7 +71,7 @@ def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) 
 
 
 def error_bars(flags: Any) -> np.ndarray:
-    """Distances (2, ...) of the ends of the exact 95 % interval from the shares of true ``flags (runs, ...)``."""
+    """Error bars (2, ...) around the share of true ``flags (runs, ...)``: lengths down and up to its 95 % interval."""
     ends = [binomial_interval(true, len(flags)) for true in np.atleast_1d(flags.sum(axis=0)).tolist()]
     return np.abs(np.array(ends).T - flags.mean(axis=0))
 
@@ -82,7 +82,7 @@ def shares(x: Any, flags: Any, label: str, ax: Any, **look: Any) -> None:
 
 
 def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -> None:
-    """Draws two bars for each name; each of ``bars`` is a label, a colour, heights and error bars."""
+    """Draws two bars for each name, from two ``bars``: each is a label, a colour, all heights and all error bars."""
     at = np.arange(len(names))
     for shift, (label, color, height, error) in zip((-0.2, 0.2), bars, strict=True):
         ax.bar(at + shift, height, 0.36, yerr=error, color=color, capsize=3, label=label)

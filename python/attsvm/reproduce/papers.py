@@ -1,7 +1,7 @@
-"""The sources of the figures, for the page.
+"""The papers from which the figures come, as the page of the report names them.
 
 ``PAPER`` of a figure names these constants in braces.  It refers to a published figure by its content, and by the
-authors' notebook if one is known.  It gives no figure numbers, since those in print could not be checked.
+authors' notebook if one is known.  It gives no figure numbers, since the numbers in print could not be checked.
 """
 
 SVM = '"Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis and Oymak 2023, arXiv 2308.16898)'

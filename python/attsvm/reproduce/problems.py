@@ -1,4 +1,4 @@
-"""Random problems, initial weights, and tests of the end of a training, for several figures."""
+"""Random problems, initial weights, and tests of how a training ended, which several figures share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
 
 # Largest number of problems that are drawn until a figure accepts one; the most selective figure accepts one in fifty.
 DRAWS = 10_000
-# Bound on the distance of a share from its reference.  95 % intervals are +-.05 for references of 400 runs and more,
-# and +-.11 for the 80 runs of the quick version.
+# Claims allow this distance of a measured share from its reference, which comes from 400 runs or more.
+# A 95 % interval of a share is +-.05 for 400 runs, and +-.11 for the 80 runs of --quick.
 ALLOWED = 0.18
 
 
 def draws() -> Iterator[None]:
-    """Iterates DRAWS times, then raises an error: no problem was accepted."""
+    """Iterates DRAWS times, for a loop that ends when a random problem is accepted; then raises an error."""
     yield from itertools.repeat(None, DRAWS)
     raise RuntimeError(f"none of {DRAWS:,} random problems was accepted")
 
@@ -34,7 +34,7 @@ def sphere_problem(rng: np.random.Generator, n: int, T: int, d: int) -> Problem:
 
 
 def one_scored(rng: np.random.Generator, n: int, T: int, d: int, loss: Loss = "logistic") -> Problem:
-    """A random problem on the unit sphere; one random token of each sequence has score 1, all others 0."""
+    """A random problem on the unit sphere in which one random token of each sequence has score 1, and all others 0."""
     X, Z, _, _ = sample.unit_sphere(n, T, d, rng)
     scores = np.arange(T) == rng.integers(T, size=n)[:, None]
     return Problem(cross_attention(X, Z, scores.astype(float)[..., None]), None, LinearHead([1.0]), loss)
@@ -47,7 +47,7 @@ def linear_layer(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
-    """Flags of how a run ended: "global", on the optimal tokens; "local", on other locally optimal ones; "neither".
+    """Flags of how a run ended: on the optimal tokens ("global"), on other locally optimal ones ("local"), "neither".
 
     "neither" is true if attention has not saturated, if the selection is not separable, or if a support token scores
     more than the selected one, so that training will leave the selection.  "proved" is true if run.limit() proves that
@@ -68,17 +68,17 @@ def on_best(run: Run) -> bool:
 
 
 def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """One array for each key of the rows, with the values of all rows."""
+    """Joins dicts with the same keys: for each key, one array with the values of all rows."""
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def to_svm(W: np.ndarray, solution: Separation) -> float:
-    """The correlation of weights with a solution; NaN if the solution has no weights."""
+    """The correlation of weights W with the W of an SVM solution, NaN if the SVM has none."""
     return np.nan if solution.W is None else correlation(W, solution.W)
 
 
 def differs(problem: Problem, solution: Separation) -> bool:
-    """Whether the package and the definitions in NumPy disagree on local optimality or on the support."""
+    """Whether package and NumPy differ on whether a selection is locally optimal or all its rivals are support."""
     if solution.W is None:
         return False
     (X, Z), chosen = tokens_of(problem.data), solution.selection.reference
@@ -89,6 +89,6 @@ def differs(problem: Problem, solution: Separation) -> bool:
 
 
 def around(value: float) -> tuple[float | None, float | None]:
-    """The bounds of a share, ALLOWED below and above a reference; None where a bound would exclude nothing."""
+    """Bounds of a share, ALLOWED below and above a reference value, and None for a bound that would exclude nothing."""
     low, high = value - ALLOWED, value + ALLOWED
     return (low if low > 0 else None, high if high < 1 else None)

@@ -1,4 +1,4 @@
-"""Exact proofs of the SVM answers of a figure: of a sample, or of all."""
+"""Proves the SVM answers that a figure uses by exact arithmetic: a sample of them, or all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..svm.solve import listeners
 
 __all__ = ["ProvedAnswers"]
 
-SAMPLE = 10  # answers per figure: proving more would take longer than measuring the figure
+SAMPLE = 10  # number of answers proved for a figure; proving more would take longer than measuring the figure
 
 
 class ProvedAnswers:
@@ -36,9 +36,9 @@ class ProvedAnswers:
         listeners.remove(self._note)
 
     def _note(self, sol: Separation) -> None:
-        if sol.status == "undecided" or not sol.flat_dual.any():  # no answer to prove, or no rows
+        if sol.status == "undecided" or not sol.flat_dual.any():  # no answer to prove, or an SVM without rows
             return
-        if sol.metric is not None:  # the checker does not support metrics
+        if sol.metric is not None:  # the checker of proofs does not support metrics
             return
         with self._lock:
             self.seen += 1
@@ -47,7 +47,7 @@ class ProvedAnswers:
                 self.answers = sorted(self.answers)[: self.most]
 
     def claims(self) -> tuple[dict[str, list[Claim]], list[str]]:
-        """The claim that all collected answers are proved, under its heading; and the reasons why some are not."""
+        """The claim that all collected answers are proved, under a heading, and the reasons why proofs failed."""
         missing = []
         for *_, sol in self.answers:
             try:

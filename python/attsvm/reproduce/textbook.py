@@ -1,4 +1,4 @@
-"""The formulas that the package computes in C, in a few lines of NumPy: claims compare the two."""
+"""Formulas that the package computes in C, here in a few lines of NumPy, so that claims can compare both results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tokens_of(data: Data) -> tuple[ndarray, ndarray]:
 
 
 def apart(A: ndarray, B: ndarray) -> float:
-    """The relative distance of A from B."""
+    """The relative distance ``||A - B|| / ||B||`` of A from B."""
     return float(np.linalg.norm(A - B) / np.linalg.norm(B))
 
 
@@ -69,7 +69,7 @@ def loss_gradient(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray) -> ndarra
 
 
 def gradient_of(problem: Problem, W: ndarray) -> ndarray:
-    """The textbook gradient of a problem at W."""
+    """The gradient of a problem's mean logistic loss at W, by the textbook formula."""
     return loss_gradient(*tokens_of(problem.data), problem.scores, W)
 
 
@@ -85,8 +85,8 @@ def descend(
 ) -> ndarray:
     """The weights after ``steps`` of gradient descent from W (..., d, d), or from stacked factors K, Q (2, ..., d, m).
 
-    Of factors it returns K Q^T.  With ``normalized``, each step of W, K or Q is divided by the norm of its gradient.
-    ``ridge`` is for factors only.
+    From factors the result is K Q^T.  With ``normalized``, each step of W, K or Q is divided by the norm of its
+    gradient.  ``ridge`` is for factors only.
     """
     W, factors = W.copy(), W.ndim == X.ndim
 
@@ -112,7 +112,7 @@ def mirror_descend(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray, steps: i
 
 
 def support_margins(X: ndarray, Z: ndarray, selected: ndarray, W: ndarray) -> ndarray:
-    """The margins ``(x_selected - x_t)^T W z`` (n, T); infinite at the selected token itself."""
+    """The margins ``(x_selected - x_t)^T W z`` (n, T) of each query, infinite at the selected token itself."""
     rows = np.arange(len(Z))
     m = np.einsum("ntd,nd->nt", X[rows, selected][:, None] - X, Z @ W.T)
     m[rows, selected] = np.inf
@@ -120,13 +120,13 @@ def support_margins(X: ndarray, Z: ndarray, selected: ndarray, W: ndarray) -> nd
 
 
 def locally_optimal(X: ndarray, Z: ndarray, scores: ndarray, selected: ndarray, W: ndarray) -> bool:
-    """Whether each selected token scores more than its support tokens, by the definition."""
+    """Whether a selection is locally optimal by the definition: each token scores more than its support tokens."""
     support = support_margins(X, Z, selected, W) <= 1 + TIGHT
     return bool((scores[np.arange(len(Z)), selected][:, None] > scores)[support].all())
 
 
 def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
-    """A norm of a matrix, and the dual norm of the same matrix; a number p stands for the entrywise lp norm."""
+    """A norm of the matrix A and the dual norm of A, where a number p as ``norm`` stands for the entrywise lp norm."""
     x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
     p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}[norm] if isinstance(norm, str) else norm
     q = np.inf if p == 1 else 1.0 if p == np.inf else p / (p - 1)
@@ -134,7 +134,7 @@ def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
 
 
 def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
-    """The matrix whose Frobenius norm is the norm of W in a metric, or its dual norm; W itself if metric is None."""
+    """The matrix whose Frobenius norm is the norm (or dual norm) of W in a metric, and W itself if metric is None."""
     if metric is None:
         return W
     if not isinstance(metric, tuple):
@@ -145,7 +145,7 @@ def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
 
 
 def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str, Any]:
-    """Numbers that a solution proves, computed from tokens, queries, W and the multipliers alone; NaN without W.
+    """Margin, bound, gap and rank of an SVM solution, from tokens, queries, W and multipliers alone (NaN without W).
 
     - ``margin``: the least margin of W, scaled to norm 1;
     - ``bound``: ``||A^T dual||_dual / sum(dual)``, an upper bound of all such margins by multipliers ``dual >= 0``;

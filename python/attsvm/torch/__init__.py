@@ -1,4 +1,4 @@
-"""Attention heads of PyTorch models, also during training; attention and its SVM as PyTorch functions.
+"""Attention heads that are read from PyTorch models, and attention and its SVM as functions of tensors.
 
 ``import attsvm`` does not import this module, since it needs PyTorch: write ``import attsvm.torch``.
 

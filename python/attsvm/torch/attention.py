@@ -80,7 +80,7 @@ def attention(
     >>> W = torch.tensor([[50.0], [0.0]], dtype=torch.float64, requires_grad=True)
     >>> attended = attention(X, torch.ones(1, 1, dtype=torch.float64), W)
     >>> attended[0, 0].backward()
-    >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook form of it gives 0
+    >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook formula gives 0
     '1.9287498480e-22'
     """
     single = _check(X, Z, W, K, Q, values)
@@ -91,14 +91,14 @@ def attention(
     if W is not None:
         logits = (queries @ W.double().mT) @ keys.mT
     else:
-        assert K is not None and Q is not None  # _check raises otherwise
+        assert K is not None and Q is not None  # _check has raised if K or Q is missing too
         logits = (queries @ Q.double()) @ (keys @ K.double()).mT
     attended = _Attend.apply(logits, keys if values is None else values.double())
     return (attended[:, 0] if single else attended).to(dtype)
 
 
 class _Attend(torch.autograd.Function):
-    """``softmax(logits) values`` with logits (n, S, T) and values (n, T, dv)."""
+    """The attended vectors ``softmax(logits) values`` of logits (n, S, T) and values (n, T, dv)."""
 
     generate_vmap_rule = True
 
@@ -130,7 +130,7 @@ class _AttendGradient(torch.autograd.Function):
         prob = torch.softmax(logits, -1)
         top = logits.argmax(-1, keepdim=True)
         g = c @ values.mT
-        h = g - g.gather(-1, top)  # exactly 0 at the top, which therefore adds nothing to r
+        h = g - g.gather(-1, top)  # h is exactly 0 at the token of the largest logit
         r = (prob * h).sum(-1, keepdim=True)
         dlogits = (prob * (h - r)).scatter(-1, top, 0.0)
         dlogits = dlogits.scatter(-1, top, -dlogits.sum(-1, keepdim=True))

@@ -14,14 +14,14 @@ from torch import Tensor
 from .products import tensors
 
 MASKS = ("attention_mask", "decoder_attention_mask")
-HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # masks of torch.nn, true at padding
+HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # torch.nn's masks, true at padding
 EXTRA = 8  # largest number of tokens before an image's patches: a class token, a distillation token, registers
 TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # a tokenizer needs one of these methods
 IDS = ("input_ids", "decoder_input_ids")
 
 
 class Batch:
-    """One batch of a model's inputs.
+    """One batch of a model's inputs, with which the model can be run.
 
     ``given`` is the batch on the model's device, ``named`` its parts by the names of the arguments, ``size`` its number
     of entries (None if no tensor shows it).
@@ -41,7 +41,7 @@ class Batch:
             self.args = (self.given,)
         self.named, self.size = dict(self.kwargs), entries(self.args, self.kwargs)
         self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs
-        with contextlib.suppress(ValueError):  # a function without a signature: positional arguments stay without names
+        with contextlib.suppress(ValueError):  # without a signature, positional arguments have no names
             self._bind(inspect.signature(call.forward if isinstance(call, torch.nn.Module) else call))
 
     def _bind(self, signature: inspect.Signature) -> None:
@@ -62,12 +62,12 @@ class Batch:
         return self.call(*self.args, **self.kwargs)
 
     def tokens(self, entry: int, T: int) -> int:
-        """Number of tokens of an entry that are not padding."""
+        """Number of tokens of this entry of the batch that are not padding."""
         mask = self._row("attention_mask", entry, T)
         return T if mask is None else int((mask != 0).sum())
 
     def _row(self, name: str, b: int, size: int) -> Tensor | None:
-        """Row b of the argument of this name; None unless the argument is a matrix with rows of this size."""
+        """Row b of the batch's argument of this name, or None unless it is a matrix with rows of this size."""
         rows = self.named.get(name)
         return rows[b] if isinstance(rows, Tensor) and rows.shape[1:] == (size,) and b < len(rows) else None
 
@@ -75,7 +75,7 @@ class Batch:
         return self.two_stacks and "decoder" in module
 
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
-        """(S,) array: whether each query of sequence b is a token, not padding."""
+        """Flags (S,): whether each query of sequence b belongs to a token, and not to padding."""
         decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
         names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
         name = next((name for name in names if self.named.get(name) is not None), "")
@@ -83,9 +83,9 @@ class Batch:
         return np.ones(S, dtype=bool) if mask is None else ((mask == 0) == (name in HIDING)).cpu().numpy()
 
     def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
-        """Text of the tokens of sequence b of ``sequences``.
+        """Texts of the tokens of sequence ``b`` in an attention call with ``sequences`` sequences, or None if unknown.
 
-        Without a tokenizer it is their numbers.  Image patches have names such as r0c3.  None if neither is known.
+        Without a tokenizer the texts are the tokens' numbers.  Image patches have names such as r0c3.
         """
         decoder = self._of_decoder(module) and (kind == "self" or not keys)
         ids = self._row(IDS[decoder], b, size)
@@ -103,7 +103,7 @@ class Batch:
             elif tokenizer is not None:
                 name_of = getattr(tokenizer, "id_to_token", None) or (lambda i: tokenizer.decode([i]))
                 found = [name_of(i) for i in row]
-        except Exception as error:  # a tokenizer may raise anything for an unknown number
+        except Exception as error:  # a tokenizer may raise any exception for an unknown token number
             raise ValueError(f"{other}, got {type(error).__name__}: {error}") from error
         if None in found:
             raise ValueError(f"{other}, got none for number {row[found.index(None)]}")
@@ -132,7 +132,7 @@ def check_batches(batches: Any) -> None:
 
 
 def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-    """Number of entries of the batch in a call's arguments; None if no tensor shows it."""
+    """Number of entries of the batch in a model's arguments, or None if no tensor shows this number."""
     return next((len(x) for x in tensors(args, kwargs) if x.ndim >= (3 if x.is_floating_point() else 2)), None)
 
 

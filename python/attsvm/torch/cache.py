@@ -33,7 +33,7 @@ def from_cache(
     threshold: float = THRESHOLD,
     queries: int = QUERIES,
 ) -> ByName:
-    """The heads of one attention layer, from its queries and keys.
+    """The attention heads of one layer, made from the layer's queries and keys.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def from_cache(
 
 
 def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:
-    """A batch that has only its words; the id of a token is its index among all words."""
+    """A :class:`Batch` that has only words: the id of a token is the index of its word in a list of all words."""
     given = {"attention_mask": torch.ones(size, length)}
     if words is not None and (not isinstance(words, Sequence) or len(words) != size):
         raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")

@@ -1,4 +1,4 @@
-"""Substitutes for a head: W's made from a few of its choices, a rule, and controls with less or more information."""
+"""Makes substitutes for the weights W of an attention head from a few of its choices, from a rule, or at random."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..heads.head import Head
 from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
 
-TOL = 1e-4  # tolerance of the SVMs; the error of W is then a percent, with far less effect than a new draw
-DECAY = 1e-4  # weight decay of the regressions, for tokens and queries of mean length 1
-ITERATIONS = 20  # iterations of L-BFGS; W then has a cosine of at least .9999 with W after 100 iterations (MiniLM)
-WHITENED = 2000  # number of queries whose logits a whitened cut approximates
-HIDDEN = -1e300  # logit of a hidden token: finite, since the probability 0 is multiplied by its logarithm
-KEPT = 4  # a cut has the rank of the own W, divided by KEPT
+TOL = 1e-4  # tolerance of the SVMs: W has an error of a percent, which matters far less than a new draw of the choices
+DECAY = 1e-4  # weight decay of the logistic regressions, for tokens and queries of mean length 1
+ITERATIONS = 20  # iterations of L-BFGS: W then has cosine .9999 or more with W after 100 iterations (MiniLM)
+WHITENED = 2000  # number of queries on whose logits the W of lower rank ("whitened cut") is fitted
+HIDDEN = -1e300  # logit of a hidden token: finite, so that probability 0 times its logarithm is 0, not nan
+KEPT = 4  # W is cut to the rank of the head's own W divided by this number
 
 
 DRAWN_FACTORS = dict(zip(DRAWN, (gaussian_factors, shuffled_factors), strict=True))
@@ -52,16 +52,16 @@ class Source:
         return f"offset {self.offset:+d}" if self.offset else "the query itself"
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of the queries that see the rule's token, with this token selected."""
+        """Rows (sequence, query, selected) of the queries that see the rule's token, with that token selected."""
         said = 0 * rows[:, 1] if self.offset is None else rows[:, 1] + self.offset
         there = [t in self.head.text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
         return np.column_stack([rows[:, :2], said])[there]
 
 
 def as_source(head: Head) -> Source:
-    """The head as a source of substitutes.
+    """The head with its hard queries and its best positional rule, as a source of substitutes.
 
-    Its rule is the most frequent offset or the first token, whichever more of the recorded hard queries follow.
+    The rule is the most frequent offset or the first token, whichever more of the recorded hard queries follow.
     """
     rows = hard_queries(head)
     if not len(rows):
@@ -74,7 +74,7 @@ def as_source(head: Head) -> Source:
 
 
 def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
-    """The weights for each item (column, number of choices, draw) of the plan.
+    """The weights K and Q of a substitute for each item (column, number of choices, draw) of the plan.
 
     The random numbers of a draw depend on the head, the draw and the seed only.  PyTorch computes on one thread: the
     matrices are small, so that a second thread doubles the time, and other workers run at the same time.
@@ -86,7 +86,7 @@ def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[We
 
 @contextlib.contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Sets the number of PyTorch's threads, and restores it afterwards, since new threads would inherit it."""
+    """A context with this number of PyTorch threads; the old number is restored, since new threads would inherit it."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -96,7 +96,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """The substitute of a column: attention by these weights, or without them the rule or equal attention."""
+    """The substitute for a head in a column of the table: attention by its weights or its rule, or equal attention."""
     if weights is not None:
         return Form(*weights)
     return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
@@ -144,7 +144,7 @@ def _cut_rank(head: Head) -> int:
 
 
 def _whitened_cut(head: Head, rank: int) -> np.ndarray:
-    """The W of this rank whose logits differ least from the own logits in mean square over tokens and queries."""
+    """The W of this rank whose logits differ least, in mean square over tokens and queries, from the head's logits."""
     rows = all_queries(head)
     cases = as_cases(head, rows[rows[:, 2] >= 0][:WHITENED])
     queries = cases.data.queries
@@ -154,7 +154,7 @@ def _whitened_cut(head: Head, rank: int) -> np.ndarray:
 
 
 def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The square root of a matrix of second moments, and its pseudo-inverse."""
+    """The square root of a matrix of second moments, and the pseudo-inverse of this root."""
     values, vectors = np.linalg.eigh(moments)
     kept = values > 1e-10 * values[-1]
     sizes, vectors = np.sqrt(values[kept]), vectors[:, kept]
@@ -162,18 +162,18 @@ def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _probabilities(head: Head, cases: Cases) -> np.ndarray:
-    """The head's own probability of each entry of the data."""
+    """The head's own attention probability of each entry (query, token) of the cases."""
     held: dict[int, np.ndarray] = {}
     found = []
     for k, (i, q, _) in enumerate(cases.rows.tolist()):
         if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows are ordered by sequence: keep only the last one
+            held = {i: head.sequence_attention(i)}  # rows are in sequence order, so one sequence is enough
         found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
     return np.concatenate(found)
 
 
 def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
-    """The W of least cross-entropy with weak decay, by L-BFGS.
+    """The W whose attention has the least cross-entropy with the targets, with weak weight decay, by L-BFGS.
 
     ``targets`` are the probabilities of all entries; None: the selected tokens have probability 1.
     """

@@ -1,4 +1,4 @@
-"""Damage of a model: the difference of its output on held-out inputs from the original output."""
+"""Measures the damage to a model without some of its heads: the change of its output on held-out inputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
-SMALL = 10**8  # if parameters times positions of a batch are fewer, the model runs on one thread of PyTorch
-SAMPLED = 64  # number of outputs of each batch that are stored, to recognise another model or other inputs
+SMALL = 10**8  # a model runs on one PyTorch thread if its parameters times the positions of a batch are fewer
+SAMPLED = 64  # number of outputs stored of each batch, by which another model or other inputs are recognised
 
 
 def damage(
@@ -34,7 +34,7 @@ def damage(
     metric: str = "auto",
     progress: bool | None = None,
 ) -> Reports:
-    """The damage without each head: how far the model's output without it is from the original output.
+    """Reports with the damage of each head: how far the model's output without the head is from the original output.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class HeldOut:
         self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
     def sample(self) -> np.ndarray:
-        """Some of the original outputs, at regular places."""
+        """Some numbers of the model's original outputs on the held-out batches, at regular places."""
         parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
         return torch.cat(parts).double().cpu().numpy()
 
@@ -122,7 +122,7 @@ class HeldOut:
         return torch.log_softmax(logits.double(), -1).float() if self.metric == "KL" else logits
 
     def damage(self, values: dict[Head, Replacement]) -> np.ndarray:
-        """The damage on each held-out input with these substitutes.
+        """The damage to the output on each held-out input, with these substitutes in place of heads.
 
         A small model runs on one thread.  With several threads each operation waits for all of them, which takes far
         longer than the computation, above all while workers solve SVMs.
@@ -141,7 +141,7 @@ class HeldOut:
             off = (a.exp() * (a - b)).sum(-1)
         else:
             a, b = (torch.nn.functional.normalize(x, dim=-1, eps=1e-300) for x in (a, b))
-            off = ((a - b) ** 2).sum(-1) / 2  # equals 1 - cosine, without cancellation
+            off = ((a - b) ** 2).sum(-1) / 2  # this is 1 - cosine of a and b, without cancellation
         mask = batch.named.get("attention_mask")
         weights = mask.to(off) if isinstance(mask, Tensor) and mask.shape == off.shape else torch.ones_like(off)
         off, weights = (x.reshape(len(x), -1) for x in (off * weights, weights))

@@ -1,4 +1,4 @@
-"""The importance of heads in their model, and the fraction of it that substitutes recover."""
+"""Measures the importance of attention heads in their model, and the fraction of it that substitutes recover."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
 ROWS = ("heads", "layers")
-# Outputs of the same model may differ by this fraction of the largest output; threads or machines change them less.
+# Outputs that differ by at most this fraction of the largest output count as those of the same model.
 SAME = 1e-2
-LEADING = 4  # number of directions of each head whose damage is measured
-RANDOM = 3  # number of random directions for each of them
-Plan = list[tuple[str, int, int]]  # column, number of choices, draw
+LEADING = 4  # number of singular directions of each head that are removed in turn to measure the damage
+RANDOM = 3  # number of random directions that are removed for comparison with each singular direction
+Plan = list[tuple[str, int, int]]  # runs of the model: (column of the table, number of choices, draw)
 
 
 def faithfulness(
@@ -49,7 +49,7 @@ def faithfulness(
     file: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Faithfulness:
-    """The importance of each head in its model, and the fraction of it that each substitute recovers.
+    """A table of the importance of each head in its model, and of the fraction of it that each substitute recovers.
 
     The model runs on held-out batches with substitutes in place of each head, and of all heads at once.  Its output is
     compared with the original one.  The *damage* is the mean difference.  The *importance* of a head is the damage of
@@ -168,7 +168,7 @@ def faithfulness(
             lost: list[LostDirection] = []
 
             def runs() -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
-                """Yields (row, column, number of choices) and the damage on each input.
+                """Yields (row, column, number of choices) and the damage on each input for each run of the model.
 
                 A row is run as soon as the substitutes of its last head are made.
                 """
@@ -215,7 +215,7 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[s
 
 
 def _once(kept: Kept, name: str, key: str, make: Callable[[], Any]) -> Any:
-    """The kept result of this name; if there is none, it is computed and kept."""
+    """The result that is kept under this name; if there is none, ``make()`` computes the result, which is then kept."""
     if name not in kept.found:
         kept.add(name, {key: make()})
     return kept.found[name][key]
@@ -228,7 +228,7 @@ def _name(row: str, one: tuple[str, int, int]) -> str:
 def _kept(
     file: Any, found: list[Head], members: dict[str, list[int]], plan: Plan, asked: dict[str, Any], sample: np.ndarray
 ) -> Kept:
-    """The results in the file, whose first record is a sample of the original outputs."""
+    """The results kept in the file, whose first record is a sample of the model's original outputs."""
     own = [digest(head, asked) for head in found]
     wanted = {"outputs": ""}
     for head, one in zip(found, own, strict=True):
@@ -246,7 +246,7 @@ def _kept(
 def without_directions(
     source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int, svm: Weights
 ) -> list[LostDirection]:
-    """The damage without each leading direction of a head, and without random directions.
+    """The damage without each leading singular direction of a head's W, and without random directions.
 
     ``svm`` has the factors of the SVM's W, whose directions are named too.  A random direction ``s a b^T`` lies in the
     spans of W's own singular vectors.

@@ -91,7 +91,7 @@ class Monitor:
         loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
-        unwrap(model)  # raises unless the model is a module
+        unwrap(model)  # unwrap raises unless the model is a module
         if not isinstance(probe, Iterable):
             raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
         self.model, self.probe = model, list(probe)
@@ -131,7 +131,7 @@ class Monitor:
         return self.check(step)
 
     def check(self, step: int) -> list[Row]:
-        """Measures the heads now, and returns the new rows."""
+        """Measures all heads of the model now, and returns one new row of the table for each head."""
         _refuse_shards(self.model)
         found = read(self.model, self.probe, queries=self.queries, progress=False, **self.options)
         gradients: list[Any] = [None] * len(found)
@@ -163,7 +163,7 @@ class Monitor:
         }
 
     def plot(self, axes: Any = None) -> Any:
-        """Norm, share of hard queries, cosine and own margin over the steps: see :func:`attsvm.heads.plot_training`."""
+        """Draws the rows over the steps of the training, as :func:`attsvm.heads.plot_training` explains."""
         return plot_training(self.rows, axes)
 
     def for_trainer(self) -> Any:
@@ -213,7 +213,7 @@ def _refuse_shards(model: torch.nn.Module) -> None:
 
 
 def _cut_last_line(path: Path) -> None:
-    """Removes a last line without an end, which an interruption left incomplete."""
+    """Removes the last line of a file if it has no line end, since an interruption left such a line incomplete."""
     with open(path, "rb+") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
 
@@ -221,9 +221,9 @@ def _cut_last_line(path: Path) -> None:
 def in_probabilities(
     model: torch.nn.Module, batches: Iterable[Any], loss: Callable[[torch.nn.Module, Any], torch.Tensor]
 ) -> dict[int, list[np.ndarray]]:
-    """The gradient of the loss in the attention probabilities.
+    """Gradients of a loss in the attention probabilities of a model, for each attention call by its number.
 
-    For each attention call there is an array (H, S, T) for each sequence, in the order of :func:`read`.  The loss is
+    A call has an array (H, S, T) for each sequence, in the order of :func:`read`.  The loss is
     computed batch by batch, in evaluation mode.  No ``.grad`` of the model changes.
     """
     model = unwrap(model)
@@ -243,7 +243,7 @@ def in_probabilities(
             standard = standardize(call, batch.size)
             gradient = next(gradients) if call.result.requires_grad else torch.zeros_like(call.result)
             part = gradient.reshape(*standard.q.shape[:3], -1)
-            if call.logits is not None:  # the result is the probabilities, with those of sinks last
+            if call.logits is not None:  # the call's result is the probabilities, those of sinks last
                 part = part[..., : standard.k.shape[2]]
             else:
                 assert standard.v is not None
@@ -253,7 +253,7 @@ def in_probabilities(
 
 
 def of_head(head: Head, gradients: dict[int, list[np.ndarray]]) -> list[np.ndarray]:
-    """The gradients of a head that :func:`read` returned: (S, T) without padding for each kept sequence."""
+    """The gradients that belong to a head: an array (S, T) without padding for each kept sequence."""
     text = head.text
     places = zip(text.numbers, *text.places.T[2:], text.counts, text.lengths, strict=True)
     return [

@@ -16,10 +16,10 @@ from ..heads.sequences import EXAMPLE, read_sentences
 from .read import read
 
 BATCH = 32  # largest number of sentences in a batch, all of one length
-IMAGES = 8  # largest number of images in a batch: 197 patches each, about as many tokens as in a batch of sentences
-MADE = 200  # number of digits that are read without image files; with 197 patches each they fit into 50,000 tokens
+IMAGES = 8  # largest number of images in a batch: with 197 patches each, about as many tokens as a batch of sentences
+MADE = 200  # number of images of digits that are read if no image files are given, with 197 patches each
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-SAMPLE = 3  # number of batches on which the damage is measured, with a forward pass of them for each head
+SAMPLE = 3  # number of batches on which the damage is measured, with one forward pass of each batch for each head
 LONGEST = 10_000  # a sentence of more characters is left out before it is cut into tokens
 
 
@@ -66,7 +66,7 @@ def takes_images(model: torch.nn.Module) -> bool:
 def text_batches(
     tokenizer: Any, sentences: Sequence[str], lengths: tuple[int, int], both: bool = False
 ) -> tuple[list[dict[str, torch.Tensor]], int]:
-    """Batches of the sentences of these lengths, and the number of sentences.
+    """Batches of the sentences whose number of tokens lies within ``lengths``, and the number of these sentences.
 
     All sentences of a batch have the same length, so that there is no padding.  ``both``: the model has an encoder and
     a decoder, which get the same tokens.
@@ -92,7 +92,7 @@ def read_pretrained(
     progress: bool | None = None,
     **options: Any,
 ) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
-    """The heads of a model from a folder or the local cache.
+    """The attention heads of a model that transformers loads from a folder or its local cache, and some inputs.
 
     ``files`` is a text file of sentences, by default the example sentences.  For a model that takes images it is a
     folder or image files, by default scikit-learn's digits.  Sentences with fewer or more tokens than ``lengths`` are
@@ -136,7 +136,7 @@ def checkpoints(folder: Any) -> list[tuple[int, Path]]:
 
 
 def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
-    """Images as paths of files, or as arrays of digits if no file is given; and a description of them.
+    """Images as paths of files, or as arrays of digits if no file is given, with a description of the images.
 
     A folder stands for its image files, in the order of their names.
     """
@@ -161,11 +161,11 @@ def _digits() -> list[np.ndarray]:
             "the model takes images: give a folder of them, or image files (without scikit-learn there are no example "
             "images)"
         ) from None
-    return [(15 * image).astype(np.uint8) for image in load_digits().images[:MADE]]  # the images have values 0 .. 16
+    return [(15 * image).astype(np.uint8) for image in load_digits().images[:MADE]]  # pixels have values 0 .. 16
 
 
 def image_batches(processor: Any, images: Sequence[Any], channels: int) -> Iterator[dict[str, Any]]:
-    """Batches of the model's inputs, with ``IMAGES`` images each."""
+    """Yields batches of a model's inputs, with at most ``IMAGES`` images each."""
     for at in range(0, len(images), IMAGES):
         opened = [_opened(image, "L" if channels == 1 else "RGB") for image in images[at : at + IMAGES]]
         yield {"pixel_values": processor(images=opened, return_tensors="pt")["pixel_values"]}

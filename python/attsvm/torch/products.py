@@ -13,7 +13,7 @@ SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
 DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
 ADD_NAMES = {"add", "__add__", "__radd__", "add_", "__iadd__", "sub", "__sub__", "sub_", "__isub__", "subtract"}
 MASK_NAMES = {"masked_fill", "masked_fill_", "where"}
-# Functions whose result is the same logits, or the same probabilities, for the tokens that are seen.
+# Functions that leave logits, or attention probabilities, of the tokens that a query sees as they are.
 SAME_NAMES = {
     "float", "to", "type", "type_as", "half", "bfloat16", "double", "contiguous", "clone", "detach", "dropout",
     "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "clamp", "clip", "max", "maximum",
@@ -45,7 +45,7 @@ def tensors(args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
-    """The two factors of ``out``, the result of a product of activations; None if a factor is a matrix of weights."""
+    """The factors of ``out`` as a :class:`Product`, or None if ``out`` is no product of two arrays of activations."""
     if name == "einsum":
         return _einsum(args, out)
     *added, first, second = (None, None, *tensors(args, kwargs)[:3])
@@ -58,7 +58,7 @@ def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None
 
 
 def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
-    """The logits after this function, whose result is ``out``; None if they cannot be followed further."""
+    """The logits ``own`` after the function ``name``, whose result is ``out``, or None if it cannot be followed."""
     new = replace(own, tensor=out)
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):

@@ -185,7 +185,7 @@ def read(
 
 
 def device_of(model: torch.nn.Module) -> torch.device | None:
-    """The device of the model's parameters; None if it has none."""
+    """The device of the model's parameters, or None if the model has no parameters."""
     parameters = dict(model.named_parameters())
     empty = next((name for name, parameter in parameters.items() if parameter.is_meta), None)
     if empty is not None:
@@ -210,7 +210,7 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 
 @contextlib.contextmanager
 def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
-    """Tells the watch which module runs.
+    """A context in which hooks tell the watch which module of the model runs.
 
     Modules with hooks do not use torch.nn's fused kernels, which would hide their attention.
     """
@@ -231,7 +231,7 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unchanged(model: torch.nn.Module) -> Iterator[None]:
-    """Runs the model in evaluation mode, uncompiled; restores flags and random states, also after an exception."""
+    """A context with the model in evaluation mode and uncompiled, which restores flags and random states at its end."""
     on_cuda = torch.cuda.is_initialized()
     with contextlib.ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
@@ -247,7 +247,7 @@ def unchanged(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _wanted_heads(heads: Any) -> set[tuple[int | None, int]]:
-    """The heads asked for, as pairs of layer (None: every layer) and number."""
+    """The heads that were asked for, as pairs (layer, number), where layer None stands for every layer."""
     if isinstance(heads, (str, int)):
         heads = [heads]
     if not isinstance(heads, Iterable):

@@ -39,7 +39,7 @@ class KeptSequence:
 
 
 class Layer:
-    """The sequences of one attention call of the forward pass.
+    """Collects the sequences of one attention call of a model's forward pass, and makes the layer's heads of them.
 
     The first batch decides the name of the module, which heads share keys, and the space.
     """
@@ -61,7 +61,7 @@ class Layer:
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
     def _weights(self, residual: Residual, standard: Standard) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of queries, times the scale of the logits, and the weights of keys."""
+        """The weights of a layer's queries, times the scale of the logits, and the weights of its keys."""
         Q = residual.queries.weights(standard, self.heads) * self.scale
         K = residual.keys.weights(standard, standard.k.shape[1])[:: self.shared]
         return Q.cpu().numpy(), K.cpu().numpy()
@@ -70,7 +70,7 @@ class Layer:
         """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
             return self.residual.same(standard)
-        tokens = standard.k.shape[2]  # inputs with other numbers of rows are relative positions
+        tokens = standard.k.shape[2]  # an input with another number of rows is relative positions
         given = [x for x in standard.call.inputs if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
         different = {(x.data_ptr(), x.shape) for x in given if x.shape[-1] == width}
@@ -108,7 +108,7 @@ class Layer:
         )  # fmt: skip
 
     def _extent(self, seen: Any, live: np.ndarray) -> tuple[slice, slice]:
-        """Slices of the queries and of the tokens that are not padding."""
+        """Slices of a sequence's queries and of its tokens that leave out the padding."""
         rows = seen[0].any(axis=1) & live
         columns = seen.any(axis=0)[rows].any(axis=0)
         if self.kind == "self" and len(rows) == len(columns):
@@ -116,7 +116,7 @@ class Layer:
         return _range(rows), _range(columns)
 
     def check(self, standard: Standard) -> None:
-        """Raises if a later batch has other heads, another scale or other weights than the first."""
+        """Raises if a later batch has other heads, another scale or other weights than the first batch."""
         if standard.q.shape[1] != self.heads or standard.call.scale != self.scale:
             raise ValueError(
                 f"layer {self.number} ({self.module}) has {standard.q.shape[1]} heads and scaling "
@@ -126,7 +126,7 @@ class Layer:
             raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
 
     def _has_weights(self, residual: Residual, standard: Standard) -> bool:
-        """Whether queries and keys come from the weights of the first batch."""
+        """Whether a later batch's queries and keys come from the weights of the first batch."""
         most = tolerance(standard)
         pairs = zip((self.Q, self.K), self._weights(residual, standard), strict=True)
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
@@ -162,7 +162,7 @@ class Layer:
         return [getattr(one, name) for one in self.kept]
 
     def _own(self, parts: Any, h: int) -> Any:
-        """The entry of head h; if there are fewer entries than heads, neighbouring heads share one."""
+        """The part that belongs to head h; if there are fewer parts than heads, neighbouring heads share a part."""
         return parts[h * len(parts) // self.heads]
 
     def _own_parts(self, name: str, h: int) -> list[np.ndarray] | None:
@@ -259,7 +259,7 @@ def _windows(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | Non
     """Start and stop of the tokens that each query sees, and ``seen`` itself if these tokens have gaps."""
     before, after = ((~np.logical_or.accumulate(x, axis=1)).sum(axis=1) for x in (seen, seen[:, ::-1]))
     stop = seen.shape[1] - after
-    start = np.minimum(before, stop)  # both are 0 if the query sees no token
+    start = np.minimum(before, stop)  # start and stop are 0 if the query sees no token
     return start, stop, seen if (stop - start != seen.sum(axis=1)).any() else None
 
 
@@ -276,7 +276,7 @@ def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
 
 
 def _with_one(factor: np.ndarray) -> np.ndarray:
-    """The factor with one more row and column, for a bias that enters the logits unchanged."""
+    """The factor K or Q with one more row and column, through which a bias enters the logits unchanged."""
     whole = np.zeros((factor.shape[0] + 1, factor.shape[1] + 1))
     whole[:-1, :-1], whole[-1, -1] = factor, 1.0
     return whole

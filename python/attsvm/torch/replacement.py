@@ -21,11 +21,10 @@ from .standard_form import attend, capped
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")
 KNOWN = "an array, 'uniform', 'none', 'offset +1' (any number), 'the query itself', 'first token' or 'nearest query'"
-# Number of logits from which a scale is found, such as 8,000 queries with 25 tokens each; the mean of their largest
-# probabilities then has an error of .003.
-LOGITS = 200_000
-STEPS = 40  # steps of the bisection of the scale
-WIDEST = 12.0  # the bisection searches scales between exp(-WIDEST) and exp(WIDEST)
+# The scale of a substitute W is found from this number of logits, such as 8,000 queries with 25 tokens each.
+LOGITS = 200_000  # the mean of the queries' largest probabilities then has an error of .003
+STEPS = 40  # number of bisection steps for the scale of a substitute W
+WIDEST = 12.0  # the bisection searches scales at which the largest logit is between exp(-WIDEST) and exp(WIDEST)
 
 
 @dataclass(eq=False)
@@ -49,12 +48,12 @@ class Call:
         return self.seen.any(1).int().argmax(1)
 
 
-Replacement = Callable[[Call], Tensor]  # returns the attention probabilities (B, S, T)
+Replacement = Callable[[Call], Tensor]  # a substitute: returns attention probabilities (B, S, T)
 
 
 @dataclass(eq=False)
 class Form:
-    """Attention whose logits are those of ``W = K Q^T``."""
+    """A substitute for a head: attention whose logits are ``x^T W z`` with ``W = K Q^T``."""
 
     K: np.ndarray
     Q: np.ndarray
@@ -65,12 +64,12 @@ class Form:
 
 
 def nothing(call: Call) -> Tensor:
-    """No attention: the head's output is zero."""
+    """A substitute without attention: all probabilities are zero, and so is the head's output."""
     return torch.zeros_like(call.seen, dtype=call.x.dtype)
 
 
 def offset(places: int | None, cross: bool) -> Replacement:
-    """All attention on the token ``places`` after the query, or on the first token if ``places`` is None.
+    """A substitute with all attention on the token ``places`` after the query (None: on the first token).
 
     A query that does not see this token attends to all tokens equally.
     """
@@ -84,7 +83,10 @@ def offset(places: int | None, cross: bool) -> Replacement:
 
 
 def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
-    """All attention on the token that is nearest to ``copied`` of the most similar query among ``queries``."""
+    """A substitute with all attention on the token nearest to the one that the nearest recorded query selected.
+
+    ``queries`` are the recorded queries, and ``copied`` the tokens that they selected.
+    """
 
     def attention(call: Call) -> Tensor:
         known, tokens = (torch.from_numpy(x).to(call.x) for x in (queries, copied))
@@ -96,7 +98,7 @@ def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
 
 
 def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
-    """The substitute for a head with this name, or with this W."""
+    """The substitute for a head that ``value`` describes: the name of a rule, or an array W."""
     name = f"values[{head.label}]"
     if not isinstance(value, str):
         return as_form(head, as_floats(name, value, "dk, dz", (len(head.K), len(head.Q))), scale)
@@ -117,14 +119,14 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
 
 
 def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
-    """The factors of W cut to the head's rank; ``scale="top"``: scaled by :func:`matching_scale`."""
+    """The substitute by W cut to the head's rank, and scaled by :func:`matching_scale` if ``scale`` is "top"."""
     left, sizes, right = (part[..., : head.rank] for part in directions(head, W))
     K, Q = left * np.sqrt(sizes), right * np.sqrt(sizes)
     return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
 
 
 def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
-    """The factor on ``K Q^T`` that makes its mean largest attention on the recorded text equal to the head's own.
+    """The factor on ``K Q^T`` at which the queries' largest attention on recorded text has the head's own mean.
 
     The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """
@@ -154,7 +156,7 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
-    """Recorded sequences as calls, with the largest attention of each query; only queries that see several tokens."""
+    """Yields recorded sequences as calls, with only the queries that see several tokens, and their top attention."""
     text, given = head.text, head.given
     biases, sinks, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
     held = np.cumsum(text.counts * text.lengths)
@@ -175,9 +177,9 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
-    """Products of tokens and queries, and the term of the logits that comes from a bias.
+    """The two terms of the logits: the products of tokens and queries by K and Q, and the term from a bias (or None).
 
-    If K and Q have a last row for the bias, it is multiplied through that row; otherwise it is added unchanged.
+    If K and Q have a last row for the bias, the bias is multiplied through that row.  Otherwise it is added unchanged.
     """
     K, Q = (torch.from_numpy(factor).to(call.x) for factor in factors)
     dk, dz = call.x.shape[-1], call.z.shape[-1]

@@ -16,14 +16,14 @@ from torch import Tensor
 from .standard_form import Standard, single
 from .watch import LinearMap
 
-SAMPLE = 256  # number of tokens on which columns are compared
+SAMPLE = 256  # number of tokens on which columns of queries or keys are compared with columns of a map's output
 PARALLEL = 1e-9  # columns are parallel if 1 - cosine is at most this
-CLOSE = 1e-5  # largest difference of equal columns, over the largest entry
+CLOSE = 1e-5  # columns are equal if they differ by at most this fraction of the largest entry
 
 
 @dataclass(eq=False)
 class Columns:
-    """The origin of queries or keys in the output of a linear map.
+    """Where queries or keys come from: columns of the output of a linear map.
 
     ``place``: index of the map among the last maps that ran.  ``columns`` (H m) of its output, times ``factors`` (H m),
     are the queries or keys.  ``swapped``: in the map's input the axis of tokens comes before that of the batch.
@@ -38,11 +38,11 @@ class Columns:
         return standard.call.maps[self.place]
 
     def inputs(self, standard: Standard) -> Tensor:
-        """The input of the map, (B, S, d)."""
+        """The input (B, S, d) of the linear map from which the queries or keys come."""
         return _tokens(self.map(standard).input.detach(), len(standard.q), self.swapped)
 
     def weights(self, standard: Standard, heads: int) -> Tensor:
-        """The weights of each head, (H, d + 1, m), with the bias in the last row."""
+        """The linear map's weights for each head, (H, d + 1, m), with the bias in the last row."""
         linear = self.map(standard)
         bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
         whole = torch.cat([linear.weight, bias[:, None]], 1).detach().double()[self.columns]
@@ -51,7 +51,7 @@ class Columns:
 
 @dataclass(eq=False)
 class Residual:
-    """The origins of the queries and of the keys of a call."""
+    """The columns of linear maps' outputs from which the queries and the keys of an attention call come."""
 
     queries: Columns
     keys: Columns
@@ -61,7 +61,7 @@ class Residual:
 
 
 def find_residual(standard: Standard) -> Residual | str:
-    """The origins of queries and keys, or the reason why there are none."""
+    """The linear maps from which a call's queries and keys come, or the reason (text) why there are none."""
     queries, keys = (_find(x, standard) for x in (standard.q, standard.k))
     if queries is None or keys is None:
         name = "queries" if queries is None else "keys"
@@ -78,7 +78,7 @@ def tolerance(standard: Standard) -> float:
 
 
 def disagreement(residual: Residual, standard: Standard) -> float:
-    """Largest difference between q.k from the weights and q.k of the call, over the largest, on the first sequence."""
+    """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
 
     def product(q: Tensor, k: Tensor) -> Tensor:
         return q @ k.repeat_interleave(len(q) // len(k), 0).mT
@@ -94,7 +94,7 @@ def disagreement(residual: Residual, standard: Standard) -> float:
 
 
 def find_input(standard: Standard, given: Tensor, weights: Tensor) -> Tensor | None:
-    """The input of a map, with a 1 appended, from which these weights (d + 1, m) make ``given`` (B, S, m); or None."""
+    """The linear map's input, with a 1 appended, that ``weights`` (d + 1, m) turn into ``given`` (B, S, m), or None."""
     for _, _, x in _last_first(standard, "input", *given.shape[:2]):
         if x.shape[-1] + 1 == len(weights):
             tokens = with_one(x).to(weights.dtype)
@@ -110,7 +110,7 @@ def with_one(x: Tensor) -> Tensor:
 
 
 def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
-    """Inputs or outputs of maps with B S rows, the last map first: (place, swapped, array (B, S, columns))."""
+    """Yields (place, swapped, input or output (B, S, columns)) of linear maps with B S rows, the last map first."""
     for place in reversed(range(len(standard.call.maps))):
         x = getattr(standard.call.maps[place], side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():
@@ -119,7 +119,7 @@ def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple
 
 
 def _tokens(x: Tensor, sequences: int, swapped: bool) -> Tensor:
-    """A map's input or output as (B, S, columns)."""
+    """The input or output of a linear map, reshaped to (B, S, columns)."""
     x = x.reshape(-1, x.shape[-1])
     return x.unflatten(0, (-1, sequences)).transpose(0, 1) if swapped else x.unflatten(0, (sequences, -1))
 
@@ -137,7 +137,7 @@ def _find(x: Tensor, standard: Standard) -> Columns | None:
 
 
 def _match(wanted: Tensor, given: Tensor, eps: float) -> tuple[Tensor, Tensor] | None:
-    """The column of ``given`` that is parallel to each column of ``wanted``, and its factor; None if one has none."""
+    """For each column of ``wanted``, a parallel column of ``given`` and its factor; None if a column has none."""
     if not bool(given.isfinite().all() & wanted.isfinite().all()):
         return None
     lengths, sizes = wanted.norm(dim=0), given.norm(dim=0)

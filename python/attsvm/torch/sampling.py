@@ -16,7 +16,7 @@ from ..common.storage import replacing
 class Sample:
     """A random sample of whole sequences with about ``tokens`` tokens, drawn while the sequences arrive.
 
-    Each sequence draws a number.  Those with the smallest numbers are kept, the fewest that have ``tokens`` tokens.
+    Each sequence draws a number.  The sequences with the smallest numbers are kept, the fewest with ``tokens`` tokens.
     """
 
     def __init__(self, tokens: int, seed: int):
@@ -50,14 +50,14 @@ class Column:
         if self.store is None:
             return array
         if self.file is None:
-            self.file = open(self.store / f"{self.name}.part", "w+b")  # closed by collect
+            self.file = open(self.store / f"{self.name}.part", "w+b")  # collect closes this file
         handle = (self.at, array.shape, array.dtype)
         self.file.write(array.data)
         self.at += array.nbytes
         return handle
 
     def collect(self, handles: list[Any]) -> list[np.ndarray]:
-        """The array (rows of all sequences, width) of each group; the file of single arrays is removed."""
+        """One array (rows of all sequences, width) for each group, joined from the arrays that were added."""
         parts = handles
         if self.store is not None:
             self.file.flush()
@@ -71,7 +71,7 @@ class Column:
             return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
         path, dtype = self.store / f"{self.name}.npy", parts[0].dtype
         layout = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
-        with replacing(path) as file:  # written, not memory-mapped: only a write reports a full disk
+        with replacing(path) as file:  # the file is not memory-mapped, since only a write reports a full disk
             np.lib.format.write_array_header_2_0(file, layout | {"shape": (groups, sum(map(len, parts)), width)})
             for group in range(groups):
                 for part in parts:

@@ -53,7 +53,7 @@ def solve_svm(X: Tensor, Z: Tensor, selected: Any, **options: Any) -> tuple[Tens
     [[1.0, 0.0], [-1.0, 0.0]]
     """
     batch = X.shape[:-3]
-    axes = Z.ndim - len(batch)  # axes of Z after the batch
+    axes = Z.ndim - len(batch)  # number of axes of Z after its batch axes
     if X.ndim < 3 or Z.shape[: len(batch)] != batch or axes not in (2, 3):
         raise ValueError(
             f"Z must have shape (..., n, dz) or (..., n, S, dz) with X (..., n, T, dk), got {tuple(Z.shape)}"

@@ -12,14 +12,15 @@ from .watch import Attention
 
 AGREES = 5e-6  # largest difference of probabilities, or of attended values over the largest value, in float32
 BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of its row is hidden: its probability is 0
-NOISE = 16  # a bias below NOISE roundings of the largest logit counts as none
+NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 
 
-Around = tuple[Tensor, Tensor | None, Tensor | None]  # whether a query sees a token; the bias; the sink
+# What acts on logits besides the products q.k: whether a query sees a token, a bias or None, and a sink or None.
+Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 class Disagreement(ValueError):
-    """The attention that was read differs from the one that the model computed."""
+    """Raised if attention as it was read differs from the attention that the model computed."""
 
 
 @dataclass(eq=False)
@@ -33,7 +34,7 @@ class Standard:
 
 
 def standardize(call: Attention, batch: int | None) -> Standard:
-    """The call in standard form.
+    """The attention call with queries (B, H, S, m) and keys and values (B, G, T, m), whatever the model's shapes are.
 
     ``batch``: number of entries of the batch.  If heads and sequences are one dimension, it gives the number of heads.
     """
@@ -65,14 +66,14 @@ def single(x: Tensor) -> Tensor:
 
 
 def shared_heads(k: Tensor) -> int:
-    """Number of neighbouring heads with the same keys, which were repeated for grouped queries."""
+    """Number of neighbouring heads whose keys are equal, since the model repeated them for grouped queries."""
     heads = k.shape[1]
     sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
     return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
 
 
 def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
-    """Sequence ``b`` of a call.
+    """Queries, keys, mask and probabilities of sequence ``b`` of an attention call, checked against its result.
 
     Returns queries; keys; whether a query sees a token (1 or H, S, T), the bias (1 or H, S, T) or None and the sink (H,
     S) or None; probabilities (H, S, T), nan for queries that see no token; lengths of values (G, T) or None.
@@ -80,7 +81,7 @@ def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor
     Raises
     ------
     Disagreement
-        If its probabilities, or the attended values that follow from them, are not those that the model computed.
+        If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(standard, b)
     prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
@@ -92,7 +93,7 @@ def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor
 
 
 def attend(logits: Tensor, seen: Tensor, bias: Tensor | None, sink: Tensor | None) -> Tensor:
-    """Attention probabilities of the tokens; the sink takes the rest."""
+    """Attention probabilities of the tokens from their logits; a sink's logit takes the rest of the probability."""
     logits = torch.where(seen, logits if bias is None else logits + bias, -torch.inf)
     if sink is None:
         return torch.softmax(logits, -1)
@@ -104,7 +105,7 @@ def capped(product: Tensor, cap: float | None) -> Tensor:
 
 
 def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor, Around, float]:
-    """Sequence ``b`` of a call, or several sequences at once.
+    """Queries, keys, logits, mask, bias and sink of sequence ``b`` of an attention call, or of a slice of sequences.
 
     Returns queries, keys, their capped products, the mask, bias and sink, and the largest logit of the softmax (0 if
     its logits are not known).  Mask and bias are the difference between the logits of the softmax and the products, or
@@ -117,7 +118,7 @@ def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor
     eps = torch.finfo(logits.dtype).eps
     source, sink, largest = call.logits, None, 0.0
     if source is None:
-        assert call.mask is not None  # scaled_dot_product_attention gets one
+        assert call.mask is not None  # scaled_dot_product_attention has a mask
         source = call.mask
         if source.dtype == torch.bool:
             source = torch.where(source, 0.0, -torch.inf)

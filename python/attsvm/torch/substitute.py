@@ -1,4 +1,4 @@
-"""Substitutes in place of a model's heads while it runs: another W, or a rule."""
+"""Runs a model with substitutes in place of some of its attention heads: another W, or a rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .residual import find_input
 from .standard_form import Standard, compared, single, standardize
 from .watch import Attention, Watch
 
-SCALED = 1e-5  # largest relative difference of equal scalings
+SCALED = 1e-5  # two scalings of logits are equal if their relative difference is at most this
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
 
 @contextlib.contextmanager
 def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
-    """A context in which :meth:`Substitution.put` sets the substitutes of a model; at first there are none."""
+    """A context in which :meth:`Substitution.put` sets substitutes for a model's heads; at first no head has one."""
     model = unwrap(model)
     running = Substitution()
     own, held = model.forward, "forward" in vars(model)
@@ -124,7 +124,7 @@ class Substitution(Watch):
         self.inside = False
 
     def put(self, values: Mapping[Head, Replacement]) -> None:
-        """Sets the substitutes, in place of earlier ones."""
+        """Sets the substitutes for the model's heads, and drops earlier substitutes."""
         self.layers = {}
         for head, value in values.items():
             layer = self.layers.setdefault(head.layer, {})
@@ -142,7 +142,7 @@ class Substitution(Watch):
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs one forward pass by calling ``function``."""
-        if self.inside:  # the function has called the model
+        if self.inside:  # a forward pass is running, and has called the model again
             return function(*args, **kwargs)
         self.count, self.size, self.inside = 0, entries(args, kwargs), True
         try:
@@ -175,10 +175,10 @@ class Substitution(Watch):
             part = Call(*_inputs(head, standard), seen, bias, sink, call.cap)
             prob = value(part)
             if call.logits is None:
-                assert standard.v is not None  # scaled_dot_product_attention gets values
+                assert standard.v is not None  # a call of scaled_dot_product_attention has values
                 values = standard.v[:, h * standard.v.shape[1] // H]
                 new = F.dropout(prob, call.dropout).to(values.dtype) @ values
-            else:  # sinks share the rest of the probability; without the head it is 0
+            else:  # sinks share the rest of the probability, or none if the substitute is no attention
                 given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)

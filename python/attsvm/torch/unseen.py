@@ -1,4 +1,4 @@
-"""The modules whose attention runs without being read.
+"""Finds the modules of a model whose attention runs without being read.
 
 A module is named in four cases: its class is called an attention, and no head was read while it ran; it calls a kernel
 with attention in its name; a softmax whose logits are not followed runs in it, and its class has attention in its name;
@@ -20,7 +20,7 @@ ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 # Names of classes of whole attention modules, not of their components (projection, norm, bias).
 AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)
 OPEN = 8  # largest number of arrays of probabilities that are followed at one time
-SHOWN = 6  # largest number of modules that the message names
+SHOWN = 6  # largest number of modules that the warning names
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class Running:
 
 
 class Unseen:
-    """The modules that run, and those whose attention is not read.
+    """Keeps the modules that run, and the modules whose attention is not read.
 
     ``missed`` has the class of each module that is not read by its name, in the order of the forward pass.
     """
@@ -64,18 +64,18 @@ class Unseen:
             module.done = True
 
     def kernel(self) -> None:
-        """A kernel ran that computes attention, but is not read: a fused kernel, or attention from factors."""
+        """Notes that a kernel ran whose attention is not read: a fused kernel, or attention from factors."""
         self._miss(self._within() or self.innermost())
 
     def softmax(self, prob: Tensor) -> None:
-        """A softmax ran whose logits are not followed."""
+        """Notes that a softmax ran whose logits could not be followed back to queries and keys."""
         if prob.ndim < 3:
             return
         within = self._within()
         self._miss(within) if within else self.open.append((prob, self.innermost()))
 
     def same(self, given: Any, out: Tensor) -> None:
-        """Follows ``out``, which holds the same numbers as ``given``, if ``given`` is followed already."""
+        """Follows ``out``, which holds the same probabilities as ``given``, if ``given`` is followed already."""
         for prob, module in self.open:
             if prob is given:
                 self.open.append((out, module))
@@ -96,7 +96,7 @@ class Unseen:
         self.missed.setdefault(module.name, module.kind)
 
     def message(self) -> str:
-        """The warning's text; empty if all attention is read."""
+        """The text of a warning that names the modules whose attention is not read, or "" if there are none."""
         if not self.missed:
             return ""
         count = f"{len(self.missed)} module{'s' * (len(self.missed) > 1)}"

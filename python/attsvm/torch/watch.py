@@ -40,7 +40,7 @@ class LinearMap:
 
 @dataclass(eq=False)
 class Attention:
-    """One attention call.
+    """One attention call of a forward pass: its queries and keys, its logits or mask, and its result.
 
     ``logits`` is the input of the softmax.  If it is None, ``mask`` says which tokens a query sees.
     ``result`` is the probabilities if the logits are known, and otherwise the attended values.
@@ -78,8 +78,8 @@ class Watch(TorchFunctionMode):
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
         self.waiting: list[tuple[Attention, Tensor]] = []
         self.heads: int | None = None
-        self.of: Any = None  # the module of the last softmax
-        self.split: Any = None  # the last module whose softmaxes are factors of a matrix
+        self.of: Any = None  # the module in which the last softmax ran
+        self.split: Any = None  # the last module whose softmaxes are factors of its attention
         self.unseen = Unseen()
 
     def change(self, call: Attention) -> Tensor:
@@ -102,11 +102,11 @@ class Watch(TorchFunctionMode):
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
             self.unseen.kernel()
-        own = self._tracked(args, kwargs)  # before the call, which may work in place
+        own = self._tracked(args, kwargs)  # looked up before func may change it in place
         out = func(*args, **kwargs)
         return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 
-    # ---------------------------------------------------------------------------- following a product
+    # ------------------------------------- following a product of queries and keys until its softmax
 
     def _tracked(self, args: Any, kwargs: Any) -> Product | None:
         given = [*args, *kwargs.values()]
@@ -115,7 +115,7 @@ class Watch(TorchFunctionMode):
         return next((own for x in given for own in reversed(self.products) if own.tensor is x), None)
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
-        """Follows the function's result; returns the result, or its replacement after a softmax."""
+        """Follows the result of a PyTorch function; returns the result, or its replacement if it is an attention."""
         if name in ("linear", "addmm"):
             self._map(name, args, kwargs, out)
         elif name in SOFTMAX_NAMES:
@@ -158,13 +158,13 @@ class Watch(TorchFunctionMode):
         return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)
 
     def _landmarks(self, own: Product) -> None:
-        """Notices factors of a matrix (Nystroem): softmaxes of other sizes in one module, no values between."""
+        """Notices attention from factors (Nystroem): softmaxes of two sizes in one module, with no values between."""
         if self.waiting and self.of is self.unseen.innermost():
             call = self.waiting[0][0]
             if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
                 self.split = self.of
 
-    # ---------------------------------------------------------------------------- after the softmax
+    # ------------------------------------- after the softmax: the values, and the report of the call
 
     def _same_probabilities(self, given: Any, out: Tensor) -> None:
         if any(prob is given for _, prob in self.waiting):
@@ -172,7 +172,7 @@ class Watch(TorchFunctionMode):
         self.unseen.same(given, out)
 
     def _values(self, args: Any, kwargs: Any) -> None:
-        """Values of a call: the second factor of a product whose first factor is the call's probabilities."""
+        """Finds the values of an attention call: the second factor of a product whose first is its probabilities."""
         given = tensors(args, kwargs)
         self.unseen.product(given)
         for call, prob in self.waiting:
@@ -190,13 +190,13 @@ class Watch(TorchFunctionMode):
                 self.found(call)
 
     def finish(self) -> None:
-        """Ends the forward pass: reports the last call, and drops the arrays that were followed."""
+        """Ends the forward pass: reports the last attention call, and drops the arrays that were followed."""
         self._flush()
         self.products.clear()
         self.maps.clear()
         self.unseen.open.clear()
 
-    # ---------------------------------------------------------------------------- calls that need no following
+    # ------------------------------------- calls that need no following: fused attention, linear maps
 
     def _sdpa(
         self,
@@ -228,8 +228,7 @@ class Watch(TorchFunctionMode):
             self.maps.append(LinearMap(x, weight.mT, bias, out))
 
 
-# F.multi_head_attention_forward passes itself to the mode as one call.  This copy does not, so that the mode sees the
-# functions inside.
+# A copy of F.multi_head_attention_forward that a TorchFunctionMode sees function by function, and not as one call.
 _inside = types.FunctionType(
     F.multi_head_attention_forward.__code__,
     {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},

@@ -1,4 +1,5 @@
-"""Several attention heads: each turns to the SVM of the tokens it selects itself.
+"""Several attention heads trained together, an open question of Tarzanagh et al.: the weights of each head turn to the
+SVM of the tokens it selects.
 
 H attention heads are trained together.  One output head reads the sum of their attended vectors, or the vectors side by
 side.  The gradient of each weight matrix is normalised by itself; only the loss couples the heads.  The direction of
@@ -58,7 +59,7 @@ def experiment(rng):
 
 
 def descend_heads(X, Z, scores, W):
-    """Weights (H, d, d) of H heads after descent by the textbook gradient; ``scores (H, n, T)`` of each head."""
+    """Weights (H, d, d) of H attention heads after descent by the textbook gradient, where scores are (H, n, T)."""
     W = W.copy()
     for _ in range(TWIN_STEPS):
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
@@ -70,7 +71,7 @@ def descend_heads(X, Z, scores, W):
 
 
 def claims(results):
-    """Claims on directions, on the tokens selected, and on the textbook gradient."""
+    """Claims on the heads' directions, on the tokens they select, and on agreement with the textbook gradient."""
     tokens = {
         "2 heads summed: queries on which both agree": ("sum 2 agree", 0.85),
         "4 heads summed: queries on which all agree": ("sum 4 agree", 0.8),
@@ -99,7 +100,7 @@ def claims(results):
 
 @picture((14, 4.8), 3)
 def plot(results, left, middle, bars):
-    """Left and middle: distances of the heads from their SVMs.  Right: the tokens they select."""
+    """Draws distances of the heads from their SVMs (left and middle), and which tokens the heads select (right)."""
     for ax, (combine, text) in zip((left, middle), COMBINATIONS.items(), strict=True):
         for H in HEADS:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]

@@ -1,4 +1,5 @@
-"""Basins: started far out along its SVM, training keeps a locally optimal selection, and leaves others.
+"""Theorem on local convergence (Tarzanagh et al.): started far along the SVM of locally optimal tokens, training keeps
+these tokens.
 
 A selection is locally optimal when each of its tokens scores more than its support tokens.  Left: training starts at c
 times the SVM solution of a locally optimal selection that is not the optimal one, with a step proportional to c.  The
@@ -23,11 +24,11 @@ from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
 STEPS = 4000
-STEP_SHARE = 1 / 300  # learning rate over the norm of the start: a fixed rate would not move large weights
+STEP_SHARE = 1 / 300  # learning rate over the norm of W(0), since a fixed rate would not move large weights
 RECORDS = np.arange(0, STEPS + 1, 100)
 NOISE = 0.05
-RIM = 10  # random weights on the boundary of each cone
-TRIES = 100  # random selections tried for each problem
+RIM = 10  # number of random weights on the boundary of each local cone
+TRIES = 100  # number of random selections that are tried for each problem
 PAPER = "{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
 RUNS, QUICK = 400, 80
@@ -36,12 +37,12 @@ SETTINGS = (
     f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
     f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
-# Shares of 1,000 draws that keep their tokens, by SciPy alone (reference_shares.py, d7d1777)
+# Share of 1,000 runs that keep the tokens of their start, by c, from SciPy alone (reference_shares.py, d7d1777).
 REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 
 def experiment(rng):
-    """For every c: whether training kept its tokens, and the correlation with the direction of its start."""
+    """For every start, c times an SVM solution: whether training keeps its tokens, and how far W turns away."""
     found = {}
     found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
@@ -61,11 +62,11 @@ def experiment(rng):
 
 
 def cone(rng, problem, selected, W):
-    """Relative errors of mu and R of the local cone against NumPy, and the number of weights on the cone's boundary at
-    which some query's loss does not fall along W."""
+    """Relative errors against NumPy of the local cone (mu, R) that diagnose() states, and the number of weights on the
+    cone's boundary at which some query's loss does not fall along W."""
     X, Z = tokens_of(problem.data)
     found = diagnose(problem, selected).local_cone
-    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without a support token
+    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query has no support token
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(X, Z, problem.scores, selected, W)
@@ -78,11 +79,11 @@ def cone(rng, problem, selected, W):
 
 
 def derived_cone(X, Z, scores, selected, W):
-    """mu and R of the local cone, derived as in attsvm.diagnose but from the tokens; R by bisection.
+    """Width mu and radius R of the local cone, derived as in attsvm.diagnose, but from the tokens and by bisection.
 
     Two directions of norm 1 give a token margins that differ by at most the length of its row times their distance; mu
-    bounds that by eps.  Beyond radius R, tokens that are not support have too little softmax to outweigh those that
-    are.
+    bounds this difference by eps.  Beyond radius R, tokens that are not support tokens have too little softmax to
+    outweigh the support tokens.
     """
     margins = support_margins(X, Z, selected, W)
     own = np.arange(N), selected
@@ -112,8 +113,8 @@ def derived_cone(X, Z, scores, selected, W):
 def descends(X, Z, scores, at, along):
     """Flags: whether each query's term of the loss, at weights ``at``, falls in the direction ``along``.
 
-    It falls if scores and logits have positive covariance under the query's attention.  The covariance is summed over
-    pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
+    The loss falls if scores and logits have positive covariance under the query's attention.  The covariance is summed
+    over pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
     """
     logits, change = (logits_of(X, Z, W) for W in (at, along))
     pair = logits[:, :, None] + logits[:, None, :]
@@ -141,7 +142,7 @@ def instance(rng, locally_optimal):
 
 
 def claims(results):
-    """Claims on the runs that keep their tokens; references are 1,000 independent runs."""
+    """Claims on the share of runs that keep the tokens of their start, compared with 1,000 independent runs."""
     stays, leaves = results["optimal stays"], ~results["not stays"]
     turned = results["optimal correlation"][:, -1, -1]
     return {
@@ -177,7 +178,7 @@ def claims(results):
 
 @picture((11, 4.6), 2, width_ratios=(1, 1.3))
 def plot(results, left, right):
-    """Left: the share of runs that keep their tokens, against c.  Right: how far the weights turn, from the least c."""
+    """Draws the share of runs that keep their tokens, against c (left), and how far W turns for the least c (right)."""
     for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
         shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
         medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)

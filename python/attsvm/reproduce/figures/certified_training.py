@@ -1,4 +1,4 @@
-"""Training certifies itself: the gradient proves the largest margin from above while W reaches it from below.
+"""Training certifies itself: the gradient proves an upper bound of the largest margin, which W reaches from below.
 
 Under softmax, the gradients in the logits of a query sum to zero.  So -dL/dW is exactly a combination of the SVM's
 rows, and the logit gradients are its multipliers.  Any nonnegative multipliers prove an upper bound of the largest
@@ -30,7 +30,7 @@ RULES = {
     "spectral": {"rule": "spectral", "lr": 0.05},
     "factors": {},
 }
-# Gradient descent with other losses, heads and data.
+# Runs of gradient descent with other losses, heads and data than those of RULES.
 OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
 SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
@@ -61,8 +61,9 @@ def log_slope(u):
 
 # A user's own decreasing loss: the root of the logistic loss, its derivative, and log |derivative|.
 ROOTED = (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope)
-BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}  # the others: 1e-3
-LEAST = 1e-13  # least excess shown: bounds are rounded outwards by about that
+# Claimed largest excess of a bound over the largest margin; 1e-3 for the runs that are not listed.
+BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}
+LEAST = 1e-13  # a smaller excess of a bound over the largest margin is rounding
 
 
 def experiment(rng):
@@ -75,11 +76,10 @@ def experiment(rng):
         "exponential loss": Problem(data, y, head, "exponential"),
         "linear loss": Problem(data, y, head, "linear"),
         "rooted logistic loss": Problem(data, y, head, ROOTED),
-        # This head is convex, so that one token is best.  It is linear near that token, so that the theory of a linear
-        # head applies.
+        # A convex head, for which one token is best.  Near that token it is linear, and the linear theory applies.
         "ReLU head": Problem(data, None, relu),
         "causal": Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], (3, 5)), head),
-        # a copy of the first token at the end of each sequence
+        # each sequence gets a copy of its first token at its end
         "two tokens": Problem(cross_attention(np.concatenate([X, X[:, :1]], axis=1), Z), y, head),
     }
     rows, off = [], {}
@@ -100,7 +100,7 @@ def experiment(rng):
 
 
 def interval(run, selected, svm):
-    """Both ends of the proved interval over the largest margin, norms of W, and the number of false ends."""
+    """Both ends of a run's proved intervals over the largest margin, norms of W, and the number of false ends."""
     if svm.W is None or svm.margin == 0:  # attention has not selected separable tokens yet
         return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0.0}
     least, most = run.margins(selected=selected)
@@ -113,7 +113,7 @@ def interval(run, selected, svm):
 
 
 def claims(results):
-    """Claims: no end is false; the gradient turns before W; each bound approaches the margin like a power of ||W||."""
+    """Claims: no proved bound is false, the gradient turns before W, and bounds close in like powers of ||W||."""
     excess = np.maximum(results["high"] - 1, LEAST)
     above, short, norm = excess[:, 0], 1 - results["low"][:, 0], results["norm"][:, 0]
     at = RECORDS.searchsorted(300)
@@ -138,7 +138,7 @@ def claims(results):
     }
     groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
         *(median(name, last[name], high=BOUNDS.get(name, 1e-3)) for name in ("mirror 3", "sign", "spectral", *OTHERS)),
-        # the product grows with the square of the step: only the least margins still have a gradient
+        # K Q^T grows with the square of the step, so that only the least margins still have a gradient
         median("factors, whose bound stays loose", last["factors"], 0.3, 30),
     ]
     return groups
@@ -146,7 +146,7 @@ def claims(results):
 
 @picture((13, 4.6), 3)
 def plot(results, left, middle, right):
-    """Left: the interval.  Middle: the directions.  Right: the bounds of all rules."""
+    """Draws the proved interval (left), directions of W and gradient (middle), and the bounds of all rules (right)."""
     excess = np.maximum(results["high"] - 1, LEAST)
     medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, color=ORANGE)
     medians(RECORDS, results["low"][:, 0], "reached by W", left, color=BLUE)

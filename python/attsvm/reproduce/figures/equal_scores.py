@@ -1,4 +1,5 @@
-"""Equal scores: no weights are stationary, and nearly every start ends on the best tokens.
+"""Theorem on equal scores (Tarzanagh et al.): if all tokens but the best score alike, no weights are stationary, and
+nearly every start ends on the best tokens.
 
 All tokens of a sequence but the best have one score.  Then, at any weights, the loss falls along the SVM solution of
 the best tokens, and gradient descent diverges from any start; here it starts from large random weights.  Nearly all
@@ -23,7 +24,7 @@ SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the initial weights
 LR, STEPS = 0.1, 6000
 RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
-BEST, OTHERS = 0.5, -0.125  # the two scores
+BEST, OTHERS = 0.5, -0.125  # score of the best token, and score of all others
 PAPER = "{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
 RUNS, QUICK = 300, 72
@@ -31,13 +32,14 @@ SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
     f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
 )
-RANDOM_SCORES = (0.68, 0.42, 0.40)  # shares of 1,000 draws, by SciPy alone (reference_shares.py, d7d1777)
-LEAST = (0.85, 0.8, 0.85)  # lower where there are more sequences, which have more exceptions
-SOMEWHERE = 5  # random weights at which the gradient is checked
+# Share of 1,000 runs with random scores that end on the best tokens, by SciPy alone (reference_shares.py, d7d1777).
+RANDOM_SCORES = (0.68, 0.42, 0.40)
+LEAST = (0.85, 0.8, 0.85)  # claimed least shares; with more sequences there are more exceptions
+SOMEWHERE = 5  # number of random weights at which the gradient is checked
 
 
 def experiment(rng):
-    """For every size: whether training ended on the optimal tokens, and its correlation with their SVM."""
+    """For every size of problem: whether training ends on the optimal tokens, and W's correlation with their SVM."""
     found = stacked([of_size(rng, *size) for size in SIZES])
     return found | {"not told": found["not told"].any()}
 
@@ -63,7 +65,7 @@ def of_size(rng, n, T, d):
 
 
 def tied(problem):
-    """The problem with equal scores: the head reads the first coordinate, which is set to the score exactly."""
+    """The problem with equal scores of all tokens but the best: the head reads one coordinate, which is the score."""
     (X, Z), y = tokens_of(problem.data), problem.y
     X = X.copy()
     X[..., 0] = y[:, None] * np.where(np.arange(X.shape[1]) == 0, BEST, OTHERS)
@@ -71,7 +73,7 @@ def tied(problem):
 
 
 def claims(results):
-    """Claims: global convergence with equal scores; with random scores, the shares of independent runs."""
+    """Claims: runs with equal scores end on the best tokens, with random scores as often as independent runs."""
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
     equal, random, last = results["equal"], results["random"], results["correlation"][:, :, -1]
     return {
@@ -107,7 +109,7 @@ def claims(results):
 
 @picture((11, 4.6), 2, width_ratios=(1, 1.3))
 def plot(results, left, right):
-    """Left: the share of runs that end on the optimal tokens.  Right: distance of the direction from their SVM."""
+    """Draws the share of runs that end on the optimal tokens (left), and W's distance from their SVM (right)."""
     names = [f"n={n}, T={T}, d={d}" for n, T, d in SIZES]
     bars = [
         (f"{key} scores", color, results[key].mean(axis=0), error_bars(results[key]))

@@ -1,4 +1,5 @@
-"""The norm that (K, Q) minimise: factors balance, and half the sum of their squares is then the nuclear norm.
+"""Training factors (K, Q), as in Sheen et al.: K and Q become balanced, and the direction of K Q^T turns to the SVM of
+least nuclear norm.
 
 ``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are equal for balanced factors, where
 ``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small steps, jointly normalised so that it
@@ -16,9 +17,9 @@ from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import one_scored
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 LR, STEPS = 0.05, 8000
-LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path with measured drift; lengths of its steps
+LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path whose drift is measured, and of its steps
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
 RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
 STARTS = {
@@ -46,13 +47,13 @@ def difference(K, Q):
 
 
 def alone(run, W):
-    """Correlations of K K^T and Q Q^T with those of balanced factors of W = U S V^T: U S U^T and V S V^T."""
+    """Correlations of a run's K K^T and Q Q^T with U S U^T and V S V^T, which balanced factors of W = U S V^T have."""
     U, sizes, Vt = np.linalg.svd(W)
     return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
 
 
 def experiment(rng):
-    """The drift at each step length; balance and correlations along training from each start."""
+    """The drift of K^T K - Q^T Q at each step length, and the balance and SVM correlations along training."""
     problem = one_scored(rng, N, T, D, "exponential")
     best = problem.optimal
     nuclear, frobenius = (solve_svm(problem.data, best, norm) for norm in ("nuclear", "frobenius"))
@@ -89,7 +90,7 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims on the conserved difference, on the balance, and on the nuclear SVM."""
+    """Claims on the conserved difference K^T K - Q^T Q, on the balance of factors, and on their nuclear SVM."""
     order = slope(np.log(RATES), np.log(results["drift"]))
     aligned = results["aligned nuclear"]
     last, hundred = aligned[:, -1], aligned[:, RECORD.searchsorted(100)]
@@ -120,7 +121,7 @@ def claims(results):
 
 @picture((12, 4), 3)
 def plot(results, drift, balance, direction):
-    """Left: drift against step length.  Middle: balance.  Right: distance from the nuclear SVM."""
+    """Draws the drift against step length (left), the balance (middle), and distance from the nuclear SVM (right)."""
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
     drift.plot(RATES, middle, "o-", color=ORANGE, label="jointly normalised")
     drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=GREEN, markevery=[1])

@@ -1,4 +1,4 @@
-"""Paths in the plane: W z turns to the directions that separate the selected tokens.
+"""Paths of gradient descent in the plane, as in Tarzanagh et al.: W z turns to the SVM's direction for each query z.
 
 Two sequences of tokens in the plane, each with its query z and its best token (star); these are the published draws.
 Training moves W z along the thin curves, whose distance from the origin is drawn as a logarithm.  They turn to the
@@ -19,8 +19,9 @@ from ..textbook import apart, descend, tokens_of, unit
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
-TWIN_STEPS = 50  # steps before W is compared with NumPy; later the textbook gradient loses half of its digits
-NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}  # the preferred norm; the other
+TWIN_STEPS = 50  # W is compared with NumPy after these steps; later the textbook gradient loses half of its digits
+# For training W, and for training (K, Q): the norm of the SVM that the direction turns to, and the other norm.
+NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}
 KINDS = ("one", "two")
 CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
@@ -59,7 +60,7 @@ PUBLISHED = {
 
 
 def together(runs, seed):
-    """Paths of W z and SVM directions of the published draws; (K, Q) starts from one random K(0)."""
+    """Paths of W z and SVM directions for the published draws, where (K, Q) starts from one random K(0)."""
     found = {}
     for kind in KINDS:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
@@ -149,14 +150,14 @@ def claims(results):
 
 
 def compressed(path, reach):
-    """The path with distances from the origin on a logarithmic scale; the farthest point is at 0.95 of ``reach``."""
+    """The path with its distances from the origin as logarithms, scaled so that the farthest is 0.95 of ``reach``."""
     length = np.linalg.norm(path, axis=1, keepdims=True)
     return 0.95 * reach * np.log1p(length) / np.log1p(length.max()) * path / np.maximum(length, 1e-300)
 
 
 @picture((11, 6.8), 2, layout="compressed")
 def plot(results, *axes):
-    """A panel for each kind of draw; the second compares W with (K, Q)."""
+    """Draws the paths of W z in a panel for each published draw, in the second panel for W and for (K, Q)."""
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
     titles = "Training W", "Training W (solid) and (K, Q) (dashed)"
     for ax, kind, names, title in zip(axes, KINDS, (both[:1], both), titles, strict=True):

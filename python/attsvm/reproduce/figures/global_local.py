@@ -1,4 +1,4 @@
-"""Global, local, or neither: where training ends as the dimension grows.
+"""Global or local convergence, as in Tarzanagh et al.: how often training ends on the best tokens, by the dimension.
 
 Attention is trained on random data.  A run ends "global" if it selects the best token of every sequence.  It ends
 "local" if it selects other tokens that are locally optimal: each scores more than its support tokens.  It ends
@@ -32,9 +32,9 @@ SETTINGS = (
     f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
     "The published settings are not known."
 )
-# Shares of 1,000 draws, computed by SciPy alone (reference_shares.py, d7d1777), by dimension.
+# Share of 1,000 runs that end on the best tokens, by dimension, from SciPy alone (reference_shares.py, d7d1777).
 BEST = dict(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True))
-SUPPORT = {32: 0.11, 64: 0.62}
+SUPPORT = {32: 0.11, 64: 0.62}  # share of 1,000 draws in which all tokens are support tokens, by dimension
 
 
 def experiment(rng):
@@ -57,7 +57,7 @@ def of_dimension(rng, d):
 
 
 def claims(results):
-    """Claims on trends, on proofs, and on the shares of independent runs."""
+    """Claims on how ends change with the dimension, on proved ends, and on agreement with independent runs."""
     groups = {}
     for name, title in (("W", "W"), ("KQ", "(K, Q)")):
         best = results[f"{name} global"]
@@ -90,7 +90,7 @@ def claims(results):
 
 @picture((11, 4.8), 2, sharey=True)
 def plot(results, *axes):
-    """Stacked bars of the endings, and bars of how often all tokens are support tokens."""
+    """Draws stacked bars of how runs end, and beside them how often all tokens are support tokens."""
     x = np.arange(len(DIMENSIONS))
     for ax, name, title in zip(axes, NORMS, ("W, Frobenius", "(K, Q), nuclear"), strict=True):
         bottom, best = 0, results[f"{name} global"]

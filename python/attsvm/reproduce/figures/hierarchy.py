@@ -1,4 +1,5 @@
-"""A hierarchy of SVMs: two and three layers of attention, trained together, each go to an SVM of their own.
+"""A hierarchy of SVMs, as Tarzanagh et al. expect: of two or three layers of attention that are trained together, each
+turns to its own SVM.
 
 The layers are trained together from small weights.  The last layer turns to the SVM of the token that it selects; its
 tokens are the outputs of the layers below.  A layer below turns to an SVM that asks for margin 1 only at the queries
@@ -26,7 +27,7 @@ CAPTION = (
     "from its SVM and from the two controls, run by run. Right: the balance of the margins."
 )
 RUNS, QUICK = 40, 12
-# n, T, d, layers, standard deviation of the initial weights, factors, length of the values
+# By setting: n, T, d, layers, standard deviation of W(0), whether factors K and Q are trained, length of the values.
 SETTINGS_OF = {
     "two layers": (4, 5, 12, 2, 0.0, False, 1.0),
     "random start": (6, 4, 16, 2, 0.3, False, 1.0),
@@ -34,7 +35,7 @@ SETTINGS_OF = {
     "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
     "long values": (4, 5, 12, 2, 0.0, False, 3.0),
 }
-# Claimed lower bounds of the median correlations: lowest layer, last layer.
+# Claimed lower bounds of the median correlation with its SVM of the lowest layer, and of the last layer.
 CLAIMED = {
     "two layers": (0.985, 0.99),
     "random start": (0.985, 0.99),
@@ -48,12 +49,12 @@ SETTINGS = (
     "together, learning rate 0.1."
 )
 KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
-LAYERS = 3  # columns of the measured arrays; the middle one is NaN where there are two layers
+LAYERS = 3  # columns of the measured arrays, one for each layer; with two layers the middle column is NaN
 
 
 def together(runs, seed):
-    """For every setting, of all runs: correlations of each layer with its SVM (lowest, middle, last) and of the lowest
-    layer with both controls; the balance of the margins, lowest over last; distances along training."""
+    """For every setting and run: correlations of each layer with its SVM, and of the lowest layer with two controls;
+    the margin times norm of the lowest layer over that of the last; and distances from the SVMs along training."""
     found = {}
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
@@ -68,7 +69,7 @@ def together(runs, seed):
 
 
 def drawn(rng, n, T, d, layers):
-    """The random arrays of one run: tokens, queries, head, labels; normal arrays for the values and for the weights."""
+    """The random arrays of one run: tokens, queries, head, labels, and normal arrays for the values and the weights."""
     X, z, v = (unit(rng.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
     y = rng.choice([-1.0, 1.0], n)
     return X, z, v, y, rng.standard_normal((layers - 1, d, d)), rng.standard_normal((layers, 2, d, d))
@@ -106,7 +107,7 @@ def _controls(W, X, attention, norm):
 
 
 def claims(results):
-    """Claims: every layer turns to its SVM, closer than to the controls, and the margins balance."""
+    """Claims: every layer turns to its SVM, the lowest layer is farther from two control SVMs, and margins balance."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
         layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
@@ -123,13 +124,13 @@ def claims(results):
 
 
 def nearer(layers, controls):
-    """Flags: closer to its SVM than to the second control; NaN without an SVM, true without a control."""
+    """Flags: whether the lowest layer is closer to its SVM than to the second control SVM (NaN without an SVM)."""
     return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 
 @picture((14, 4.6), 3)
 def plot(results, left, middle, right):
-    """Left: distances along training.  Middle: the lowest layer and its controls.  Right: balance of the margins."""
+    """Draws distances of layers from their SVMs (left), from the controls (middle), and balances of margins (right)."""
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):

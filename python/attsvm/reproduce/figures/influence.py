@@ -1,4 +1,4 @@
-"""Influence: a sequence acts on training as its rows act on the SVM, and few support tokens mean few errors.
+"""Influence of a sequence: the SVM predicts how training changes without it, and few support tokens mean few errors.
 
 Left: each sequence of a problem is left out in turn, and attention is trained again.  ``influence()`` of the SVM
 predicts how far the direction turns, by solving without the rows of that sequence.  Removing a sequence without a
@@ -24,8 +24,9 @@ CAPTION = (
 )
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
-ARRIVED = 1e-3  # 1 - correlation of a converged run with its SVM; some locally optimal runs have not converged
-COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # numbers of training sequences; T, d; number of new sequences
+ARRIVED = 1e-3  # a run has converged if 1 - correlation with its SVM is below this; some runs have not
+# Numbers of training sequences, T and d of the teacher's problem, and number of new sequences.
+COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
 SETTINGS = (
     f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "
@@ -35,8 +36,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For each removed sequence: its turn, predicted and trained.  For each number of sequences: the share of them that
-    holds a support token, and the error on new sequences."""
+    """For each removed sequence: how far W turns, as predicted and after training again.  For each number of sequences:
+    the share of them that holds a support token, and the error on new sequences."""
     problem = sphere_problem(rng, N, T, D)
     run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()
@@ -61,7 +62,7 @@ def experiment(rng):
 
 
 def turn(A, B):
-    """1 - correlation of A and B, without cancellation where they are close."""
+    """1 - correlation of A and B, computed without cancellation where A and B are close."""
     return ((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2).sum() / 2
 
 
@@ -75,10 +76,10 @@ def learned(rng, n):
 
 
 def claims(results):
-    """Claims: predicted and trained turns agree, and the share bounds the error."""
+    """Claims: predicted and trained turns of W agree, and the share of sequences with support bounds the error."""
     arrived = results["arrived"]  # claims on removals are about converged runs
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
-    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN: other tokens were selected
+    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN where other tokens are selected
     kept = np.isfinite(trained)
     alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
     off = (np.abs(ratio - 1) > 0.1).any(axis=1)
@@ -99,7 +100,7 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Left: trained turns against predicted ones.  Right: the bound and the error."""
+    """Draws trained turns of W against predicted ones (left), and the error on new sequences with its bound (right)."""
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
     top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)

@@ -1,4 +1,5 @@
-"""Head and attention trained together: attention asks no margin of sequences whose labels are easy.
+"""Head and attention trained together, as in "Max-Margin Token Selection": attention turns to an SVM that asks no
+margin of sequences with easy labels.
 
 The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
 the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own
@@ -27,9 +28,9 @@ LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
 LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
-RADII = (3.0, 10.0, 30.0)  # radii of the balls of the joint path; at larger radii rounding decides
+RADII = (3.0, 10.0, 30.0)  # radii of the balls of the joint regularisation path; at larger ones rounding decides
 GRID, ZOOMS = 91, 12
-HALVINGS = 60  # bisections of the interval of margins
+HALVINGS = 60  # number of bisections of the interval of margins
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
 PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}  # by step
 
@@ -57,7 +58,7 @@ def once():
 
 
 def example(kind):
-    """The published example: directions, attention to the second token, and the probability of the labels."""
+    """Numbers of the published example: directions, attention to the second token, and probabilities of the labels."""
     X = np.array([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, THIRD[kind]]]])
     data = prompt_attention(X)
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
@@ -83,7 +84,7 @@ def example(kind):
 
 
 def joint_minimiser(X, radius):
-    """The v and p of norm ``radius`` with the least loss, by a search over both angles on ever finer grids."""
+    """The head v and prompt p of norm ``radius`` with the least loss, by a search over both angles on finer grids."""
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
@@ -136,7 +137,7 @@ def between(data, selected, score):
 
 
 def claims(results):
-    """Claims on these numbers; in brackets exact values (450 digits) or values read off published figures."""
+    """Claims on joint training, with exact values (450 digits) or values read off published figures in brackets."""
 
     of = {key: value[0] for key, value in results.items()}
 
@@ -183,7 +184,7 @@ def claims(results):
 
 @picture((13, 4), 3)
 def plot(results, paths, confidence, candidates):
-    """Left: paths of the prompt.  Middle: attention and confidence.  Right: three candidates on random data."""
+    """Draws paths of the prompt (left), attention and confidence (middle), and distances of W from three SVMs."""
     for kind, svm, color in (("tight", "full", BLUE), ("not tight", "relaxed", ORANGE)):
         x, y = 30 * unit(results[f"{kind} {svm}"][0])
         paths.plot([0, x], [0, y], color=color, linewidth=6, alpha=0.25)

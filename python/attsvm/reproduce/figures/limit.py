@@ -1,4 +1,4 @@
-"""The limit, proved: at which step it is certain which tokens training selects for ever, and to which SVM it turns.
+"""The limit of training, proved at a finite step: which tokens are selected for ever, and to which SVM W turns.
 
 The limit of training is a statement about infinite time.  ``run.limit()`` proves it at some record: no query changes
 its token after that step, and the direction converges to the SVM of these tokens.  Left: the step of the proof, against
@@ -18,7 +18,7 @@ from ..problems import on_best, sphere_problem, stacked
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES = ("logistic", "exponential", "linear")  # all at the first size; at the other sizes only the first loss
+LOSSES = ("logistic", "exponential", "linear")  # all losses at the first size, only the first loss at others
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
@@ -30,8 +30,8 @@ NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LO
 
 
 def experiment(rng):
-    """For every setting: whether the limit is proved and selects the best tokens, the steps of the proof and of
-    attention above DECIDED, and the changes by later steps."""
+    """For every setting: whether the limit is proved and selects the best tokens, the step of the proof, the step at
+    which attention is above DECIDED, and what later steps change."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
     return stacked([_judged(problem) for problem in problems])
@@ -53,7 +53,7 @@ def _judged(problem):
 
 
 def claims(results):
-    """Claims: no run leaves its proved tokens; most runs are proved, near the step at which attention passes .9."""
+    """Claims: no run leaves the tokens of its proof, and most are proved near the step where attention passes .9."""
     proved, best = results["proved"], results["best"]
     return {
         "What is proved stays": [
@@ -77,7 +77,7 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Left: steps of proofs.  Right: shares of proved runs."""
+    """Draws the steps at which limits are proved (left), and the shares of runs whose limit is proved (right)."""
     for k, name in enumerate(NAMES[: len(SIZES)]):
         left.loglog(results["attends"][:, k], results["step"][:, k], ".", alpha=0.7, label=name)
     line = RECORD, STEPS

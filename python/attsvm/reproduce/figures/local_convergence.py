@@ -1,4 +1,5 @@
-"""Local convergence: W goes to the Frobenius SVM of the tokens it selects, (K, Q) comes close to the nuclear one.
+"""Local convergence, as in Tarzanagh et al.: W turns to the Frobenius SVM of the tokens it selects, and (K, Q) comes
+near the nuclear SVM.
 
 Tokens are random unit vectors; all trainings of a seed share one start.  Shown along each run: the largest softmax
 probability, and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.
@@ -18,13 +19,13 @@ from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
-# Steps before the weights are compared with NumPy; later the textbook gradient loses half of its digits.
+# Weights are compared with NumPy after these steps; later the textbook gradient loses half of its digits.
 TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
@@ -89,7 +90,7 @@ def twins(problem, X, Z, scores, W, K, Q):
 
 
 def naive_norms(rngs):
-    """Norms of W at which descent by the textbook gradient stalls: it rounds to zero when attention saturates."""
+    """Norms of W at which the textbook gradient rounds to zero, since attention saturates, and descent by it stalls."""
     draws = [(*data, weights[0]) for data, weights in map(draw, rngs)]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
@@ -97,7 +98,7 @@ def naive_norms(rngs):
 
 
 def claims(results):
-    """Claims on these numbers, from theory and from published values."""
+    """Claims on local convergence, with bounds from theory and from published values."""
 
     def at(key, step):
         return results[key][:, STEPS_SHOWN.searchsorted(step)]
@@ -172,8 +173,8 @@ def claims(results):
 
 @picture((12, 5.4), 2, width_ratios=(1, 1.6))
 def plot(results, left, right):
-    """Left: attention selects one token.  Right: weights turn to the SVM solutions of the selected tokens."""
-    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # the preferred norm first
+    """Draws how sharp attention becomes (left), and how far the weights are from the SVMs of their tokens (right)."""
+    for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # its own norm first
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:
             label = f"{trained} and its {NORMS[norm]} SVM"

@@ -1,4 +1,4 @@
-"""Mirror descent: the potential picks the norm of the SVM.
+"""Mirror descent, as in Julistiono et al.: with an lp potential, training turns to the SVM of least lp norm.
 
 Mirror descent takes its steps in ``sign(W) |W|^(p-1)`` instead of W.  It turns to the SVM of least entrywise lp norm.
 Each panel follows training with one p.  It shows the Bregman divergence of the potential from the direction of W to the
@@ -17,12 +17,12 @@ from ..panels import DASHED, PALETTE, finish, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
-POINTS = 40  # points of each curve
-TWIN_STEPS = 50  # steps before W is compared with NumPy; later the textbook gradient loses half of its digits
+POINTS = 40  # number of points of each curve
+TWIN_STEPS = 50  # W is compared with NumPy after these steps; later the textbook gradient loses half of its digits
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
@@ -30,7 +30,7 @@ CAPTION = (
     "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
 )
 RUNS, QUICK = 100, 24
-# Head and attention together, from zero: the tokens, and the ones that the published runs select.
+# Head and attention trained together from zero: all tokens, and which token of each sequence published runs select.
 JOINT = [[[-2.7, 1.2], [1.4, 2.1], [1.3, -0.1]], [[0.4, -2.2], [-1.1, -0.4], [0.9, 0.1]]]
 JOINT_SELECTED = {1.75: (1, 0), 2.0: (1, 0), 3.0: (0, 0)}
 SETTINGS = (
@@ -42,8 +42,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Divergences (p, norm, points) from SVMs of the tokens of the same run, and from SVMs of the tokens of the
-    run whose exponent is that of the norm."""
+    """Divergences (p, norm, points) of the run with each p from the SVMs in three norms: of the tokens that the run
+    selects itself, and of the tokens that the run with the exponent of the norm selects."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
@@ -85,7 +85,7 @@ def divergence(A, B, p):
 
 
 def once():
-    """Head and attention trained together from zero: tokens selected, and divergences from both SVMs."""
+    """Head and attention trained together from zero: tokens selected, and divergences from the SVM of each."""
     return stacked([joint(p) for p in STEPS])
 
 
@@ -100,7 +100,7 @@ def joint(p):
 
 
 def claims(results):
-    """Claims on these numbers; in brackets values read off the published figure."""
+    """Claims on mirror descent, with values read off the published figure in brackets."""
     own, other = results["own tokens"][..., -1], results["other tokens"][:, -1, :, -1]
     return {
         "Its own norm is the nearest": [
@@ -128,7 +128,7 @@ def claims(results):
 
 @picture((12, 4), 3, sharey=True)
 def plot(results, *axes):
-    """A panel of divergences for each p."""
+    """Draws, for training with each p, the divergence of W from the SVMs of three norms."""
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
         for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):

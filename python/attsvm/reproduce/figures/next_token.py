@@ -1,4 +1,4 @@
-"""Next-token prediction: margins that the token-priority graph ranks diverge, margins that it ties stay finite.
+"""Next-token prediction (Li et al.): W turns to the SVM of the token-priority graph; within cycles it stays finite.
 
 Sequences consist of random tokens; the next token is one of them, the label.  Each last token has a token-priority
 graph, whose edges go from the label of a sequence to its other tokens.  Tokens on a cycle belong to one component and
@@ -23,10 +23,10 @@ from ..textbook import softmax, tokens_of
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
 LOCAL_LR, LOCAL_STEPS = 0.1, 2000
-# Of local runs, as published: the largest probability of a token left out, and the least of a selected token.
+# As published, a local run leaves out a token below probability LOW and selects a token above HIGH.
 LOW, HIGH = 9e-3, 1e-2
-FIN_LR, FIN_STEPS = 2.0, 4000  # training of W_fin, a convex problem
-OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published means of ten instances, by step
+FIN_LR, FIN_STEPS = 2.0, 4000  # learning rate and steps for W_fin, a convex problem
+OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published attention outside components, by step
 PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
 CAPTION = (
     "From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what stays "
@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 def draw(rng):
-    """Sequences, labels and embeddings, one of whose graphs has a cycle; and the result of next_token() for them."""
+    """Random sequences, labels and embeddings, one of whose graphs has a cycle, and next_token()'s result for them."""
     for _ in draws():
         drawn = sample.next_token(N, T, K, D, rng)
         found = next_token(*drawn)
@@ -62,7 +62,7 @@ def experiment(rng):
 
 
 def converge(found, W_svm, start):
-    """Training by log-loss: direction, component in the cyclic subspace, attention outside of the label's component."""
+    """Numbers of training by log-loss: W's direction, its finite part, and attention outside the label's component."""
     data, kept = found.data, found.selected
     trained = train(found.problem, start, lr=LR, steps=STEPS, record=EVERY)
     basis, W_fin, gradient = finite_part(found)
@@ -81,10 +81,10 @@ def converge(found, W_svm, start):
 
 
 def finite_part(found):
-    """An orthonormal basis (d d, r) of the cyclic subspace S_fin; the minimiser W_fin in it; the gradient norm there.
+    """A basis (d d, r) of the cyclic subspace S_fin, the minimiser W_fin of the loss in it, the gradient norm at W_fin.
 
-    S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k the last token.  W_fin
-    minimises the loss on the tokens of the components.
+    The basis is orthonormal.  S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k
+    the last token.  W_fin minimises the loss on the tokens of the components.
     """
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)
@@ -97,7 +97,7 @@ def finite_part(found):
 
 
 def local(sequences, labels, E, start, W_svm):
-    """Training by a squared loss: correlations with the SVM of the tokens selected, and with the SVM of the graph."""
+    """W's correlations, trained by a squared loss, with the SVM of the tokens it selects and the SVM of the graph."""
     data = cross_attention(E[sequences], E[sequences[:, -1]])
     problem = Problem(data, None, CallableHead(squared_loss(E, labels)), "linear")
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)
@@ -118,7 +118,7 @@ def squared_loss(E, labels):
 
 
 def claims(results):
-    """Claims on these numbers; in brackets published values of ten instances."""
+    """Claims on next-token prediction, with published values of ten instances in brackets."""
     last, finite, outside = results["correlation"][:, -1], results["finite"][:, -1], results["outside"]
     own, graph = results["local own"][:, -1], results["local graph"][:, -1]
     return {
@@ -146,7 +146,7 @@ def claims(results):
 
 @picture((13, 3.8), 4)
 def plot(results, graph, direction, finite, other):
-    """Panels: a graph; the direction of W; its finite part; the two SVMs of the local runs."""
+    """Draws a graph, the direction of W, the finite part of W, and the distance of local runs from two SVMs."""
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)

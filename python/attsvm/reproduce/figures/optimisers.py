@@ -1,4 +1,4 @@
-"""The optimiser picks the norm: each rule's run beside the SVM of every norm.
+"""Conjecture that the optimiser picks the norm: runs of each update rule, compared with the SVM of every norm.
 
 Normalised steepest descent in a norm turns to the SVM of that norm.  This is proved for linear classifiers; for
 attention it is a conjecture, which this figure tests.  Rows of the table are rules, columns are norms.  An entry takes
@@ -25,15 +25,16 @@ from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # d >= max(n, T - 1): every selection is separable
+N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
 # Step k has length c / sqrt(k) in the norm of its rule.  LONGER has the rules whose steps would be short with c = LR.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
-SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}  # steps; 8,000 raise the median share from .97 to .98 only
+# Numbers of steps of these rules; with 8,000 steps the median share would only rise from .97 to .98.
+SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}
 FROZEN = 0.3  # learning rate in a metric that is held fixed
-EARLY = 400  # step; if the tokens change later, W still has a large part from the former tokens
-START = 0.1  # standard deviation of the factors' start
+EARLY = 400  # if a run's tokens change after this step, W still has a large part from the former tokens
+START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 NORMS = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
 # The rule of each norm, in the order of NORMS: the diagonal of the table.
 OWN = {
@@ -71,8 +72,7 @@ MORE = {
 }
 RULES = OWN | LONG | SHORT | OTHERS
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-# No theory compares the speed of two rules: if after 8,000 steps one is ahead in the norm of another, that says nothing
-# about their limits.  So these two must only lead in half of the draws; by chance, a rule leads in one of six.
+# No theory compares how fast rules are: the rules in SLOW are claimed to lead in their norm in half of the draws.
 SLOW = ("mirror 3", "spectral")
 PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
@@ -93,14 +93,13 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Shares of the largest margin, (rules, norms) at the end and along training; metrics, directions, certificates."""
+    """For each rule's run: its shares of the largest margin, by norm and in its metric, directions, certificates."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shapes = {
         "shares": (len(RULES), len(NORMS)),
         "along": (len(OWN), len(RECORDS)),
-        # In the metric of the rule.  Second index: the run, or its continuation with a frozen metric.  Third index: the
-        # share of the largest margin, or the correlation with the SVM.
+        # Share of the margin, correlation with the SVM in the rule's metric: for the run and its frozen continuation.
         "metric": (len(RULES), 2, 2),
         "goes on": len(RULES),
         "directions": len(RULES),
@@ -113,7 +112,7 @@ def experiment(rng):
         steps = SHORTER.get(name, STEPS)
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        with contextlib.suppress(FloatingPointError):  # of Adam whose mean has the longer memory
+        with contextlib.suppress(FloatingPointError):  # Adam diverges if its mean has the longer memory
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
@@ -143,7 +142,7 @@ def experiment(rng):
 
 
 def directions(W):
-    """``||W||_* / ||W||_2``: the rank of W if its nonzero singular values are equal, less otherwise."""
+    """Number of directions that W uses, ``||W||_* / ||W||_2``: its rank if all nonzero singular values are equal."""
     sigma = np.linalg.svd(W, compute_uv=False)
     return sigma.sum() / sigma[0]
 
@@ -166,7 +165,7 @@ def by_rule(numbers):
 
 
 def claims(results):
-    """Claims.  All but the certificates are conjectures; there are none on weight decay and on sign steps on K, Q."""
+    """Claims on the norm that each rule picks, all conjectures but the certificates."""
     shares, metric = by_rule(results["shares"]), by_rule(results["metric"])
     own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
@@ -224,7 +223,7 @@ def claims(results):
 
 @picture((17, 6), 3, width_ratios=(1.5, 1, 1))
 def plot(results, table, way, memory):
-    """Left: the table.  Middle: shares along training.  Right: Adam by its memory."""
+    """Draws the table of shares (left), shares along training (middle), and shares of Adam by its memory (right)."""
     _table(table, results)
     for i, name in enumerate(OWN):
         way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")
@@ -245,7 +244,7 @@ def plot(results, table, way, memory):
 
 
 def _table(ax, results):
-    """The table of median shares: a rule's own norm is bold; rules below the line have no norm of their own."""
+    """Draws the table of median shares: a rule's own norm is bold, and rules below the line have no own norm."""
     found = np.concatenate([results["shares"], results["metric"][..., 0]], axis=2)
     shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")

@@ -1,4 +1,5 @@
-"""Probability of global convergence: it grows with d, and falls with n and T.
+"""Probability that training ends on the best tokens, as in Tarzanagh et al.: it grows with the dimension d, and falls
+with the number n and length T of sequences.
 
 Solid: how often training W ends on the best token of every sequence, against the dimension of the tokens.  The left
 panel varies the number of sequences, the middle panel their length.  Dashed: how often all tokens are support tokens of
@@ -23,7 +24,7 @@ from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
 SMALL = 4  # sequences, and tokens in each, of the problems whose selections are all solved
-WIDE = (128, 256)  # dimensions without training: only the support tokens are counted, n = T = 5
+WIDE = (128, 256)  # dimensions in which nothing is trained and support tokens are counted, for n = T = 5
 LR, STEPS = 0.1, 1500
 PAPER = "{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
@@ -37,7 +38,7 @@ SETTINGS = (
     f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
-# Shares of 1,000 draws that end on the optimal tokens, by dimension; SciPy alone (reference_shares.py, d7d1777).
+# Share of 1,000 runs that end on the optimal tokens, by (n, T) and d, from SciPy alone (reference_shares.py, d7d1777).
 REFERENCE = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
@@ -49,7 +50,7 @@ SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5
 
 
 def experiment(rng):
-    """For every size and dimension: how training ended, and whether all tokens are support tokens."""
+    """For every size and dimension: how training ended, and whether all tokens but the optimal ones are support."""
     ends = [stacked([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
@@ -83,7 +84,7 @@ def alignment(problem):
 
 
 def claims(results):
-    """Claims on trends, and on the shares of independent runs."""
+    """Claims on how often runs end on the best tokens: trends with d, n and T, and the match with independent runs."""
     best, held = results["global"], results["all support"]
 
     def at(flags, size, d):
@@ -137,7 +138,7 @@ def claims(results):
 
 @picture((15, 4.6), 3, sharey=True)
 def plot(results, left, middle, right):
-    """Probability of global convergence against d, by n and by T; at the right, all selections of small problems."""
+    """Draws the probability of global convergence against d, by n and by T, and (right) numbers of small problems."""
     for ax in (left, middle, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)

@@ -1,4 +1,5 @@
-"""Plain gradient descent: the direction of normalised descent, in exponential time.
+"""Gradient descent with a constant step (theorems of Tarzanagh et al.): it turns to the same SVM as normalised descent,
+in exponentially many steps.
 
 With a constant step size, steps shrink as the gradient does, and the norm of W grows like the logarithm of the number
 of steps.  Normalised descent adds the learning rate to it in every step.  Both turn to the same direction, that of the
@@ -23,7 +24,7 @@ FIXED, FIXED_STEPS = 0.1, 2000  # normalised steps
 RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
 TWIN_STEPS = 200
 LONGEST = 1.0  # longest Polyak step
-HEAD_STEPS = 20  # fewer than TWIN_STEPS: the textbook gradient loses its digits sooner
+HEAD_STEPS = 20  # steps of Polyak's rule and with a trained head: the textbook gradient loses its digits sooner
 CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
 RUNS, QUICK = 100, 36
 SETTINGS = (
@@ -45,7 +46,7 @@ def experiment(rng):
 
 
 def by_hand(problem, start):
-    """Relative differences from NumPy: constant steps, Polyak steps, W together with v, and L_W."""
+    """Relative differences from NumPy of constant steps, Polyak steps, steps of W and head v together, and L_W."""
     (X, Z), scores, told = tokens_of(problem.data), problem.scores, diagnose(problem)
     careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
     plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS).W
@@ -63,14 +64,14 @@ def by_hand(problem, start):
 
 
 def smoothness(X, Z, v):
-    """L_W of the logistic loss, ``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``."""
+    """Smoothness L_W of the logistic loss in W, ``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``."""
     key = norm(X, 2, axis=(1, 2))
     g = norm(v) * key
     return (norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
 
 
 def by_polyak(X, Z, scores, W):
-    """W after Polyak steps along -g, of length ``(L - inf L) / (2 ||g||)`` but at most LONGEST."""
+    """W after Polyak steps against the gradient g of a loss L, of length ``min(LONGEST, (L - inf L) / (2 ||g||))``."""
     W, least = W.copy(), loss(scores.max(axis=1))
     for _ in range(HEAD_STEPS):
         s = softmax(logits_of(X, Z, W))
@@ -81,7 +82,7 @@ def by_polyak(X, Z, scores, W):
 
 
 def with_head(X, Z, y, v, W):
-    """W and v after steps of both, each normalised by its own gradient."""
+    """W and the head v after steps on both, each step divided by the norm of its own gradient."""
     W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
         attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
@@ -92,7 +93,7 @@ def with_head(X, Z, y, v, W):
 
 
 def claims(results):
-    """Claims on the growth of the norm, on the common direction, and on every rule against NumPy."""
+    """Claims on the growth of the norm of W, on the direction that both rules turn to, and on agreement with NumPy."""
     norm, off = results["constant norm"], results["constant off"]
     low, middle, high = norm[:, RECORDS.searchsorted((200, 2000, STEPS))].T
     reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
@@ -123,7 +124,7 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Left: norms along training.  Right: distances from the SVM direction."""
+    """Draws the norm of W (left) and its distance from the SVM direction (right) along training by both rules."""
     for rule, label in (("constant", "constant step"), ("normalized", "normalised")):
         for ax, what in ((left, "norm"), (right, "off")):
             curves = results[f"{rule} {what}"]

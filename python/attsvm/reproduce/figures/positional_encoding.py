@@ -1,4 +1,4 @@
-"""Positional encodings: copies of a word become tokens that attention can tell apart.
+"""Positional encodings make copies of a word separable: how often, and by which margin, for codes of several lengths.
 
 A word may occur twice in a sentence, and attention is to select one random word of each sentence.  Without a code of
 the position, a copy of the selected word cannot be ranked below it, and no W separates them.  With sines and cosines of
@@ -29,7 +29,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For each scale and both kinds of queries the margin, NaN where no W separates; and the largest gap."""
+    """For each length of the code and kind of query the margin, NaN without a separating W; and the largest gap."""
     words = unit(rng.standard_normal((WORDS, D)))
     sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)
     Z = unit(rng.standard_normal((N, D)))
@@ -48,7 +48,7 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims on separability, and on the scale with the largest margin."""
+    """Claims on separability, and on the length of the positional code with the largest margin."""
     separable = np.isfinite(results["random"])
     tenth, one, ten = (results["random"][:, SCALES.index(scale)] for scale in (0.1, 1.0, 10.0))
     return {
@@ -67,14 +67,14 @@ def claims(results):
 
 
 def medians_of(margins):
-    """Median margins over the draws that are separable; NaN where fewer than half are."""
+    """Median margins over the draws that are separable, NaN where fewer than half of the draws are."""
     found = np.isfinite(margins)
     return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
 
 
 @picture((9, 3.8), 2)
 def plot(results, *axes):
-    """Left: the share of separable draws, against the size of the code.  Right: their margin."""
+    """Draws the share of separable draws (left) and their median margin (right), against the length of the code."""
     for kind, label in (("random", "random queries"), ("last", "the final word queries")):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):

@@ -1,4 +1,5 @@
-"""A trained prompt selects tokens: which of them, how fast, and how far beside the SVM.
+"""A trained prompt, as in "Max-Margin Token Selection": which tokens it selects, how fast its norm grows, and how far
+it ends from the SVM's line.
 
 First panel: one sequence of three tokens, marked with their scores.  From six starts the prompt turns to the SVM
 direction of the best token (thick).  In the second panel the third token has score 0; then two of the starts turn to
@@ -32,7 +33,7 @@ DRAWN = [
     [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
-# Values read off the published curves of that draw, by step: softmax of the best token, norm of the prompt.
+# Values read off the published curves for DRAWN, by step: softmax of the best token, and norm of the prompt.
 DESCENTS = {
     "normalised": {
         "how": {"lr": LR},
@@ -89,7 +90,7 @@ def experiment(rng):
 
 
 def several(plane):
-    """Six runs on three sequences: whether all select the best tokens; least correlations with the SVM and run 0."""
+    """Of six runs on three sequences: whether all select the best tokens, least correlations with the SVM and run 0."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
@@ -109,14 +110,14 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        found.setdefault("direction", unit(trained.W[..., 0]))  # first kind: all prompts end on the best token
+        found.setdefault("direction", unit(trained.W[..., 0]))  # of the first kind: all prompts end on the best token
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found
 
 
 def speeds():
-    """The published draw of three sequences: norms of its SVM, with scores and without; both kinds of descent."""
+    """Of the published draw of three sequences: norms of its SVMs, and numbers along two kinds of descent."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
@@ -142,7 +143,7 @@ def offsets():
 
 
 def exact_offset(loss, C):
-    """The p_2 at which the gradients of both sequences cancel: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``."""
+    """The prompt's coordinate p_2 at which two gradients cancel: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``."""
     slopes = {
         "linear": np.zeros_like,
         "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
@@ -153,7 +154,7 @@ def exact_offset(loss, C):
 
 
 def claims(results):
-    """Claims against exact values and published values (in brackets), and from theory on random draws."""
+    """Claims on trained prompts, against exact and published values (in brackets), and from theory on random draws."""
     of = {key: values[0] for key, values in results.items()}
     value, late = of["svm values"], SHOWN >= 50
     steps = {"normalised": SHOWN[late], "plain": np.log(SHOWN[late])}
@@ -192,7 +193,7 @@ def claims(results):
 
 @picture((14, 3.9), 4)
 def plot(results, left, middle, speed, beside):
-    """Two panels of paths, a panel of norms, a panel of distances."""
+    """Draws paths of the prompt (two panels), norms of the prompt, and its distances from the SVM direction."""
     for ax, (kind, score) in zip((left, middle), ONE.items(), strict=True):
         draw_paths(ax, kind, score, results)
     for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):

@@ -1,4 +1,5 @@
-"""Quadratic head: how many tokens attention keeps grows with lambda, exactly as the projection onto the simplex says.
+"""Quadratic head v.x - lambda |x|^2, as in Tarzanagh et al.: the larger lambda, the more tokens attention keeps, as an
+exact rule predicts.
 
 The head is v.x - lambda |x|^2, labels are +1 and tokens orthonormal.  Then the best attention of a sequence is the
 projection of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens this projection keeps, by the exact
@@ -34,7 +35,7 @@ SETTINGS = (
     f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
     f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
 )
-EXACT = 1e-9  # smaller distances are rounding errors
+EXACT = 1e-9  # distances below this are rounding errors
 
 
 def experiment(rng):
@@ -58,7 +59,7 @@ def _at(data, v, scores, lam):
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
-        # probabilities left out, at the end over after half of the steps: 1/2 if they decay like 1/step
+        # probabilities of tokens left out, at the last step over at half the steps: 1/2 if they decay like 1/step
         "decay": (p[~correct] / before[~correct]).max(initial=0.0),
         "left": p[~correct].max(initial=0.0),
         "parts": parts.correlation if parts else np.nan,
@@ -68,12 +69,12 @@ def _at(data, v, scores, lam):
 
 
 def still(before, after):
-    """Flags of probabilities that have stopped falling: the second half of the run took less than a quarter of them."""
+    """Flags of probabilities that have stopped falling: they fell by less than a quarter in a run's second half."""
     return after > 0.75 * before
 
 
 def claims(results):
-    """Claims on these numbers.  The lambdas and queries of a run count as one number, their mean or median."""
+    """Claims on the quadratic head.  A run counts as one number, the mean or median over its lambdas and queries."""
     rule, trained, left = results["rule"], results["trained"], results["left"]
     several, wide = LAMBDAS >= 0.1, LAMBDAS >= 0.3
     kept, right = trained.mean(axis=2), (trained == rule).mean(axis=(1, 2))
@@ -103,7 +104,7 @@ def claims(results):
 
 @picture((11, 4.8), 2)
 def plot(results, left, right):
-    """Left: tokens kept, against lambda.  Right: distances of W from three predictions."""
+    """Draws the number of tokens kept (left) and the distance of W from three predictions (right), against lambda."""
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
     left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))

@@ -1,4 +1,5 @@
-"""Rank of the two SVM solutions: min(n, d) in the Frobenius norm, a few in the nuclear norm.
+"""Rank of the SVM's W for n sequences in dimension d, as in Tarzanagh et al.: min(n, d) in the Frobenius norm, a few in
+the nuclear norm.
 
 The best token of every random sequence is selected and both SVMs are solved, for several numbers n of sequences and T
 of tokens.  Ranks are averages over the draws that have a solution; a singular value counts above 1e-4 of the largest.
@@ -20,7 +21,7 @@ from ..textbook import apart, certificate
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
-ABSOLUTE = 1e-7  # the published rank tolerance
+ABSOLUTE = 1e-7  # the published tolerance: singular values above it count for the rank
 HASTE = 3  # steps of a gradient solver that needs hundreds: the certificate must show that the answer is not optimal
 
 PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
@@ -31,8 +32,7 @@ CAPTION = (
 RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
-# Computed by SciPy and Clarabel (reference_shares.py, d7d1777): the share of 1,000 draws with a solution; the share of
-# these whose Frobenius solution has rank min(n, d); the mean rank of the nuclear solution over 400 draws.
+# Share of 1,000 draws that have a solution, by (n, T) and d, from SciPy and Clarabel (reference_shares.py, d7d1777).
 FEASIBLE = {
     (5, 5): {2: 0.345, 3: 0.94},
     (10, 5): {2: 0.02, 3: 0.18, 4: 0.89},
@@ -40,6 +40,7 @@ FEASIBLE = {
     (5, 10): {2: 0.295, 3: 0.71, 4: 0.99},
     (5, 15): {2: 0.32, 3: 0.70, 4: 0.97},
 }
+# Share of the draws with a solution whose Frobenius solution has rank min(n, d), from SciPy and Clarabel.
 FULL = {
     (5, 5): {2: 0.97, 3: 0.98, 4: 0.98, 5: 0.895},
     (10, 5): {4: 1, 5: 1, 10: 0.955},
@@ -47,12 +48,13 @@ FULL = {
     (5, 10): {3: 0.98, 4: 0.97, 5: 0.88},
     (5, 15): {3: 0.98, 4: 0.97, 5: 0.89},
 }
+# Mean rank of the nuclear solution over 400 draws, from SciPy and Clarabel.
 NUCLEAR = {
     (5, 5): {3: 2.39, 4: 2.55, 5: 2.58, 10: 2.64, 15: 2.645},
     (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79},
     (15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71},
 }
-# Mean ranks read off the published figure, which counts infeasible draws as rank 1; one per dimension.
+# Mean ranks by n, one per dimension, read off the published figure, which counts infeasible draws as rank 1.
 PUBLISHED_FROBENIUS = {
     5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
     10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
@@ -66,7 +68,7 @@ PUBLISHED_NUCLEAR = {
 
 
 def experiment(rng):
-    """Ranks and certificates, arrays (sizes, dimensions); NaN where there is no solution."""
+    """Ranks and certificates of both SVM solutions as arrays (sizes, dimensions), NaN where there is no solution."""
     return stacked([stacked([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
 
 
@@ -97,19 +99,19 @@ def judged_too_soon(problem):
 
 
 def _published(results, norm):
-    """Ranks by the published counting: absolute tolerance, 1 without a solution."""
+    """Ranks as published: with an absolute tolerance, and 1 for a draw that has no solution."""
     return np.nan_to_num(results[f"{norm} absolute"], nan=1.0)
 
 
 def _means(ranks):
-    """Mean ranks over the draws that have a solution; NaN where none has."""
+    """Mean ranks over the draws that have a solution, NaN where no draw has one."""
     found = np.isfinite(ranks)
     with np.errstate(invalid="ignore"):
         return np.where(found, ranks, 0).sum(axis=0) / found.sum(axis=0)
 
 
 def claims(results):
-    """Claims on these ranks, from theory and from independent solutions of at least 400 draws per size."""
+    """Claims on ranks of SVM solutions, from theory and from independent solutions of at least 400 draws per size."""
 
     def cells(table, of):
         return [
@@ -175,7 +177,7 @@ def claims(results):
 
 @picture((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
 def plot(results, *axes):
-    """Above: ranks against d, by n on the left and by T on the right.  Below: the share of feasible draws."""
+    """Draws ranks against d, by n (left) and by T (right), and below them the share of draws with a solution."""
     for letter, (above, below) in enumerate(zip(*axes, strict=True)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"

@@ -1,4 +1,4 @@
-"""Rates of convergence of the direction: slopes on a log-log plot.
+"""How fast W turns to the SVM direction under three update rules, after Vasudeva et al.: slopes on a log-log plot.
 
 Under normalised descent and under Polyak steps the norm of W grows in proportion to the step k; under plain descent it
 grows like log k.  The error of the direction is about one over the norm.  So the first two rules have slope -1, and
@@ -16,7 +16,7 @@ from ..problems import on_best, one_scored
 from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
-STEPS, FIT = 10_000, 1000  # slopes are fitted from step FIT on
+STEPS, FIT = 10_000, 1000  # number of steps; slopes are fitted from step FIT on
 RULES = {
     "normalised": {"lr": 0.1},
     "Polyak": {"rule": "polyak", "lr": 1000.0},
@@ -38,7 +38,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Of each rule, along training: error of the direction, norm, and attention to other tokens."""
+    """For each rule, along training: error of W's direction, norm of W, and attention to all but the best tokens."""
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
@@ -48,7 +48,7 @@ def experiment(rng):
         found |= {
             f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
-            # least lead in logits: minus the log of the largest attention ratio, another token over the best
+            # least lead of the best token's logit: -log of the attention to another token over that to the best
             f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
@@ -61,7 +61,7 @@ def power(curves):
 
 
 def claims(results):
-    """Claims on slopes, norms and certificates."""
+    """Claims on how fast the direction's error falls and the norm grows under each rule, and on the SVM's gap."""
     errors, norms = ({name: results[f"{name} {what}"] for name in RULES} for what in ("error", "norm"))
     logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in norms["plain"]]
     normalised, polyak, plain = (error[:, -1] for error in errors.values())
@@ -91,7 +91,7 @@ def claims(results):
 
 @picture((12, 4), 3)
 def plot(results, error, norm, attention):
-    """Left: error of the direction.  Middle: norm.  Right: attention to other tokens."""
+    """Draws the error of W's direction (left), the norm of W (middle), and attention to other tokens (right)."""
     for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
         errors = results[f"{name} error"]
         medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color=color)

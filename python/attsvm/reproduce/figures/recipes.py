@@ -1,4 +1,4 @@
-"""An SVM for every recipe: dropout, ties, sinks, sigmoid, sparsemax and others change which SVM training goes to.
+"""Which SVM, if any, training turns to with dropout, tied scores, a sink, sigmoid, sparsemax and other recipes.
 
 All recipes are trained on the same tokens; the recipe decides which rows the SVM has.
 
@@ -54,7 +54,7 @@ IN_NUMPY = RECIPES[3:]
 
 
 def together(runs, seed):
-    """For each run: correlations of each recipe's weights with its SVM and with the plain SVM; how sparsemax ended."""
+    """For each run: correlations of each recipe's W with its SVM and with the plain SVM, and how sparsemax ended."""
     rngs = [np.random.default_rng([seed, 41, r]) for r in range(runs)]
     X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
@@ -68,7 +68,7 @@ def together(runs, seed):
 
 
 def compared(X, Z, y, v, scores, weights):
-    """Of one run: correlations of each recipe's weights with its SVM and with the plain SVM."""
+    """For one run: correlations of each recipe's W with the recipe's SVM and with the SVM that ignores the recipe."""
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     data, best = problem.data, problem.optimal
     plain = solve_svm(data, best)
@@ -84,7 +84,7 @@ def compared(X, Z, y, v, scores, weights):
 
 
 def trained(problem, plain, X, Z, y, v):
-    """For the recipes that the library trains: weights, the recipe's SVM, and the SVM that ignores the recipe."""
+    """For each recipe that the package itself trains: W, the recipe's SVM, and the SVM that ignores the recipe."""
     order = np.argsort(-problem.scores, axis=1)
     subsets = [np.flatnonzero(kept) for kept in itertools.product((0, 1), repeat=T) if any(kept)]
     seen = cross_attention([x[s] for x in X for s in subsets], np.repeat(Z, len(subsets), axis=0))
@@ -94,7 +94,7 @@ def trained(problem, plain, X, Z, y, v):
     twice = X.copy()
     best, rows = (y[:, None] * X[..., 0]).argmax(axis=1), np.arange(N)
     twice[rows, (best + 1) % T, 0] = X[rows, best, 0]
-    # the head reads the first coordinate, so that two tokens can have exactly the same score
+    # the head reads the first coordinate, so that two tokens can have exactly equal scores
     run = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
     margins[rows, np.where(run.selected == best, (best + 1) % T, best)] = -np.inf
@@ -108,7 +108,7 @@ def run_of(problem):
 
 
 def sign_svm(X, Z, scores):
-    """The SVM of pairs of each token and a zero token; the zero token is selected if the score is negative."""
+    """The SVM of sigmoid attention: each token against a zero token, which is selected if the token scores below 0."""
     pairs = np.stack([X.reshape(-1, D), np.zeros((N * T, D))], axis=1)
     return solve_svm(cross_attention(pairs, np.repeat(Z, T, axis=0)), (scores.ravel() < 0).astype(int))
 
@@ -127,7 +127,7 @@ def descended(name, X, Z, scores):
 
 
 def gradient(name, W, X, Z, g):
-    """The gradient of the mean loss in W (runs, d, d); ``g`` are the scores."""
+    """Gradient (runs, d, d) of the mean loss in W under the recipe ``name``, where ``g`` are the tokens' scores."""
     U = np.einsum("rde,rne->rnd", W, Z)
     logits = np.einsum("rntd,rnd->rnt", X, U)
     if name == "sigmoid":
@@ -161,18 +161,18 @@ def gradient(name, W, X, Z, g):
 
 
 def pulled(pull, X, Z):
-    """The mean of ``sum_t pull_t x_t z^T`` over the sequences."""
+    """Gradient in W from the derivatives in the logits: the mean of ``sum_t pull_t x_t z^T`` over sequences."""
     return np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, X), Z) / N
 
 
 def pairs(a, g):
-    """``a_t (g_t - a.g)`` by differences to the token with the largest a, exact where attention saturates."""
+    """Softmax derivative ``a_t (g_t - a.g)`` by differences from the token of largest a, exact at saturation."""
     apart = g - np.take_along_axis(g, a.argmax(axis=-1)[..., None], -1)
     return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
 
 
 def dropped(logits, X, Z, g):
-    """The gradient, averaged over all masks of the probabilities; they are not renormalised."""
+    """Gradient with dropout of attention probabilities, averaged over all masks, without renormalisation."""
     masks = np.array([*itertools.product((0, 1), repeat=T)])[:, None, None]
     chances = np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True)
     scores = g * masks / (1 - DROPPED)
@@ -182,7 +182,7 @@ def dropped(logits, X, Z, g):
 
 
 def claims(results):
-    """Claims: recipes turn to their SVM and stay away from the plain one; the others stop or turn elsewhere."""
+    """Claims: some recipes turn to SVMs of their own, some to the plain SVM of their tokens, and some to no SVM."""
     own, plain = ({name: results[f"{name}: {part}"] for name in RECIPES} for part in ("own", "plain"))
     return {
         "Recipes with an SVM of their own": [
@@ -212,12 +212,12 @@ def claims(results):
     }
 
 
-LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # lower bounds of the median correlation
+LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # claimed least median correlations
 
 
 @picture((9, 5), 1)
 def plot(results, ax):
-    """A row per recipe: distances from its own SVM and from the plain SVM, run by run."""
+    """Draws, in a row per recipe, each run's distances from the recipe's SVM and from the SVM without the recipe."""
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
         for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:

@@ -1,4 +1,5 @@
-"""The regularisation path meets the SVM: minimisers over growing balls turn to the least-norm separating weights.
+"""Theorem on regularisation paths (Tarzanagh et al.): minimisers of the loss over growing balls turn to the SVM in the
+norm of the balls.
 
 The mean loss is minimised over growing Frobenius balls and over growing nuclear balls.  (Bounding the nuclear norm of
 W = K Q^T is bounding ``(||K||^2 + ||Q||^2) / 2``.)  Left: the direction of the minimisers converges to the SVM solution
@@ -20,7 +21,7 @@ from ..textbook import gradient_of, norms, unit
 N, T, D = 6, 8, 10
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radii, in units of the norm of the SVM solution
 TOL = 1e-6
-CAUSAL = 3, 5  # sequences, tokens in each
+CAUSAL = 3, 5  # number of sequences, and of tokens in each
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = "{SVM}: the theorem on regularisation paths; no picture"
@@ -34,7 +35,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For every radius: correlations with both SVMs, logarithm of the excess loss, Frank-Wolfe gap."""
+    """For every radius: the minimiser's correlations with both SVMs, logarithm of its excess loss, Frank-Wolfe gap."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
     found = {}
@@ -51,7 +52,7 @@ def experiment(rng):
 
 
 def causal(rng):
-    """Correlations with the Frobenius SVM under causal attention, of the first random problem that has one."""
+    """Correlations with the Frobenius SVM under causal attention, for the first random problem that has an SVM."""
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
@@ -61,9 +62,10 @@ def causal(rng):
 
 
 def frank_wolfe(problem, path, point):
-    """``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)`` at a point of the path, with G the textbook gradient.
+    """Relative Frank-Wolfe gap at a point of the path, ``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)``.
 
-    It is 0 where no W of the ball is better to first order, and infinite outside of the ball.
+    G is the textbook gradient at W.  The gap is 0 where no W of the ball is better to first order, and infinite outside
+    of the ball.
     """
     W, radius = path.weights[point], path.radii[point]
     G = gradient_of(problem, W)
@@ -72,7 +74,7 @@ def frank_wolfe(problem, path, point):
 
 
 def claims(results):
-    """Claims: directions converge like 1 / R^2; the loss falls at the rate of the margin."""
+    """Claims: directions converge like 1 / R^2 in the radius R, and the loss falls at the rate of the SVM's margin."""
     groups, late = {}, (MARGINS == 30).argmax()
     for norm, title in NORMS.items():
         off = 1 - results[f"{norm} own"]
@@ -99,7 +101,7 @@ def claims(results):
 
 @picture((11, 4.6), 2, width_ratios=(1.3, 1))
 def plot(results, left, right):
-    """Left: distances from the SVM directions.  Right: excess of the loss over its infimum."""
+    """Draws the minimisers' distances from the SVM directions (left), and the loss above its infimum (right)."""
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
             label = f"{title} ball and {NORMS[of]} SVM"

@@ -1,4 +1,5 @@
-"""Sequence to sequence: every token queries, and W goes to the SVM with a margin for every query.
+"""Sequence to sequence, an extension by Tarzanagh et al.: every token is a query, and W turns to the SVM of all
+queries.
 
 Every token is a query, and every row of the output has its own label.  In causal attention a query sees the tokens up
 to itself; the first query sees only itself, so it adds no row to the SVM.  The theory is that of n T virtual sequences
@@ -27,7 +28,7 @@ SETTINGS = (
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS = ("frobenius", "nuclear")
-# key, name, norm of its SVM, the other norm, and a lower bound of the median correlation with its SVM
+# Key, name, norm of its own SVM, norm of the other SVM, and claimed least median correlation with its own SVM.
 KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
 
@@ -52,7 +53,7 @@ def experiment(rng):
 
 
 def virtual(X, y, v, W, problem, selected, own):
-    """Error of the gradient and gap of the solution, in NumPy, by the textbook formulas on n T virtual sequences."""
+    """Error of the gradient and gap of the SVM solution, by textbook formulas in NumPy on n T one-query sequences."""
     gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
     for n, k in np.ndindex(N, T):
         tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
@@ -69,7 +70,7 @@ def virtual(X, y, v, W, problem, selected, own):
 
 
 def claims(results):
-    """Claims on directions, on how attention ends, and on the comparison with virtual sequences."""
+    """Claims on the directions of weights, on how attention ends, and on the comparison with one-query sequences."""
 
     directions, ends, forms = [], [], []
     for mask, text in MASKS.items():
@@ -98,7 +99,7 @@ def claims(results):
 
 @picture((11, 8), 2, 2)
 def plot(results, *axes):
-    """A row per mask.  Left: attention saturates.  Right: weights turn to the SVM of their norm."""
+    """Draws, in a row per mask, how sharp attention becomes (left), and distances of weights from the SVMs (right)."""
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
         for name, trained, *norms, _ in KINDS:
             band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained))

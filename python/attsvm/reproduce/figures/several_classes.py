@@ -1,4 +1,4 @@
-"""Several classes: a query keeps the mixture of tokens under which its class is most probable.
+"""Conjecture for heads with several classes: attention keeps the mixture of tokens that makes the class most probable.
 
 With C outputs and cross-entropy, ``log softmax(V^T o)_c`` is concave in the attended vector o.  So the best o may be a
 mixture of tokens, which is the solution of a convex problem for each query.  First panel: how many tokens the mixture
@@ -20,7 +20,7 @@ from ..textbook import projection, softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
-MIXING = 500  # iterations for the convex problem; with 250 one report of 24 ended with 1.5e-6 left
+MIXING = 500  # iterations for a mixture; after 250, one report of 24 had a derivative of 1.5e-6 left
 KEPT = 1e-2  # a token of at least this probability, in the attention or in the mixture, counts as kept
 BAND = 3.0  # between KEPT / BAND and KEPT * BAND it is not clear whether a token is kept
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
@@ -40,12 +40,12 @@ SETTINGS = (
 
 
 def slopes(outputs, c, s):
-    """The gradient of ``log softmax(outputs^T s)_c`` in s."""
+    """Gradient in the mixture s of ``log softmax(outputs^T s)_c``, the log-probability of class c."""
     return outputs[:, c] - outputs @ softmax(s @ outputs)
 
 
 def mixture(outputs, c):
-    """The s in the simplex with the largest ``log softmax(outputs^T s)_c``, of outputs (T, C).
+    """The mixture s of T tokens with the largest ``log softmax(outputs^T s)_c``, where outputs are (T, C).
 
     Accelerated projected gradient with restarts; ``||outputs||^2 / 2`` is the smoothness of the log-probability.
     """
@@ -62,7 +62,7 @@ def mixture(outputs, c):
 
 
 def stationarity(outputs, c, s):
-    """The largest derivative of a token minus the mean derivative under the mixture s: 0 at the maximum."""
+    """How far s is from the best mixture: the largest derivative of a token minus the mean derivative under s."""
     g = slopes(outputs, c, s)
     return g.max() - g @ s
 
@@ -105,7 +105,7 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims of the conjecture."""
+    """Claims of the conjecture on which tokens attention keeps, and in which direction W goes."""
     return {
         "Which tokens (conjecture)": [
             median("share of a draw's queries that keep exactly the tokens of their mixture", results["same"], 0.9),
@@ -124,7 +124,7 @@ def claims(results):
 
 @picture((9, 4), 2)
 def plot(results, tokens, direction):
-    """Left: tokens kept, predicted against attended.  Right: the three candidates for the direction."""
+    """Draws how many tokens queries keep against the prediction (left), and W's distance from three candidates."""
     counts = np.zeros((T, T))
     np.add.at(counts, tuple(results[what].ravel() - 1 for what in ("attended", "predicted")), 1)
     tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))

@@ -1,4 +1,5 @@
-"""Several tokens: with a ReLU head, W goes to W_fin + R W_svm of the sets of tokens it keeps.
+"""Several kept tokens, as in Tarzanagh et al.: with a ReLU head, W goes to W_fin + R W_svm, a finite part plus a
+growing multiple of an SVM.
 
 A ReLU head is convex.  So a sequence with label +1 selects one token, and one with label -1 may keep several.  A finite
 part W_fin sets the proportions of the kept tokens; the general SVM pushes all others away.  Above: one minus the
@@ -44,14 +45,15 @@ KINDS = {
     "svm": ("general SVM", GREEN),
     "one": ("SVM of one token per sequence", ORANGE),
 }
-# Published means at step 2,000, confirmed by running the published code (62 to 68 runs each); shown in the claims.
+# By d, published means at step 2,000, which the published code reproduces (62 to 68 runs each).
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}  # shares of 400 draws by SciPy (reference_shares.py, d7d1777)
+# By d, the share of 400 draws that are accepted, from SciPy (reference_shares.py, d7d1777).
+ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}
 
 
 def experiment(rng):
-    """The first accepted run of each dimension."""
+    """Measured numbers of the first accepted run of each dimension d."""
     return {f"{d} {key}": number for d in DIMENSIONS for key, number in accepted(d, rng).items()}
 
 
@@ -71,7 +73,7 @@ def accepted(d, rng):
         judged.append(judge(data, found.weights[last]))
         if judged[-1] not in REASONS:
             break
-    # the weights at each step shown; after the end, the weights at the end
+    # the weights at each step of the picture, which stay those of step ``last`` after that step
     shown = found.weights[np.minimum(SHOWN // EVERY, last)]
     dead = ~(data.attended(found.weights[last]) @ V > 0).any(axis=1)
     beyond = judge(data, found.W) if found.status == "completed" else REASONS[0]
@@ -111,7 +113,7 @@ def judge(data, W):
 
 
 def measure(data, shown, parts):
-    """Distances of the directions along a run, and residuals of the decomposition, computed from the data."""
+    """Distances of W from three predictions along a run, and residuals of the decomposition, from the data alone."""
     R = np.einsum("rij,ij->r", shown - parts.W_fin, parts.W_svm) / np.vdot(parts.W_svm, parts.W_svm)
     both = parts.W_fin + R[:, None, None] * parts.W_svm
     p, kept = data.probabilities(shown[-1]), parts.selected
@@ -154,7 +156,7 @@ def finite_part_error(X, Z, p, parts):
 
 
 def claims(results):
-    """Claims from published values, from theory, and on the decomposition recomputed from the tokens."""
+    """Claims on W_fin + R W_svm: from published values, from theory, and on the parts recomputed from the tokens."""
 
     def all_of(key):
         return np.concatenate([results[f"{d} {key}"] for d in DIMENSIONS])
@@ -209,8 +211,8 @@ def claims(results):
 
 @picture((15, 7.6), len(DIMENSIONS), 2, sharey="row")
 def plot(results, *axes):
-    """A column per dimension.  Above: distances along training.  Below: the distance of W_fin + R W_svm at the end of
-    each run, against the largest probability of a token left out."""
+    """Draws a column per dimension: W's distances from three predictions along training (above), and at the end of each
+    run its distance from W_fin + R W_svm against the largest probability of a token left out (below)."""
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]

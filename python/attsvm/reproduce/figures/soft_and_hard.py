@@ -1,4 +1,4 @@
-"""Soft and hard: a penalty on entropy, or straight-through Gumbel selection, against plain softmax training.
+"""Two ways to push attention to one token, an entropy penalty and straight-through Gumbel, against plain training.
 
 Softmax attention ends on one token by itself; in practice it is also pushed to do so.  Three trainings begin at one
 start: plain training; training with the mean entropy of attention added to the loss; and training with hard selection.
@@ -32,7 +32,7 @@ KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-t
 
 
 def together(runs, seed):
-    """All runs at once: NumPy takes each step for all of them in one product."""
+    """Measured numbers of all runs, which NumPy trains at once, with one product for each step."""
     rngs = np.random.default_rng(seed).spawn(runs)
     draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
@@ -47,7 +47,7 @@ def together(runs, seed):
 
 
 def descend(kind, X, Z, scores, W, rngs):
-    """Weights (records, runs, D, D) along descent by the textbook gradient; the runs end before it loses its digits."""
+    """Weights (records, runs, D, D) along textbook descent, which ends before the gradient loses its digits."""
     W, kept = W.copy(), [W.copy()]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
@@ -66,7 +66,7 @@ def descend(kind, X, Z, scores, W, rngs):
 
 
 def measure(X, Z, scores, weights):
-    """Of one run: the tokens selected, correlations with their SVM, and attention along training."""
+    """For one run: the tokens that it selects, W's correlations with their SVM, and attention along training."""
     data, rows = cross_attention(X, Z), np.arange(N)
     selected = data.select(weights[-1])
     soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
@@ -82,7 +82,7 @@ def measure(X, Z, scores, weights):
 
 
 def claims(results):
-    """Claims on observations that other draws must repeat: there is no theory of the two variants."""
+    """Claims on observations that other draws must repeat, since there is no theory of penalty and Gumbel selection."""
     plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
@@ -115,7 +115,7 @@ def claims(results):
 
 @picture((14, 4.8), 3)
 def plot(results, left, middle, right):
-    """Left: attention along training.  Middle: distance of W from its SVM.  Right: the tokens selected."""
+    """Draws attention along training (left), W's distance from its SVM (middle), and the tokens selected (right)."""
     for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
         medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)

@@ -1,4 +1,4 @@
-"""Soft and given margins: the SVM where tokens cannot be separated, and where the margins asked differ between rows.
+"""SVMs with a soft margin, where no W separates the tokens, and SVMs that ask for a different margin from each token.
 
 Left: on tokens that no W separates, the soft margin trades the norm of W against the amount by which margins fall short
 of 1.  As its constant C grows, W grows and the shortfall decreases, but never to 0.  On tokens that can be separated,
@@ -20,7 +20,7 @@ from ..textbook import gradient_of, support_margins, tokens_of
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions in which tokens are hardly ever, and always, separable
 SMALL = 4, 4, 20  # sequences, tokens and d of the runs that start from the first gradient
-FAR = 10  # least margin of the initial weights
+FAR = 10  # least margin of the initial weights of a run from the first gradient
 COSTS = np.geomspace(0.1, 1e4, 11)
 ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread of the margins asked, around 1
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
@@ -72,12 +72,12 @@ def farkas(problem, solution):
 
 
 def shortfall(problem, W):
-    """The amount by which each row falls short of a margin of 1."""
+    """The amount by which the margin of each token falls short of 1."""
     return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
 
 
 def optimality(problem, W, C):
-    """The gradient of ``1/2 ||W||^2 + C sum short^2`` at W, relative to the sum of its multipliers."""
+    """Gradient at W of ``1/2 ||W||^2 + C sum short^2`` (short: shortfalls of margins), over the sum of multipliers."""
     price = 2 * C * shortfall(problem, W)
     return norm(W - _adjoint(problem, price)) / price.sum()
 
@@ -107,13 +107,13 @@ def first_gradient(problem):
 
 
 def first_step(problem):
-    """Error of iota from diagnose(); and whether iota > 0 exactly if the first step selects the optimal tokens."""
+    """Error of diagnose()'s iota, the first step's least margin; is iota > 0 just where that step selects the best?"""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
     return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 
 
 def from_first_step(problem):
-    """Training from -R grad L(0), if that separates the optimal tokens, as the theorem on the first gradient asks."""
+    """Numbers of training from -R grad L(0), if this start separates the optimal tokens."""
     G, iota = first_gradient(problem)
     size = norm(G)
     if iota <= 0:
@@ -127,7 +127,7 @@ def from_first_step(problem):
 
 
 def trained(problem):
-    """Training where no W separates the optimal tokens.
+    """Numbers of a training on a problem in which no W separates the optimal tokens.
 
     Measured: whether some W separates the tokens of its end, how far its loss stays above that of the optimal tokens,
     and whether every query has chosen a token.
@@ -141,7 +141,7 @@ def trained(problem):
 
 
 def claims(results):
-    """Claims on the soft margin, on margins that differ between rows, on training, and on optimality conditions."""
+    """Claims on soft margins, on margins that differ between tokens, on training, and on optimality conditions."""
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
@@ -184,7 +184,7 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Left: soft margins, against C.  Right: given margins, against their spread."""
+    """Draws how far soft margins are below 1, against C (left), and norms of W for margins of given spread (right)."""
     for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
         medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left, color=color)
     off = np.maximum(results["wide off"], 1e-17)

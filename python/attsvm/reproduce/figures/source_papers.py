@@ -1,4 +1,4 @@
-"""Further statements of the source papers: rank, new sequences, heads as regularisers, the shape of the loss.
+"""Six remarks of the source papers, tested: on rank, sets of solutions, new sequences, kinds of heads, and the loss.
 
 - *Higher rank helps.* With factors K and Q of m columns: how close their product comes to the nuclear SVM of its
   tokens, and how often these are the best tokens.
@@ -33,7 +33,7 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 N, T = 5, 5
-DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimensions of W; numbers of columns of K and Q, cut to the dimension
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimensions of W; numbers of columns of K and Q, at most the dimension
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
 WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
@@ -59,7 +59,7 @@ def experiment(rng):
 
 
 def columns(rng):
-    """By dimension and columns: correlation with the nuclear SVM, and whether the tokens selected are the best."""
+    """By d and columns of K and Q: W's correlation with its nuclear SVM, and whether it selects the best tokens."""
     near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
     for i, d in enumerate(DIMENSIONS):
         problem = sphere_problem(rng, N, T, d)
@@ -72,7 +72,7 @@ def columns(rng):
 
 
 def set_of_solutions(rng):
-    """The b of two runs, and the relative distance of each from the set of [[1, b], [b, 1]]."""
+    """For two runs: the b of the solution [[1, b], [b, 1]] that is nearest to W, and W's relative distance from it."""
     problem = Problem(cross_attention(np.stack([np.eye(2), np.zeros((2, 2))], 1), np.eye(2)), None, LinearHead([1, 1]))
     ends = []
     for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
@@ -101,7 +101,7 @@ def of_signal(rng, signal):
         return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4)
 
     def right(W):
-        a = (new @ W[:, 0]).argmax(axis=1)  # the token selected by saturated attention
+        a = (new @ W[:, 0]).argmax(axis=1)  # the token that saturated attention selects
         return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
 
     run = trained(y)
@@ -140,14 +140,14 @@ def nonlinear_head(rng):
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99:
         return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # infinite, so false, at the selected token
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # false at the selected token
     scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
     return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
 
 
 def segment(rng):
-    """The loss on the segment between two locally optimal ends, and whether these select the same tokens."""
+    """The loss on a segment between two locally optimal ends, and whether both ends select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
     sols = [solve_svm(problem.data, run.selected) for run in runs]
@@ -165,7 +165,7 @@ def above(loss):
 
 
 def claims(results):
-    """Claims on the remarks, each in the order of the list above."""
+    """Claims on six remarks of the source papers, in the order in which the module's docstring lists them."""
     near, best = results["columns: near"], results["columns: best"]
     fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in WRONG_LABELS)
     code = results["regularisers"] - results["regularisers"][:, :1]

@@ -1,4 +1,4 @@
-"""Attention heads in training: they grow, they sharpen, and some turn towards their SVM.
+"""Attention heads of a small GPT in training: their weights grow, attention sharpens, some heads turn to their SVM.
 
 A GPT of two layers without MLPs learns to repeat a sequence; all of its weights are trained.  The theorem is about
 attention alone, so only some of its statements are observed here.  The norm of W grows together with the share
@@ -68,7 +68,7 @@ class GPT(torch.nn.Module):
 
 
 def repeated(n, generator):
-    """Sequences (n, T), each a segment of 8 to 16 random tokens repeated; flags (n, T), true after its first copy."""
+    """Sequences (n, T), each a repeated segment of 8 to 16 random tokens; flags (n, T) that are true after one copy."""
     T = 2 * SEGMENT
     period = torch.randint(SEGMENT // 2, SEGMENT + 1, (n, 1), generator=generator)
     segment = torch.randint(VOCABULARY, (n, SEGMENT), generator=generator)
@@ -77,7 +77,7 @@ def repeated(n, generator):
 
 
 def loss_of(model, ids, again):
-    """The log-loss of next tokens that repeat the segment."""
+    """The log-loss of a model's predictions of the next tokens that repeat an earlier segment."""
     return F.cross_entropy(model(ids)[:, :-1][again[:, 1:]], ids[:, 1:][again[:, 1:]])
 
 
@@ -99,7 +99,7 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY):
 
 
 def together(runs, seed):
-    """All runs, one after the other: PyTorch uses all cores for each."""
+    """Measured numbers of all runs, which are trained one after the other, since PyTorch uses all cores for each."""
     found = collections.defaultdict(list)
     for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
         _, monitor, loss = learn(optimizer, seed + k)
@@ -159,7 +159,7 @@ LAYERS = ((0, BLUE), (1, ORANGE))
 
 @picture((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
 def plot(results, *axes):
-    """Norm, share of hard queries, cosine and own margin along training, in a column for each optimiser."""
+    """Draws norm of W, share of hard queries, cosine with the SVM, and margin of W along training by each optimiser."""
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
         for (name, label), row in zip(PANELS, axes, strict=True):
