@@ -43,7 +43,6 @@ REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 def experiment(rng):
     """For every start, c times an SVM solution: whether training keeps its tokens, and how far W turns away."""
-    found = {}
     found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)
