@@ -86,7 +86,8 @@ class UpdateRule:
 
 
 def normalized(metric: MetricLike | None = None) -> UpdateRule:
-    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q by their own norms.
+    """Steps of length ``lr`` along the gradient G, ``W <- W - lr * G / ||G||_F``; the gradients of K and Q are each
+    divided by their own norm.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def normalized(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def normalized_jointly() -> UpdateRule:
-    """Steps of length ``lr`` along the gradient, with all matrices divided by their common norm.
+    """Steps of length ``lr`` along the gradient, where the gradients of all matrices are divided by their common norm.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def normalized_jointly() -> UpdateRule:
 
 
 def constant(metric: MetricLike | None = None) -> UpdateRule:
-    """Plain gradient descent: ``W <- W - lr * G``.
+    """Plain gradient descent with the gradient G: ``W <- W - lr * G``.
 
     Parameters
     ----------
@@ -141,7 +142,8 @@ def constant(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def polyak(target_loss: float | None = None) -> UpdateRule:
-    """The step ``(L - target_loss) / (2 ||G||^2) * G`` of all matrices together, at most of length ``lr``.
+    """The step ``(L - target_loss) / (2 ||G||^2) * G`` at loss L and gradient G of all matrices together, at most of
+    length ``lr``.
 
     Parameters
     ----------
@@ -162,10 +164,11 @@ def polyak(target_loss: float | None = None) -> UpdateRule:
 
 
 def mirror(p: float = 2.0) -> UpdateRule:
-    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM; each matrix for itself.
+    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the SVM of the lp norm; each matrix has a step
+    of its own.
 
-    The step is ``lr`` times the gradient divided by its lq norm, ``1/p + 1/q = 1``, taken in ``sign(W) |W|^(p-1)``
-    instead of W.
+    The step is taken in ``sign(W) |W|^(p-1)`` instead of W.  It is ``lr`` times the gradient divided by its lq norm,
+    where ``1/p + 1/q = 1``.
 
     Parameters
     ----------
@@ -184,7 +187,7 @@ def mirror(p: float = 2.0) -> UpdateRule:
 
 
 def sign() -> UpdateRule:
-    """The step ``lr * sign(G)``; entries whose gradient is 0 stay.
+    """The step ``lr * sign(G)`` for the gradient G; entries whose gradient is 0 stay.
 
     Examples
     --------
@@ -196,7 +199,8 @@ def sign() -> UpdateRule:
 
 
 def spectral() -> UpdateRule:
-    """Muon: the step ``lr * U V^T`` for ``G = U diag(s) V^T``, over the singular values that are above rounding.
+    """Muon: the step ``lr * U V^T`` for the gradient ``G = U diag(s) V^T``, over the singular values that are above
+    rounding.
 
     Examples
     --------
@@ -232,9 +236,9 @@ def adam(betas: tuple[float, float] = (0.9, 0.999), eps: float = 0.0) -> UpdateR
 
 
 def adagrad(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * D / (sqrt(v) + eps)``, with the sum v of the squares of all gradients so far.
+    """The step ``lr * D / (sqrt(v) + eps)``, with the gradient D and the sum v of the squares of all gradients so far.
 
-    D is the gradient, or the mean of ``momentum``.
+    With ``momentum``, D is the ``m`` of :func:`attsvm.train` instead of the gradient.
 
     Parameters
     ----------
@@ -253,9 +257,10 @@ def adagrad(eps: float = 0.0) -> UpdateRule:
 
 
 def shampoo(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G.
+    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the gradient D and the sums L of ``G G^T`` and R of ``G^T G`` over
+    all gradients G so far.
 
-    D is the gradient, or the mean of ``momentum``; each matrix has sums of its own.
+    With ``momentum``, D is the ``m`` of :func:`attsvm.train` instead of the gradient.  Each matrix has sums of its own.
 
     Parameters
     ----------
@@ -286,5 +291,5 @@ BY_WORD = {rule.word: rule for rule in (make() for make in MAKERS)}
 
 
 def as_rule(value: Any) -> UpdateRule:
-    """The rule's record; a word stands for the rule with its default parameters."""
+    """The update rule as a record; a word stands for the rule of this name with its default parameters."""
     return value if isinstance(value, UpdateRule) else BY_WORD[as_choice("rule", value, BY_WORD)]

@@ -409,9 +409,8 @@ class _Sample:
             enough = needed()
             notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
         least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
-        if (
-            verdict == "fails" and self.verdict([(least, most)]) != "fails"
-        ):  # runs without a number may lie on either side of the bound
+        # runs without a number may lie on either side of the bound
+        if verdict == "fails" and self.verdict([(least, most)]) != "fails":
             least, most = -math.inf, math.inf
         shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
         note = "; ".join(filter(None, notes))

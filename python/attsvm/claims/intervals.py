@@ -21,9 +21,7 @@ __all__ = [
 TAIL = 0.025  # probability of each of the two tails outside a 95 % interval
 LEAST_MEDIAN = 6  # least number of runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
 DRAWS = 10_000  # number of random weights for the interval of a mean: its tail is .025 +- .0016
-MOST_RUNS = (
-    100_000  # largest number of runs that enough_runs tries: if it decides nothing, the statistic lies on its bound
-)
+MOST_RUNS = 100_000  # largest number of runs that is tried: if even it does not decide, the statistic is the bound
 
 
 def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:
@@ -63,8 +61,8 @@ def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, floa
 
 
 def median_rank(runs: int) -> int:
-    """The rank r of the order statistics that enclose the median: the largest r with P(Bin(runs, 1/2) < r) <= .025, or
-    0.
+    """The rank r of the order statistics that enclose the median: the largest r with P(Bin(runs, 1/2) < r) <= .025; 0
+    if there is none.
 
     The r-th smallest and the r-th largest of the runs enclose the median in 95 % of all samples, whatever their
     distribution.
@@ -102,9 +100,10 @@ def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float,
 
 
 def enough_runs(decides: Callable[[int], bool], runs: int) -> int | None:
-    """The number of runs n from which on ``decides(n)`` is true, found by doubling ``runs`` and then by bisection.
+    """A number of runs n at which ``decides(n)`` becomes true, found by doubling ``runs`` and then by bisection.
 
-    This is the least such n if ``decides`` stays true for all larger n.  None if doubling passes MOST_RUNS.
+    It is the least such number if ``decides`` stays true for all larger numbers.  None if doubling passes
+    MOST_RUNS.
     """
     enough = max(runs, 1)
     while not decides(enough):

@@ -29,7 +29,7 @@ from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
 NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
-RECORDS = 100  # records of a run, for its curves
+RECORDS = 100  # number of records of a training run, which its curves show
 RATE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
 
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
         saved: dict[str, Any] = {"selected": arrays["selected"]}
         print(solutions_table(solutions))
     else:
-        from matplotlib.figure import Figure  # fails before the training if it is missing
+        from matplotlib.figure import Figure  # fails before the training if matplotlib is missing
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
@@ -114,7 +114,7 @@ def _key(name: str) -> str:
 
 
 def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
-    """Runs of W and of its factors K and Q of full rank; they start like linear layers of PyTorch."""
+    """Trains W, and factors K and Q of full rank.  All weights start like linear layers of PyTorch."""
     rng = np.random.default_rng(args.seed)
     dk, dz = problem.data.dk, problem.data.dz
     W, K, Q = (
@@ -164,7 +164,7 @@ def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, 
 
 
 def runs_table(runs: Mapping[str, Run]) -> str:
-    """The table of trainings: how each ended, and whether its attention has saturated."""
+    """The table of training runs: how each ended, and whether its attention has saturated."""
     rows, notes = [], []
     for name, run in runs.items():
         peaks, best = largest(run.probabilities), run.selected == run.problem.optimal
