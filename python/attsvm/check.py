@@ -118,8 +118,8 @@ def bound(A, scale, norm, factors):
 def step(equations, scale, missed, witness):
     """A bound t: some change of the unknowns `basis`, each by at most t, meets all equations, now missed by `missed`.
     An equation is {unknown: factor * scale}.  `dependent` lists sums of equations that read 0 = 0.  The first equation
-    of a sum may not be in later sums: it follows from the others.  The equations that stay are B x = r.  R is nearly the
-    inverse of B: if the rows of |I - R B| add up to < 1, B is invertible by R B."""
+    of a sum may not be in later sums: it follows from the others.  The equations that stay are B x = r.  R is close to
+    the inverse of B: if the rows of |I - R B| add up to < 1, B is invertible by R B."""
     if not any(missed.values()):
         return Fraction(0)
     gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
