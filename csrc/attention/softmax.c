@@ -239,7 +239,9 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
     int shifted = 0, far = tops(top, at, g_a, c, ldc, score, lds, T, 1);
-    if (far) { /* even the largest logit of a token with another score may come near underflow */
+    /* Finds the shift of each window.  It is not 0 if all tokens with another score than the top token come near
+     * underflow. */
+    if (far) {
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();
         for (ptrdiff_t t = 0; t < T; ++t) {

@@ -16,7 +16,7 @@ struct windows {
     const float *keys32; /* (N, dk) keys in single precision, or NULL; if both arrays are NULL, keys are the identity,
                             and every query sees all tokens */
     const double *queries;         /* (M, dz) */
-    const ptrdiff_t *start, *stop; /* (M) 0 <= start < stop <= N */
+    const ptrdiff_t *start, *stop; /* (M) query q sees the tokens start[q] .. stop[q]-1, where 0 <= start < stop <= N */
     const ptrdiff_t *indptr;       /* (M+1) entries of query q: indptr[q] .. indptr[q+1]-1 */
     ptrdiff_t longest;             /* length of the longest window */
 };

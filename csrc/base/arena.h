@@ -14,7 +14,7 @@ struct arena {
     int failed;                     /* 1 if an allocation from this arena, or from an arena inside it, has failed */
     size_t refused;                 /* bytes of the last allocation that failed, SIZE_MAX if they overflowed */
     struct arena *outside;          /* the arena that contains this one, or NULL */
-    struct arena_child *last_child; /* newest of the arenas inside this one, or NULL */
+    struct arena_child *last_child; /* newest of the arenas inside this one, or NULL if there is none */
 };
 
 /* Allocates `count` items of `size` bytes, 64-byte aligned and not initialised.  If there is no memory, returns NULL
@@ -50,8 +50,8 @@ struct arena_mark {
 struct arena_mark arena_mark(const struct arena *arena);
 void arena_release(struct arena *arena, struct arena_mark mark);
 
-/* Makes an empty arena inside `arena`, or returns NULL.  Each of the two allocates and frees on its own, but releasing
- * or freeing `arena` frees the inner arena too. */
+/* Makes an empty arena inside `arena`.  Returns NULL if there is no memory.  Each of the two allocates and frees on its
+ * own, but releasing or freeing `arena` frees the inner arena too. */
 struct arena *arena_inside(struct arena *arena);
 
 /* Clears `failed` after a failed allocation and a release, since the next allocation may succeed. */

@@ -5,7 +5,7 @@
 #define BASE_SIMD_H
 
 #include <stddef.h>
-#include <stdlib.h> /* defines __GLIBC__ on glibc */
+#include <stdlib.h> /* stdlib.h defines __GLIBC__ if the C library is glibc */
 
 #if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ \
     && !defined ATTSVM_NO_SIMD_DISPATCH

@@ -42,7 +42,7 @@ struct bind_item {
     const char *shape; /* the lengths in the signature, from after the bracket; NULL if not an array */
     int written, optional;
     PyObject *attribute; /* name of the record's attribute that is this argument; NULL if no record */
-    int ends;            /* 1 if the next item is read from the next argument of the call */
+    int ends;            /* 1 if the next item of the signature is read from the next argument of the call */
 };
 
 /* Reads the item of a signature that begins at `at`.  Returns the beginning of the next item. */

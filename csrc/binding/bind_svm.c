@@ -83,7 +83,7 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
             status = STATUS_UNDECIDED;
         }
         if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))
-            status = STATUS_INTERRUPTED; /* an interrupted factorisation looks like a failed one */
+            status = STATUS_INTERRUPTED; /* an interrupted factorisation returns the same status as a failed one */
         if (status >= 0)
             rows_to_entries(call->out[DUAL].data, &rows, answer->lambda);
     }

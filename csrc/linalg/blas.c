@@ -19,7 +19,7 @@
 #define BUFFER ((size_t)48 << 20)
 #define MAPPING 256
 
-#ifdef BLAS_SYMBOL_PREFIX /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
+#ifdef BLAS_SYMBOL_PREFIX /* setup.py sets the prefix of the symbols in PyPI's OpenBLAS; a system BLAS has none */
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 #define BLAS(name) CAT(BLAS_SYMBOL_PREFIX, name)

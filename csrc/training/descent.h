@@ -31,7 +31,7 @@ struct descent {
     double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps no state */
     ptrdiff_t n_metric;  /* 0, or the number of entries of the metric that `root` holds for each matrix */
     ptrdiff_t first, last;   /* first and last step of this call; the weights on entry are W(first) */
-    const ptrdiff_t *record; /* (n_record) steps to record, ascending, within first .. last */
+    const ptrdiff_t *record; /* (n_record) steps at which records are made, ascending, within first .. last */
     ptrdiff_t n_record;
     const struct descent_callbacks *callbacks; /* functions called during the run, or NULL */
 };

@@ -44,7 +44,7 @@ struct weights {
 
 /* A gradient, which is exp(log_scale) times these arrays. */
 struct gradient {
-    double *W, *K, *Q, *span, *v;    /* in the same variables as the weights */
+    double *W, *K, *Q, *span, *v;    /* gradients in W, K, Q, span and v, of the same shapes as the weights */
     double *norm;                    /* for a span: (R) the norm of dL/dW, without its scale */
     double *log_scale, *log_scale_v; /* log scales: (R H) of W, or of K and Q; (R) of v */
     double *loss;                    /* (R) the mean loss, without the ridge */

@@ -2,10 +2,10 @@
  *
  *     W(k) = W(0) + C(k)^T Z,    U(k) = Z W(k)^T = U(0) + (Z Z^T) C(k)
  *
- * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  It takes M^2 dk multiplications besides
- * attention, and a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.
+ * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  Besides attention it takes M^2 dk
+ * multiplications, while a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.
  *
- * Steps on W take 9.9 times as long at n,T,d = 20,16,512. */
+ * Steps on W take 9.9 times as long as steps in the span at n,T,d = 20,16,512. */
 #ifndef TRAINING_QUERY_SPAN_H
 #define TRAINING_QUERY_SPAN_H
 

@@ -21,7 +21,7 @@ struct threads;
 struct transform {
     const struct windows *w;
     const struct weights *at;
-    ptrdiff_t group; /* number of matrices in a group */
+    ptrdiff_t group; /* number of weight matrices W in a group */
     int through_factors;
     double *idle;                            /* (M, padded) -inf for a query that is zero, else 0 */
     double *queries, *packed_W;              /* through W: the queries Z, and W of each group, packed */
@@ -60,8 +60,8 @@ const double *transform_prepare(struct transform *transform);
  * transform->G if the weights are factors. */
 double *transform_target(const struct transform *transform, const struct gradient *gradient);
 
-/* Computes dL/dK and dL/dQ of number n from dL/dW, if the weights are factors and the products go through W; else does
- * nothing. */
+/* If the weights are factors K and Q, and the products go through W = K Q^T, computes dL/dK and dL/dQ of number n from
+ * dL/dW.  Otherwise does nothing. */
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n);
 
 /* U [queries, group dk] = the transformed queries W z of `queries` queries z, from number `first` on, for all matrices

@@ -28,7 +28,7 @@ from .common.threads import get_num_threads, set_num_threads, show_config
 from .svm.separable import separable
 from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
-from .theory import limit as _limit  # noqa: F401  # importing it sets the functions that Run.limit calls
+from .theory import limit as _limit  # noqa: F401  # importing this module sets the functions that Run.limit calls
 from .theory.conditions import correlation
 from .theory.diagnosis import diagnose
 from .theory.regularization_path import regularization_path

@@ -72,7 +72,7 @@ def number(text):
 
 
 def times(A, B):
-    """A^T B for integer matrices.  Each row of B is packed into one integer, with a field of bits for each column."""
+    """The product A^T B of integer matrices.  Each row of B is packed into one integer, a field of bits per column."""
     width = sum(max(abs(x) for row in M for x in row).bit_length() for M in (A, B)) + len(B).bit_length() + 2
     size, columns = len(A[0]) * len(B[0]), range(len(B[0]))
     spend(len(A[0]) * (len(A) + len(B[0])) * (200 + len(B[0]) * (width >> 6) * (1 + (width >> 8))) + 200 * size)
@@ -94,7 +94,7 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """An upper bound on the norm of A / scale.  Nuclear and spectral: `factors` = (U^T, V^T) with U V^T close to A."""
+    """An upper bound on the norm of A / scale.  Nuclear, spectral: `factors` = (U^T, V^T), U V^T is near A / scale."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))
@@ -111,7 +111,7 @@ def bound(A, scale, norm, factors):
     missed = root(squares(rest, u * v * scale))
     if norm == "nuclear":  # ||U V^T||_* <= (||U||_F^2 + ||V||_F^2) / 2, and ||.||_* <= root(rank) ||.||_F
         return (squares(U, u) + squares(V, v)) / 2 + root(min(len(A), len(A[0]))) * missed
-    grams = (times(T, T) for T in ([*zip(*U, strict=True)], [*zip(*V, strict=True)]))  # ||U||^2 <= row sums of |U^T U|
+    grams = (times(T, T) for T in ([*zip(*U, strict=True)], [*zip(*V, strict=True)]))  # ||U||^2 <= max row sum |U^T U|
     return root(Fraction(math.prod(max(sum(map(abs, r)) for r in gram) for gram in grams), (u * v) ** 2)) + missed
 
 
@@ -188,7 +188,7 @@ def theorem(data):
     spend(1000 * most * dk * dz)
     if proof["claim"] == "infeasible":  # the equations are sum y_e A_e = 0, and the multipliers are their unknowns
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
-        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: distinct tokens count as orthogonal
+        place = {tuple(key): k for k, key in enumerate(keys)}  # with `lift`, distinct tokens count as orthogonal
         for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
             a, t = (place[tuple(keys[k])] for k in pair)
             parts = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] else dict(enumerate(difference))

@@ -118,7 +118,7 @@ class Claim:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval; an end is infinite if the runs do not bound it."""
+        """The 95 % interval of the statistic; an end is infinite if the runs do not bound it."""
         return (
             -math.inf if self.measured_low is None else self.measured_low,
             math.inf if self.measured_high is None else self.measured_high,

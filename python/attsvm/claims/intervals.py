@@ -1,4 +1,4 @@
-"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean; and the runs that would decide."""
+"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean; and how many runs would decide."""
 
 from __future__ import annotations
 

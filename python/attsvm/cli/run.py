@@ -105,7 +105,7 @@ def _solve(data: Data, selected: Any, norm: Literal["frobenius", "nuclear"]) -> 
     print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
     try:
         return solve_svm(data, selected, norm)
-    except ValueError as error:  # a wrong selection, or tokens out of scale
+    except ValueError as error:  # the selection is wrong, or tokens are out of scale
         raise UsageError(str(error)) from None
 
 
@@ -181,7 +181,8 @@ def runs_table(runs: Mapping[str, Run]) -> str:
 
 
 def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
-    """The table of solutions: the certificate of each (trained, norm), and how close training came to it."""
+    """The table of SVM solutions: the certificate of each (trained, norm), and how close training came to the
+    solution."""
     header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}

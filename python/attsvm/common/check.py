@@ -118,7 +118,7 @@ def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:
 
 
 def check_finite(name: str, array: np.ndarray) -> None:
-    largest = _core.largest(array)  # one pass without a temporary; None for types and layouts that C does not read
+    largest = _core.largest(array)  # needs no temporary array; None for types and layouts that C does not read
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
         bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
@@ -133,8 +133,8 @@ def as_floats(
     keep_single: bool = False,
     no_bound: bool = False,
 ) -> np.ndarray:
-    """A finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array stays float32.
-    With ``no_bound`` entries may be minus infinity."""
+    """The value as a finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array
+    stays float32.  With ``no_bound`` entries may be minus infinity."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
@@ -144,7 +144,7 @@ def as_floats(
 
 
 def as_finite(name: str, value: Any) -> np.ndarray:
-    """A finite float64 array of any shape."""
+    """The value as a finite float64 array of any shape."""
     array = np.asarray(as_numeric(name, value), dtype=np.float64)
     check_finite(name, array)
     return array

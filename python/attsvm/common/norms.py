@@ -34,7 +34,7 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     """
     largest = np.maximum(W.max(axis=(-2, -1)), -W.min(axis=(-2, -1)))
     if norm == "frobenius" and np.all((largest == 0) | ((largest > SMALL) & (largest < 1 / SMALL))):
-        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # common case: no temporary arrays
+        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # the common case, without temporary arrays
     # the largest entry becomes 1, so that squares and powers do not leave the range of doubles
     W = W / np.where(largest > 0, largest, 1.0)[..., None, None]
     if isinstance(norm, Metric):

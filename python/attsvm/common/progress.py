@@ -29,7 +29,7 @@ def watched(progress: bool | None) -> bool:
         progress = looked and threading.current_thread() is threading.main_thread()
     if not progress:
         return False
-    from multiprocessing import parent_process  # imported here because it is slow to load
+    from multiprocessing import parent_process  # imported here, since multiprocessing is slow to load
 
     return parent_process() is None
 

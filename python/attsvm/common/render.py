@@ -62,7 +62,7 @@ def picture(result: Any) -> str | None:
     if _drawing_of(result) is None or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib import rc_context
-    from matplotlib.figure import Figure  # not pyplot, which would keep the figure open
+    from matplotlib.figure import Figure  # used instead of pyplot, which would keep the figure open
 
     figure, file = Figure(figsize=(WIDTH, HEIGHT), layout="constrained"), io.BytesIO()
     with rc_context({"font.size": FONT}):

@@ -20,7 +20,7 @@ LONGEST = 120  # longest printed line, in characters
 
 
 class Result:
-    """Base class of the results.  Every subclass can be saved; it defines how it is printed and tabulated.
+    """Base class of the results.  Every subclass can be saved, and defines how its objects are printed and tabulated.
 
     ``_title()``, ``_lines()`` (pairs of a name and a text) and ``_tables()`` (headers with their rows) make the printed
     and the notebook form.  ``_meaning()`` is the text that can be unfolded in a notebook.  ``columns()`` makes the data

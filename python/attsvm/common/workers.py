@@ -153,7 +153,7 @@ class Workers:
         failure."""
         if not failed.any():
             return
-        import traceback  # imported here because only failures need it
+        import traceback  # imported here, since only failures need a traceback
 
         said = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
         text = said and f"{_name()} failed, so all stop: {said}"
