@@ -86,8 +86,7 @@ class UpdateRule:
 
 
 def normalized(metric: MetricLike | None = None) -> UpdateRule:
-    """Steps of length ``lr`` along the gradient G, ``W <- W - lr * G / ||G||_F``; the gradients of K and Q are each
-    divided by their own norm.
+    """Steps of length ``lr`` along the gradient G: ``W <- W - lr * G / ||G||_F``; K and Q have norms of their own.
 
     Parameters
     ----------
@@ -142,8 +141,9 @@ def constant(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def polyak(target_loss: float | None = None) -> UpdateRule:
-    """The step ``(L - target_loss) / (2 ||G||^2) * G`` at loss L and gradient G of all matrices together, at most of
-    length ``lr``.
+    """The step ``(L - target_loss) / (2 ||G||^2) * G``, at most of length ``lr``, for the loss L and its gradient G.
+
+    G is the gradient in all matrices together.
 
     Parameters
     ----------
@@ -164,8 +164,7 @@ def polyak(target_loss: float | None = None) -> UpdateRule:
 
 
 def mirror(p: float = 2.0) -> UpdateRule:
-    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the SVM of the lp norm; each matrix has a step
-    of its own.
+    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM; each matrix has its own step.
 
     The step is taken in ``sign(W) |W|^(p-1)`` instead of W.  It is ``lr`` times the gradient divided by its lq norm,
     where ``1/p + 1/q = 1``.
@@ -199,8 +198,7 @@ def sign() -> UpdateRule:
 
 
 def spectral() -> UpdateRule:
-    """Muon: the step ``lr * U V^T`` for the gradient ``G = U diag(s) V^T``, over the singular values that are above
-    rounding.
+    """Muon: the step ``lr * U V^T`` for the gradient ``U diag(s) V^T``, over singular values s above rounding.
 
     Examples
     --------
@@ -257,10 +255,10 @@ def adagrad(eps: float = 0.0) -> UpdateRule:
 
 
 def shampoo(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the gradient D and the sums L of ``G G^T`` and R of ``G^T G`` over
-    all gradients G so far.
+    """The step ``lr * L^(-1/4) D R^(-1/4)`` for the gradient D, with sums L of ``G G^T`` and R of ``G^T G``.
 
-    With ``momentum``, D is the ``m`` of :func:`attsvm.train` instead of the gradient.  Each matrix has sums of its own.
+    The sums go over the gradients G of all steps so far; each matrix has sums of its own.  With ``momentum``, D is the
+    ``m`` of :func:`attsvm.train` instead of the gradient.
 
     Parameters
     ----------

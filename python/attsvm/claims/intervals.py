@@ -51,18 +51,17 @@ def _special() -> Any:
 
 
 def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two shares in the same runs: p10 - p01, where p10 is the share of runs
-    with the first flag alone, and p01 with the second alone.
+    """The 95 % interval of p10 - p01, the difference between two shares of the same runs.
 
-    Its ends combine the 98.75 % Clopper-Pearson intervals of p10 and p01.  Their four tails of .625 % sum to .025.
+    p10 is the share of runs with the first flag alone, p01 that with the second flag alone.  The ends combine the 98.75
+    % Clopper-Pearson intervals of p10 and p01.  Their four tails of .625 % sum to .025.
     """
     (low10, high10), (low01, high01) = (binomial_interval(count, runs, TAIL / 4) for count in (gains, losses))
     return low10 - high01, high10 - low01
 
 
 def median_rank(runs: int) -> int:
-    """The rank r of the order statistics that enclose the median: the largest r with P(Bin(runs, 1/2) < r) <= .025; 0
-    if there is none.
+    """The largest r with P(Bin(runs, 1/2) < r) <= .025: the rank of both ends of an interval of the median, or 0.
 
     The r-th smallest and the r-th largest of the runs enclose the median in 95 % of all samples, whatever their
     distribution.
@@ -71,8 +70,7 @@ def median_rank(runs: int) -> int:
 
 
 def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
-    """The median, and both ends of its 95 % interval by order statistics, which are infinite if there are too few
-    runs."""
+    """The median and both ends of its 95 % interval by order statistics, infinite for too few runs."""
     runs, ordered = len(sample), np.sort(sample)
     if runs == 0:
         return math.nan, -math.inf, math.inf

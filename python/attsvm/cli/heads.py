@@ -1,5 +1,4 @@
-"""The command ``attsvm heads``: analyses the heads of a model on texts or images, and writes a table, a picture and a
-page."""
+"""The command ``attsvm heads``: analyses a model's heads on texts or images; writes a table, a picture and a page."""
 
 from __future__ import annotations
 

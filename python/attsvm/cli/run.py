@@ -181,8 +181,7 @@ def runs_table(runs: Mapping[str, Run]) -> str:
 
 
 def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
-    """The table of SVM solutions: the certificate of each (trained, norm), and how close training came to the
-    solution."""
+    """The table of SVM solutions by (trained, norm): their certificates, and how close training came to them."""
     header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}

@@ -39,8 +39,7 @@ def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
 
 
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws the largest attention probability of queries along training: its mean over queries, and a band from the
-    10th to the 90th percentile.
+    """Draws the largest attention probability of queries along training: its mean, and a band of its percentiles.
 
     Parameters
     ----------
