@@ -210,7 +210,7 @@ static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_st
 }
 
 /* Returns 1 if a step of the rule constant would leave the range of double precision.  Called before any weight moves.
- * Steps of the other rules are about lr long, so they stay in range. */
+ * Steps of the other rules are about lr long. */
 static int steps_out_of_range(const struct run_parts *run, const struct update *update, double lr)
 {
     for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)
@@ -256,7 +256,7 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
     return status;
 }
 
-/* Number of multiplications between two polls of the monitor, which take about 10 microseconds. */
+/* Number of multiplications between two polls of the monitor: about 10 microseconds of work. */
 #define BETWEEN 2e4
 
 /* Writes one row of the records, for all runs.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then
