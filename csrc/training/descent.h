@@ -25,11 +25,11 @@ struct descent {
     ptrdiff_t lr_run, lr_step;
     double target;  /* the loss at which the rule polyak aims */
     int to_infimum; /* 1 if polyak aims at the infimum of a fixed linear head without ridge instead of `target` */
-    double radius;  /* radius of the ball onto which each step is projected; negative for none */
+    double radius;  /* radius of the ball onto which weights are projected after a step; negative for none */
     enum ball ball;
     double *mean, *root; /* state of the update rule, run by run, part by part; descent_keeps returns the sizes */
     double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps no state */
-    ptrdiff_t n_metric;  /* 0, or the number of entries of the metric that `root` holds for each matrix */
+    ptrdiff_t n_metric;  /* 0, or the number of entries of the metric of all matrices, which `root` then holds */
     ptrdiff_t first, last;   /* first and last step of this call; the weights on entry are W(first) */
     const ptrdiff_t *record; /* (n_record) steps at which records are made, ascending, within first .. last */
     ptrdiff_t n_record;
