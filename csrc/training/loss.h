@@ -37,7 +37,7 @@ void loss_values(double *value, double *log_slope, enum loss loss, const double 
 double loss_mean(const double *value, ptrdiff_t M, ptrdiff_t step);
 
 /* Returns log(loss(best - e) - loss(best)) for e = mantissa e^shift >= 0.  For a large e the difference is formed,
- * otherwise an expression that does not cancel.  If the result is below 1e-300, where e itself may underflow, it is the
+ * otherwise an expression that does not cancel.  For an e below 1e-300, which may underflow, the result is the
  * first-order term in e. */
 double loss_log_excess(enum loss loss, double best, double mantissa, double shift);
 
