@@ -23,7 +23,7 @@ struct objective_work {
     const struct weights *at;
     enum evaluator evaluator;
     struct transform transform;
-    struct linear_work linear; /* of the three kinds of work, only that of the chosen evaluator is made */
+    struct linear_work linear; /* of the three evaluators, only the chosen one has its work made */
     struct query_span_work query_span;
     struct general_work general;
 };
