@@ -29,7 +29,7 @@ enum form {
 /* Whether the parameters of the output head are trained with the attention weights. */
 enum head_training { HEAD_IS_FIXED, HEAD_IS_TRAINED };
 
-/* The weights of R runs with H attention heads.  Run r and attention head h have number n = r H + h in these arrays. */
+/* The weights of R runs with H attention heads.  Run r and attention head h have number n = r H + h in the arrays. */
 struct weights {
     enum form form;
     ptrdiff_t runs, heads; /* R, H */
@@ -39,7 +39,7 @@ struct weights {
     double *span; /* (R, 2, M, dk) the matrices U = Z W^T and C of a span */
     enum head_training head;
     double *v;              /* (R, n_v) parameters of a trained head: v or V, then a or lam */
-    ptrdiff_t n_v, n_first; /* n_v: all of them; n_first: those of v or V alone; both are 0 for a fixed head */
+    ptrdiff_t n_v, n_first; /* number of parameters of a trained head, and number of those in v or V; else 0 */
 };
 
 /* A gradient, which is exp(log_scale) times these arrays. */
