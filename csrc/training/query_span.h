@@ -16,7 +16,7 @@ struct arena;
 struct query_span_work {
     struct linear_work linear; /* evaluator of the rows of P */
     double *gram, *packed;     /* the matrix Z Z^T; the matrices P of all runs, packed */
-    double *span;              /* the array `span` of the gradient */
+    double *span;              /* the array `span` of the gradient to be computed */
 };
 
 /* Makes *work.  All arguments must stay valid as long as *work is used.  `threads` may be NULL for one thread. */
