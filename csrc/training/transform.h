@@ -23,21 +23,21 @@ struct transform {
     const struct weights *at;
     ptrdiff_t group; /* number of weight matrices W in a group */
     int through_factors;
-    double *idle;                            /* (M, padded) -inf for a query that is zero, else 0 */
-    double *queries, *packed_W;              /* through W: the queries Z, and W of each group, packed */
-    double *W, *G;                           /* through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
-    double *packed_Q, *packed_K, *packed_KT; /* through factors: Q, K and K^T of each number n, packed */
-    double *product;                         /* through W, if weights are factors: scratch for a packed factor */
-    double *B, *PK, *packed; /* through factors: Z Q (M, group m), P K (M, m), and one of these packed */
+    double *idle;               /* (M, padded) -inf for a query that is zero, else 0 */
+    double *queries, *packed_W; /* for products through W: the queries Z, and W of each group, packed */
+    double *W, *G;              /* for products through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
+    double *packed_Q, *packed_K, *packed_KT; /* for products through factors: Q, K and K^T of each number n, packed */
+    double *product;         /* for products through W, if weights are factors: scratch for a packed factor */
+    double *B, *PK, *packed; /* for products through factors: Z Q (M, group m), P K (M, m), and one of these packed */
 };
 
 /* Returns the number of queries in a block: `most`, rounded down to whole panels, at least one panel, at most 128 and
  * at most M. */
 ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most);
 
-/* Chooses between products through W and through the factors, and allocates.  `extra` is 0, or the additional cost, in
- * multiplications, of going through the factors, besides the products.  If it is not 0 and the products go through W,
- * the caller uses W itself and never calls transform_forward. */
+/* Chooses between products through W and through the factors, and allocates scratch.  `extra` is 0, or the additional
+ * cost, in multiplications, of going through the factors, besides the products.  If it is not 0 and the products go
+ * through W, the caller uses W itself and never calls transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
                     double extra, struct arena *arena);
 
@@ -45,7 +45,8 @@ void transform_init(struct transform *transform, const struct windows *w, const 
 void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,
                              struct arena *arena);
 
-/* W [dk,dz] = K Q^T for the factors of number n.  `packed` is scratch of gemm_packed(dz, m) doubles. */
+/* W [dk,dz] = K Q^T for the factors of number n = r H + h (run r, attention head h).  `packed` is scratch of
+ * gemm_packed(dz, m) doubles. */
 void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed);
 
 /* Writes the weights W (R H, dk, dz) of all runs and attention heads, whether they are stored as W, W + C^T Z, or K
@@ -60,8 +61,8 @@ const double *transform_prepare(struct transform *transform);
  * transform->G if the weights are factors. */
 double *transform_target(const struct transform *transform, const struct gradient *gradient);
 
-/* If the weights are factors K and Q, and the products go through W = K Q^T, computes dL/dK and dL/dQ of number n from
- * dL/dW.  Otherwise does nothing. */
+/* If the weights are factors K and Q, and the products go through W = K Q^T, computes dL/dK and dL/dQ from dL/dW for
+ * number n = r H + h (run r, attention head h).  Otherwise does nothing. */
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n);
 
 /* U [queries, group dk] = the transformed queries W z of `queries` queries z, from number `first` on, for all matrices
