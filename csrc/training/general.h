@@ -51,9 +51,8 @@ struct general_work {
     int short_windows;               /* 1 if eight windows go at a time, with `windows` and `kept` */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
-    double *U, *P,
-        *log_scale; /* for windows one by one: (M, H, dk) transformed queries and products, (H, M) log scales */
-    double *logit;  /* for windows one by one: (H entries) by query, then attention head; U if keys are the identity */
+    double *U, *P, *log_scale;     /* for windows one by one: (M, H, dk), (M, H, dk), and log scales (H, M) */
+    double *logit; /* for windows one by one: (H entries) by query, then attention head; U if keys are the identity */
     double *O, *gradient;                             /* (padded M, head.d) */
     double *head;                                     /* (padded M, head_scratch) */
     double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
