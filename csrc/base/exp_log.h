@@ -15,7 +15,7 @@ INLINE double exponential_nonpositive(double x)
 {
     const double log2_e = 0x1.71547652b82fep+0;
     const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
-    const double round_to_int = 0x1.8p52; /* adding it to a number rounds the number to an integer */
+    const double round_to_int = 0x1.8p52; /* adding round_to_int to a number rounds the number to an integer */
     double y = x < -708.0 ? -708.0 : x;
     double shifted = y * log2_e + round_to_int;
     double k = shifted - round_to_int;

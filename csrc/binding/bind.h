@@ -48,12 +48,12 @@ struct bind_item;
 struct objective;
 
 struct bind_entry {
-    PyMethodDef definition; /* name and entry point for Python; the documentation is the signature */
+    PyMethodDef definition; /* name and C function for Python; the documentation string is the signature */
     int (*function)(struct bind_call *call);
     const void *context;
     struct bind_item *items; /* items of the signature, first arguments, then results; read when the module is made */
-    /* Numbers of `items`, and properties of the results.  `given` is the number of arguments that a call passes, where
-     * a record counts once. */
+    /* `given` is the number of arguments that a call passes, where a record counts once.  `arguments` and `results` are
+     * numbers of items. */
     int given, arguments, results, keeps_gil, keeps_exception;
 };
 
@@ -67,7 +67,7 @@ PyObject *bind_run(PyObject *entry, PyObject *const *args, Py_ssize_t n);
 struct bind_value {
     union {
         double number;
-        ptrdiff_t integer; /* or the code of a choice, such as LOSS_LINEAR */
+        ptrdiff_t integer; /* an integer, or the code of a choice such as LOSS_LINEAR */
         const char *word;
         void *data; /* address of the numbers of an array */
     };

@@ -23,7 +23,7 @@ static int compute(struct bind_call *call, const ptrdiff_t *reference)
 {
     const struct windows *w = call->w;
     double *out = call->out[0].data;
-    /* If the keys are the identity, the logits are U. */
+    /* If the keys are the identity, the logits are the transformed queries U = Z W^T. */
     int in_place = windows_identity(w) && reference == NULL;
     double *U = in_place ? out : arena_doubles(&call->arena, w->n_queries, w->dk);
     double *scratch = arena_doubles(&call->arena, windows_scratch(w), 1);

@@ -35,7 +35,8 @@ void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, cons
                    const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork, int *info,
                    size_t);
 
-/* These symbols are weak, since a system BLAS that is not OpenBLAS lacks them.  It chooses its threads itself. */
+/* These symbols are weak, since a system BLAS that is not OpenBLAS lacks them.  Such a BLAS chooses its threads
+ * itself. */
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
 __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 
