@@ -10,7 +10,7 @@
 #define MEMORY 20     /* number of pairs (changes of x and of the gradient) kept: fewer pairs need more evaluations */
 #define DECREASE 1e-4 /* fraction of the predicted decrease that a step must achieve (Wolfe) */
 #define FLATTER 0.9   /* fraction of the slope that may remain after a step (Wolfe): most first steps satisfy it */
-#define FIRST 0.1     /* length of the first step along the gradient, relative to the length of x */
+#define FIRST 0.1     /* length of the first trial step along the gradient, relative to the length of x */
 #define TRIALS 20     /* largest number of trial steps of one line search: with more steps, rounding decides */
 #define STRETCH 4.0   /* growth factor of the trial step while it is too short */
 #define INSIDE 0.1    /* least distance of an interpolated step from the ends of its bracket, relative to the bracket */

@@ -73,8 +73,9 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
         last = *(const simd_vector *)(u + d - LANES) * REMAINDER(d);
     for (; t + ROWS <= T; t += ROWS)
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
-    if (t < T && T > ROWS) { /* the last eight tokens, some of them again: sums in another order would give equal tokens
-                                unequal logits */
+    /* The last eight tokens are computed together, some of them again.  With sums in another order, equal tokens would
+     * get unequal logits. */
+    if (t < T && T > ROWS) {
         t = T - ROWS;
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
         t = T;

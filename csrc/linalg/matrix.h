@@ -1,8 +1,8 @@
 /* Products of row-major matrices and vectors, with sizes in ptrdiff_t.  (A factor that is multiplied often is packed
  * once, with linalg/gemm.h.)  Matrices must not overlap.
  *
- * They form the two linear maps that training and the SVM share, from weights W to logits l and, as its adjoint, from
- * numbers c of the entries to a matrix G.  Row q of Z is query q.
+ * Such products form the two linear maps that training and the SVM share, from weights W to logits l and, as its
+ * adjoint, from numbers c of the entries to a matrix G.  Row q of Z is query q.
  *
  *     logits   l = A(W):    U = Z W^T ;  l_q = keys[window q] u_q
  *     adjoint  G = A*(c):   p_q = keys[window q]^T c_q ;  G = P^T Z */
