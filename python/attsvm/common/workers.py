@@ -53,8 +53,8 @@ class Workers:
         self.rank, self._count = self._meet()
         # A `reduce` that is a mean or a maximum instead of a sum is refused here.
         # If several workers drew the same slot, such a reduce looks like one worker alone.
-        # Each worker therefore adds a fresh random number with both signs, and compares the sum with it.
-        # With one sign alone, the worker that drew the largest number would not notice a maximum.
+        # Each worker therefore adds a fresh random number and its negative, and compares the sums with them.
+        # If it added one number alone, the worker with the largest number would not notice a maximum.
         drawn = 1.0 + _draw(2**53 - 1)
         if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():
             raise ValueError(MUST_ADD)

@@ -1,4 +1,4 @@
-"""A classifier by attention."""
+"""A scikit-learn classifier that trains attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hard-margin SVM."""
+"""A scikit-learn classifier: the hard-margin SVM."""
 
 from __future__ import annotations
 

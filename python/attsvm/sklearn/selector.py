@@ -1,4 +1,4 @@
-"""The SVM of a token selection."""
+"""A scikit-learn estimator: the SVM of a token selection."""
 
 from __future__ import annotations
 
