@@ -8,8 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PANEL GEMM_PANEL /* largest number of rows of one product */
-#define WORTH_A_PANEL 4  /* fewest rows of a sequence that share matrix products; fewer rows are computed one by one */
+#define PANEL GEMM_PANEL /* largest number of rows of one matrix product */
+#define WORTH_A_PANEL 4  /* fewest rows of a sequence that share a matrix product; fewer are computed one by one */
 
 void backward_init(struct backward *backward, struct arena *arena)
 {
@@ -22,7 +22,8 @@ void backward_init(struct backward *backward, struct arena *arena)
     backward->tile_scores = arena_doubles(arena, w->longest, SOFTMAX_LANES);
 }
 
-/* Stores c [T] and the top token of query q under run r.  Token t has the number c[t * step]. */
+/* Stores the results of query q under run r: c [T], the derivative of its mean score in the logits up to e^shift, and
+ * the token `top` with the largest logit.  Token t has the number c[t * step]. */
 static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q, ptrdiff_t r, const double *c,
                  ptrdiff_t step, ptrdiff_t top)
 {
@@ -32,7 +33,7 @@ static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q
     out->top[r * w->n_queries + q] = top;
 }
 
-/* Computes one row, of query q and its transformed query u. */
+/* Computes the results of one row: of query q under one run, whose transformed query is u = W z_q. */
 static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backward *backward, ptrdiff_t q,
                     const double *u)
 {
@@ -51,8 +52,8 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
         keep(out, w, q, row % backward->runs, backward->c, 1, s.top);
 }
 
-/* Writes the scores [T,8] of up to eight rows, one row in each column.  If the window of a row is shorter than T, its
- * logits beyond the end become -inf. */
+/* Writes the scores [T,8] of up to eight rows, each in a column.  A row is a query under one run.  If the window of a
+ * row is shorter than T, its logits beyond the end become -inf. */
 static void gather_scores(double *scores, double *logits, const struct backward *backward, ptrdiff_t first,
                           ptrdiff_t row, ptrdiff_t rows, ptrdiff_t T)
 {
@@ -69,8 +70,9 @@ static void gather_scores(double *scores, double *logits, const struct backward 
     }
 }
 
-/* Computes p [dk] again from differences x_t - x_a if the product has lost digits.  Since c sums to zero, sum_t c_t x_t
- * cancels if all tokens of large weight are close to x_a: its error is relative to |c_a| |x_a|, not to |p|. */
+/* Computes p [dk] = sum_t c_t x_t again, from differences x_t - x_a, if the matrix product has lost digits.  Since c
+ * sums to zero, the sum cancels if all tokens of large weight are close to x_a.  Its error is then relative to |c_a|
+ * |x_a|, not to |p|. */
 static void repair(double *p, const struct backward *backward, const double *X, const double *tile, ptrdiff_t a,
                    ptrdiff_t T)
 {
@@ -83,8 +85,8 @@ static void repair(double *p, const struct backward *backward, const double *X, 
     matrix_weighted_differences(p, X, 0, backward->c, a, T, dk);
 }
 
-/* Computes up to sixteen rows, beginning with number `row`, that see the first T keys X of a sequence.  `deep` keys of
- * it are packed. */
+/* Computes the results of up to sixteen rows, from number `row` on, by two matrix products.  The windows of the rows
+ * lie in the first T keys X of a sequence.  backward->packed holds `deep` keys of this sequence. */
 static void panel(struct backward_rows *out, const struct backward *backward, const double *X, const double *U,
                   ptrdiff_t first, ptrdiff_t row, ptrdiff_t rows, ptrdiff_t T, ptrdiff_t deep)
 {
@@ -92,7 +94,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     ptrdiff_t dk = w->dk;
     gemm_pack_transposed(backward->panel, U + row * dk, dk, rows, dk);
     gemm_rows(backward->tile, PANEL, X, dk, backward->panel, dk, T, PANEL, dk, 0);
-    for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) { /* softmax eight columns at a time, and the second product */
+    for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) { /* softmax of eight rows at a time, then the second product */
         ptrdiff_t columns = rows - i < SOFTMAX_LANES ? rows - i : SOFTMAX_LANES;
         struct softmax_interleaved s;
         gather_scores(backward->tile_scores, backward->tile + i, backward, first, row + i, columns, T);
@@ -110,7 +112,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     }
 }
 
-/* Computes the rows of queries from .. to-1, whose windows begin at the same token. */
+/* Computes the results of the queries from .. to-1, whose windows begin at the same token. */
 static void sequence(struct backward_rows *out, const struct backward *backward, const double *U, ptrdiff_t first,
                      ptrdiff_t from, ptrdiff_t to)
 {

@@ -15,24 +15,25 @@ struct backward {
     const struct windows *w;
     ptrdiff_t runs;
     const double *scores;       /* (entries) */
-    double *keys;               /* scratch of windows_keys */
-    double *logit, *prob, *c;   /* (longest) scratch of one row */
-    double *panel, *packed;     /* up to 16 rows of U, packed; the keys of a sequence, packed */
-    double *tile, *tile_scores; /* (longest, 16) logits, then c; (longest, 8) scores; one column for each row */
+    double *keys;               /* scratch array for windows_keys */
+    double *logit, *prob, *c;   /* (longest) scratch arrays for a row that is computed alone */
+    double *panel, *packed;     /* packed matrices: up to 16 rows of U, and the keys of a sequence */
+    double *tile, *tile_scores; /* (longest, 16) logits, then c, and (longest, 8) scores, with a column for each row */
 };
 
-/* Results of the rows: P has dk numbers for each row; score, lift and shift have one. */
+/* Results of the backward pass for each row, which is a query under one run.  P has dk numbers for each row; score,
+ * lift and shift have one. */
 struct backward_rows {
-    double *P;                    /* X^T (diag(s) - s s^T) g = P e^shift */
+    double *P;                    /* the vector-Jacobian product X^T (diag(s) - s s^T) g is P e^shift */
     double *score, *lift, *shift; /* the mean score s . g is score + lift e^shift */
-    double *c;                    /* NULL, or (runs, entries) of all queries: (diag(s) - s s^T) g = c e^shift */
-    ptrdiff_t *top;               /* if c is not NULL: (runs, M) of all queries, the token with the largest logit */
+    double *c;      /* NULL, or (runs, entries): the derivative of the mean score in the logits is c e^shift */
+    ptrdiff_t *top; /* (runs, M) the token of each query with the largest logit; unused if c is NULL */
 };
 
-/* Allocates the scratch.  The caller has set w, runs and scores. */
+/* Allocates the scratch arrays of *backward.  The caller has set w, runs and scores. */
 void backward_init(struct backward *backward, struct arena *arena);
 
-/* Computes the rows of queries first .. last-1 from their transformed queries U [rows,dk]. */
+/* Computes the results of the queries first .. last-1 in all runs, from their transformed queries U [rows,dk]. */
 void backward_block(struct backward_rows *out, const struct backward *backward, const double *U, ptrdiff_t first,
                     ptrdiff_t last);
 

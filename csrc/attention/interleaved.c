@@ -10,11 +10,11 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 8192    /* largest number of doubles in the keys of a group (64 KiB); above, single windows are as fast */
-#define SHORT_KEYS 16 /* dk below which a group may have 8 SMALL doubles, since single windows take twice as long */
+#define SMALL 8192    /* largest number of doubles in a group's keys (64 KiB): above it, single windows are as fast */
+#define SHORT_KEYS 16 /* dk below which a group may have 8 SMALL doubles: here single windows take twice as long */
 #define MOST (SMALL * 768) /* largest number of doubles in the keys of all groups (48 MiB) */
 
-/* Length of the longest window of a group. */
+/* Returns the length of the longest window of a group of eight queries. */
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 {
     ptrdiff_t longest = 0;
@@ -45,14 +45,15 @@ INLINE void add_up(double *restrict sizes, const double *restrict x, ptrdiff_t d
     memcpy(sizes, size, sizeof size);
 }
 
-/* The token at place t of the copy of a window.  It also gives the place of token t: two tokens change places. */
+/* Returns the token at place t in the copy of a window.  In the copy, the reference token and token 0 have changed
+ * places, so the function also returns the place of token t. */
 static ptrdiff_t token_at(ptrdiff_t t, ptrdiff_t reference)
 {
     return t == 0 ? reference : t == reference ? 0 : t;
 }
 
-/* Chooses the reference of eight windows: the token with the smallest 1-norm.  Then no difference is more than twice as
- * large as its token, and a difference of logits has as many digits as a logit. */
+/* Chooses the reference tokens of eight windows: the token with the smallest 1-norm.  Then no difference to the
+ * reference is more than twice as large as its token, and a difference of logits has as many digits as a logit. */
 SIMD_DISPATCH
 static void smallest_tokens(ptrdiff_t *restrict reference, const struct windows *w, ptrdiff_t first)
 {
@@ -71,9 +72,9 @@ static void smallest_tokens(ptrdiff_t *restrict reference, const struct windows 
     }
 }
 
-/* Copies the rows of X (N, d) that eight windows, beginning with number `first`, see: the reference to x_0 [d,8], and
- * the differences of the others to it to x [(T-1) d,8].  Places beyond the end of a window repeat its first token;
- * their logits become -inf, so they have no weight. */
+/* Copies the rows of X (N, d) that eight windows see, from window number `first` on.  The row of the reference token
+ * goes to x_0 [d,8].  The differences of the other rows to this row go to x [(T-1) d,8].  Places beyond the end of a
+ * window repeat its first token.  Their logits become -inf, so they have no weight. */
 SIMD_DISPATCH
 static void interleave(double *restrict x, double *restrict x_0, const ptrdiff_t *restrict reference,
                        const struct windows *w, const void *X, int single, ptrdiff_t d, ptrdiff_t first, ptrdiff_t T)
@@ -131,8 +132,8 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
     }
 }
 
-/* logit [count,8] = keys u for `count` tokens (1 or 4) of eight windows, with u in a column of U.  A single token is
- * summed in four parts, so that additions overlap. */
+/* Computes the logits [count,8] of `count` tokens (1 or 4) of eight windows, the products of their keys with the
+ * columns u of U.  The product of a single token is summed in four parts, so that additions overlap. */
 INLINE void logits_of_rows(double *restrict logit, const double *restrict keys, const double *restrict U,
                            ptrdiff_t columns, ptrdiff_t dk, int count)
 {
@@ -158,7 +159,8 @@ INLINE void logits_of_rows(double *restrict logit, const double *restrict keys, 
         }
 }
 
-/* logit [T,8] relative to the reference, whose own logit comes first and is 0. */
+/* Computes the logits [T,8] of eight windows relative to the logit of the reference token, which comes first and is
+ * 0. */
 SIMD_DISPATCH
 static void interleaved_logits(double *restrict logit, const double *restrict keys, const double *restrict U,
                                ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk)
@@ -172,7 +174,8 @@ static void interleaved_logits(double *restrict logit, const double *restrict ke
         logits_of_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
 }
 
-/* sum += sum_t c_t x_t for x [(T-1) d,8], in `count` of the d rows, beginning with number k. */
+/* sum += sum_t c_t x_t in each of eight windows, for x [(T-1) d,8].  Computes `count` of the d rows, from row number k
+ * on. */
 INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const double *restrict c, ptrdiff_t T,
                           ptrdiff_t d, ptrdiff_t k, int count)
 {
@@ -184,7 +187,7 @@ INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const d
                 sum[s][i] += c[t * WIDE + i] * x[((t - 1) * d + k + s) * WIDE + i];
 }
 
-/* Computes `count` rows of P, and adds their absolute values to `size`. */
+/* Computes `count` rows of P = sum_t c_t x_t, from row number k on, and adds their absolute values to `size`. */
 INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const double *restrict keys,
                            const double *restrict c, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k,
                            int count)
@@ -199,9 +202,9 @@ INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const doubl
         }
 }
 
-/* P = sum_t c_t x_t in each of eight columns; log_scale = `idle`, or -inf if the column is zero.  Returns 1 if a column
- * has lost digits that sum_t c_t (x_t - x_a) would keep: if all tokens of large weight are close to x_a, the sum
- * cancels, and its error is relative to the largest |c_t| |x_t|, not to |P|. */
+/* P = sum_t c_t x_t for eight windows, each in a column.  log_scale becomes `idle`, or -inf if the column is zero.
+ * Returns 1 if a column has lost digits that sum_t c_t (x_t - x_a) would keep: if all tokens of large weight are close
+ * to x_a, the sum cancels, and its error is relative to the largest |c_t| |x_t|, not to |P|. */
 SIMD_DISPATCH
 static int pull_back(double *restrict P, double *restrict log_scale, const double *restrict keys,
                      const double *restrict sizes, const double *restrict idle, const double *restrict c,
@@ -228,8 +231,8 @@ static int pull_back(double *restrict P, double *restrict log_scale, const doubl
     return close;
 }
 
-/* Computes the column of query q in P, and its log_scale, again as sum_t c_t (x_t - x_a).  It reads the keys as given,
- * since the differences in the copy are rounded. */
+/* Computes the column of query q in P, and its log_scale, again as sum_t c_t (x_t - x_a), where a is the token with the
+ * largest logit.  Reads the keys as given, since the differences in the interleaved copy are rounded. */
 static void pull_back_exactly(double *P, double *log_scale, const struct interleaved *interleaved, const double *c,
                               ptrdiff_t top, ptrdiff_t columns, ptrdiff_t q)
 {
@@ -249,7 +252,8 @@ static void pull_back_exactly(double *P, double *log_scale, const struct interle
     *log_scale = size == 0 ? -INFINITY : interleaved->idle[q];
 }
 
-/* O = x_0 + sum_t prob_t x_t in `count` rows, beginning with number k, or O += that if `add`. */
+/* Computes `count` rows of the attended vectors x_0 + sum_t prob_t x_t of eight windows, from row number k on.  Stores
+ * them in O, or adds them to O if `add`. */
 INLINE void attend_rows(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
                         const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, ptrdiff_t k, int count, int add)
 {
@@ -276,8 +280,8 @@ static void attend(double *restrict O, ptrdiff_t lead, const double *restrict x_
         attend_rows(O, lead, x_0, x, prob, T, dv, k, 1, add);
 }
 
-/* Returns the number of tokens of a group.  *all and *others become the index of its first number in arrays with and
- * without the references. */
+/* Returns the number of tokens of a group, which is the length of its longest window.  *all becomes the index of the
+ * group's first number in arrays of all tokens, *others in arrays without the reference tokens. */
 static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interleaved *interleaved, ptrdiff_t group)
 {
     *all = interleaved->before[group] * WIDE;
@@ -285,7 +289,7 @@ static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interl
     return interleaved->before[group + 1] - interleaved->before[group];
 }
 
-/* logit [T,8] of a group, -inf beyond the end of a window. */
+/* Computes the logits [T,8] of a group of eight windows; they are -inf beyond the end of a window. */
 static void logits_of(double *logit, const struct interleaved *interleaved, const double *U, ptrdiff_t columns,
                       ptrdiff_t group, ptrdiff_t last)
 {

@@ -12,8 +12,8 @@ INLINE double largest(const double *logit, ptrdiff_t T)
     return top;
 }
 
-/* Returns the first index with this value, or the last index of all if there is none (NaN).  The search has no
- * branches. */
+/* Returns the first index of a logit equal to `value`, or the last index T - 1 if there is none (for NaN).  The search
+ * has no branches. */
 INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
 {
     ptrdiff_t first = T - 1;
@@ -25,8 +25,8 @@ INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
     return first;
 }
 
-/* weight_t = exp(logit_t - offset).  Returns the sum of the weights; *least becomes the least weight and, if there are
- * scores, *lift becomes sum_t weight_t (score_t - score_a). */
+/* weight_t = exp(logit_t - offset) of every token t.  Returns the sum of the weights.  *least becomes the least weight
+ * and, if there are scores, *lift becomes sum_t weight_t (score_t - score_a). */
 INLINE double exponentials(double *restrict weight, const double *restrict logit, double offset, ptrdiff_t T,
                            const double *restrict score, double score_a, double *lift, double *least)
 {
@@ -72,7 +72,8 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T)
     return first_of(logit, T, top);
 }
 
-/* The largest l_t - l_a among the tokens whose score differs from the score of a; 0 if no score differs. */
+/* Returns the largest difference l_t - l_a of a logit from the largest logit l_a, among the tokens t whose score
+ * differs from the score of token a; 0 if no score differs. */
 INLINE double runner_up(const double *logit, const double *score, double top, double score_a, ptrdiff_t T)
 {
     double best = -__builtin_inf();
@@ -84,8 +85,9 @@ INLINE double runner_up(const double *logit, const double *score, double top, do
     return best == -__builtin_inf() ? 0.0 : best;
 }
 
-/* If the runner-up is lower than this, weights are relative to the runner-up instead of token a, since they would come
- * near underflow.  exp(-300) is 1e-130, whose square (in norms) is still a normal number. */
+/* The runner-up is the token with the largest logit whose score differs from that of the top token a.  If its logit
+ * minus that of a is below this limit, weights are computed relative to the runner-up instead of a, since they would
+ * come near underflow.  exp(-300) is 1e-130, whose square (in norms) is still a normal number. */
 #define NEAR_UNDERFLOW (-300.0)
 
 SIMD_DISPATCH
@@ -103,8 +105,8 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
             c[t] = prob[t] * ((score[t] - g_a) - lift);
         }
     } else {
-        /* A token with the score of a has prob_t (g_t - s.g) = -prob_t lift e^shift.  It needs no weight relative to
-         * the runner-up; that weight might overflow. */
+        /* For a token t with the same score as the top token a, prob_t (g_t - s.g) = -prob_t lift e^shift.  Its weight
+         * relative to the runner-up is not needed, and might overflow. */
         shift = gap;
         lift = 0;
         for (ptrdiff_t t = 0; t < T; ++t) {
@@ -121,8 +123,8 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
 
 #define LANES SOFTMAX_LANES
 
-/* Replaces the logits in c by the derivatives, and computes lift.  `top` [8] are the largest logits; out->score and
- * out->shift are known.  `shifted` is 0 if every shift is 0. */
+/* Replaces the logits of eight windows in c by the derivatives of their mean scores, and computes out->lift.  `top` [8]
+ * are the largest logits.  out->score and out->shift are already set.  `shifted` is 0 if every shift is 0. */
 INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
                            const double *restrict score, ptrdiff_t lds, const double *restrict top, ptrdiff_t T,
                            int shifted)
@@ -164,8 +166,8 @@ INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *res
         out->lift[i] = lift[i];
 }
 
-/* Finds the largest logit of each column, its index `at` and, if `scored`, its score g_a.  Returns 1 if a finite logit
- * is so much lower that its exponential comes near underflow. */
+/* Finds the largest logit of each column (a window), its index `at` and, if `scored`, its token's score g_a.  Returns 1
+ * if a finite logit is so much lower than the largest of its column that its exponential comes near underflow. */
 INLINE int tops(double *top, double *at, double *g_a, const double *restrict logit, ptrdiff_t ld,
                 const double *restrict score, ptrdiff_t lds, ptrdiff_t T, int scored)
 {
@@ -237,7 +239,9 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES] = {0};
     int shifted = 0, far = tops(top, at, g_a, c, ldc, score, lds, T, 1);
-    if (far) { /* the largest logit with another score may be as low */
+    /* Finds the shift of each window.  It is not 0 if all tokens with another score than the top token come near
+     * underflow. */
+    if (far) {
         for (int i = 0; i < LANES; ++i)
             shift[i] = -__builtin_inf();
         for (ptrdiff_t t = 0; t < T; ++t) {

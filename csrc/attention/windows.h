@@ -11,11 +11,12 @@
 
 struct windows {
     ptrdiff_t tokens, n_queries; /* N, M */
-    ptrdiff_t dk, dz;            /* length of a key, of a query */
-    const double *keys;          /* (N, dk), or NULL if keys are in single precision or the identity */
-    const float *keys32;         /* (N, dk), or NULL; if both are NULL, keys are the identity, and windows are whole */
-    const double *queries;       /* (M, dz) */
-    const ptrdiff_t *start, *stop; /* (M) 0 <= start < stop <= N */
+    ptrdiff_t dk, dz;            /* length of a key, and of a query */
+    const double *keys;  /* (N, dk) keys in double precision, or NULL if they are in single precision or the identity */
+    const float *keys32; /* (N, dk) keys in single precision, or NULL; if both arrays are NULL, keys are the identity,
+                            and every query sees all tokens */
+    const double *queries;         /* (M, dz) */
+    const ptrdiff_t *start, *stop; /* (M) query q sees the tokens start[q] .. stop[q]-1, where 0 <= start < stop <= N */
     const ptrdiff_t *indptr;       /* (M+1) entries of query q: indptr[q] .. indptr[q+1]-1 */
     ptrdiff_t longest;             /* length of the longest window */
 };
@@ -30,14 +31,14 @@ static inline ptrdiff_t windows_entries(const struct windows *w)
     return w->indptr[w->n_queries];
 }
 
-/* Returns 1 if the keys are the identity.  The logits of query q are then u_q, and its p_q is c_q, so neither the
- * identity (N, N) nor a product with it is formed. */
+/* Returns 1 if the keys are the identity.  Then the logits of query q are its transformed query u_q = W z_q, and the
+ * adjoint p_q of numbers c_q is c_q.  So neither the identity (N, N) nor a product with it is formed. */
 static inline int windows_identity(const struct windows *w)
 {
     return w->keys == NULL && w->keys32 == NULL;
 }
 
-/* Address of the key of a token, in single precision if w->keys is NULL. */
+/* Returns the address of the key of a token, which is in single precision if w->keys is NULL. */
 static inline const void *windows_token(const struct windows *w, ptrdiff_t token)
 {
     int single = w->keys == NULL;
@@ -47,8 +48,8 @@ static inline const void *windows_token(const struct windows *w, ptrdiff_t token
 /* to [n] = from [n]. */
 void windows_widen(double *to, const float *from, ptrdiff_t n);
 
-/* Returns the keys (T, dk) of query q in double precision: in place, or converted in scratch [longest * dk].  Returns
- * NULL for the identity. */
+/* Returns the keys (T, dk) that query q sees, in double precision: in place, or converted in scratch [longest * dk].
+ * Returns NULL if the keys are the identity. */
 static inline const double *windows_keys(const struct windows *w, ptrdiff_t q, double *scratch)
 {
     if (w->keys32 == NULL)
@@ -64,18 +65,18 @@ static inline void windows_key(double *key, const struct windows *w, ptrdiff_t t
         key[i] = w->keys != NULL ? w->keys[token * w->dk + i] : (double)w->keys32[token * w->dk + i];
 }
 
-/* Number of doubles in the scratch of windows_keys. */
+/* Returns the number of doubles that windows_keys needs as scratch. */
 static inline ptrdiff_t windows_scratch(const struct windows *w)
 {
     return w->keys32 == NULL ? 0 : w->longest * w->dk;
 }
 
-/* l [entries] = the logits of all entries from U [M,dk], with scratch [windows_scratch].  Not for the identity, where
- * the logits are U. */
+/* Computes the logits l [entries] of all entries from the transformed queries U [M,dk], with scratch [windows_scratch].
+ * Not for keys that are the identity: their logits are U. */
 void windows_logits(double *l, const struct windows *w, const double *U, double *scratch);
 
-/* margins [entries] = (x_a - x_t) . u_q with a = reference[q], from U [M,dk], with scratch [windows_scratch].  If a
- * token equals x_a, its margin is exactly 0. */
+/* margins [entries] = (x_a - x_t) . u_q for every key x_t that query q sees, where a = reference[q] and U [M,dk] has
+ * the transformed queries u_q.  Needs scratch [windows_scratch].  If a token equals x_a, its margin is exactly 0. */
 void windows_margins(double *margins, const struct windows *w, const double *U, const ptrdiff_t *reference,
                      double *scratch);
 
@@ -83,8 +84,8 @@ void windows_margins(double *margins, const struct windows *w, const double *U, 
 void windows_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob);
 
 /* scores [entries] = y_q v_q . values[start[q]+t], for values [N,dv] in double or, if `single`, in single precision.
- * v_q is the vector at v + q next.  If all queries have one v (next = 0), the caller may give scratch [N]; then each
- * value is read once, however many windows see it. */
+ * The vector v_q begins at v + q next.  If all queries have one v (next = 0), the caller may give scratch [N].  Then
+ * the product of each value with v is formed once, however many windows see the value. */
 void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,
                     const double *y, const double *v, ptrdiff_t next, double *scratch);
 

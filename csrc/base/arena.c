@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 64                   /* bytes: one cache line, and the widest vector */
-#define FIRST_BLOCK ((size_t)96 << 10) /* bytes: below malloc's mmap threshold of 128 KiB */
+#define ALIGNMENT 64 /* bytes: every allocation begins at a cache line, which is also the widest vector */
+#define FIRST_BLOCK ((size_t)96 << 10) /* size of an arena's first block: below malloc's mmap threshold of 128 KiB */
 
-#define LARGEST_SPARE ((size_t)4 << 20) /* largest block that is kept for the next call */
-#define SPARES 4 /* number of blocks that are kept: for the arena of a call and three inside it */
+#define LARGEST_SPARE ((size_t)4 << 20) /* bytes: a larger block is freed at the end of a call, not kept as a spare */
+#define SPARES 4 /* number of blocks that are kept: for the arena of a call and three arenas inside it */
 
 struct arena_block {
     struct arena_block *previous;
-    size_t size; /* bytes after the header */
+    size_t size; /* bytes of the block for allocations, which follow this header */
 };
 
 struct arena_child {
@@ -25,10 +25,11 @@ struct arena_child {
     struct arena_child *previous;
 };
 
-static _Atomic(struct arena_block *) spares[SPARES]; /* by size, the largest first; threads that meet may change the
-                                                        order */
+/* The blocks that are kept for the next call, the largest first.  Concurrent calls may change the order. */
+static _Atomic(struct arena_block *) spares[SPARES];
 
-/* Keeps the largest blocks among `block` and the spare ones; frees the rest. */
+/* Returns a block of an arena to the spare blocks.  The SPARES largest of all these blocks are kept, the rest is freed,
+ * and so is a block above LARGEST_SPARE. */
 static void give_back(struct arena_block *block)
 {
     for (int i = 0; i < SPARES && block != NULL && block->size <= LARGEST_SPARE; ++i) {
@@ -40,7 +41,7 @@ static void give_back(struct arena_block *block)
     free(block);
 }
 
-/* Returns a spare block of at least this size, or NULL. */
+/* Takes a block of at least this size out of the spare blocks; NULL if there is none. */
 static struct arena_block *find_spare(size_t bytes)
 {
     for (int i = 0; i < SPARES; ++i) {
@@ -60,7 +61,8 @@ static size_t align_up(size_t bytes)
 
 static int add_block(struct arena *arena, size_t bytes)
 {
-    /* Twice the last block, so that all allocations of the next call of this size fit into one spare block. */
+    /* Up to LARGEST_SPARE, the new block is at least twice as large as the last one.  So after a few calls with the
+     * same allocations one spare block holds them all. */
     size_t least = arena->last == NULL ? FIRST_BLOCK : 2 * arena->last->size;
     least = least <= LARGEST_SPARE ? least : FIRST_BLOCK;
     struct arena_block *block = find_spare(bytes);

@@ -15,7 +15,7 @@ INLINE double exponential_nonpositive(double x)
 {
     const double log2_e = 0x1.71547652b82fep+0;
     const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
-    const double round_to_int = 0x1.8p52; /* adding it rounds to an integer, which is then in the low bits */
+    const double round_to_int = 0x1.8p52; /* adding round_to_int to a number rounds the number to an integer */
     double y = x < -708.0 ? -708.0 : x;
     double shifted = y * log2_e + round_to_int;
     double k = shifted - round_to_int;
@@ -63,7 +63,7 @@ INLINE double exponential_log1p(double x)
     return exponential_twice_atanh(x / (2.0 + x));
 }
 
-/* log(x) for a normal x > 0, as k log(2) + log(m) with m within a factor sqrt(2) of 1. */
+/* log(x) for a normal x > 0, as k log(2) + log(m) with an integer k, and m within a factor sqrt(2) of 1. */
 INLINE double exponential_log(double x)
 {
     const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000u, integer = 0x4330000000000000u;

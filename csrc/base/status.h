@@ -1,4 +1,4 @@
-/* The only list of status codes: name, code, the word in a result, the sentence in an error message.
+/* The only list of status codes.  Each has a name, a code, its word in a result, and its sentence in an error message.
  * Code 0 means done.  A positive code means an answer other than "done".  A negative code means no answer: the binding
  * raises an error. */
 #ifndef BASE_STATUS_H

@@ -4,7 +4,8 @@
 
 #include "base/arena.h"
 
-/* Number of spin iterations before a worker blocks.  The next loop of a series usually comes sooner. */
+/* Number of spin iterations for which a thread waits before it blocks.  In a series of parallel loops the next one
+ * usually begins sooner. */
 #define SPINS 500
 
 #if defined __x86_64__
@@ -26,7 +27,7 @@ void threads_init(struct threads *threads, int most, struct arena *arena)
         threads->most = most;
 }
 
-/* Runs the items of the current loop that belong to this worker. */
+/* Runs the items of the current parallel loop that belong to thread `number`. */
 static void run_part(struct threads *threads, int number)
 {
     if (number < threads->parts)
@@ -34,7 +35,8 @@ static void run_part(struct threads *threads, int number)
                       threads->count * (number + 1) / threads->parts, number);
 }
 
-/* The loop of a worker thread.  It ends when it is woken without work. */
+/* The function of a worker thread, which does its part of one parallel loop after the other.  It returns when it is
+ * woken without work. */
 static void *run_worker(void *argument)
 {
     struct threads_worker *member = argument;
@@ -64,8 +66,8 @@ static void destroy_locks(struct threads *threads)
     pthread_mutex_destroy(&threads->lock);
 }
 
-/* Starts as many threads as the system allows, up to the number wanted.  They block all signals, which the calling
- * thread handles. */
+/* Starts worker threads up to the number wanted, or as many as the system allows.  The workers block all signals, so
+ * that the calling thread handles them. */
 static void start_workers(struct threads *threads)
 {
     pthread_mutex_init(&threads->lock, NULL);
@@ -86,7 +88,7 @@ static void start_workers(struct threads *threads)
         destroy_locks(threads);
 }
 
-/* Wakes the workers for the next loop. */
+/* Wakes the workers for the next parallel loop, or to end. */
 static void announce(struct threads *threads)
 {
     pthread_mutex_lock(&threads->lock);

@@ -1,8 +1,9 @@
-/* Shared by the binding files, the only ones that include Python.h.  Python converts the arguments that a user gave,
- * and names the faults in them (python/attsvm/common/check.py).  Here arrays are only asserted, so that even a wrong
- * private call cannot crash.
+/* Declarations for the files of csrc/binding, the only ones that include Python.h.  Python converts the arguments that
+ * a user gave, and names the faults in them (python/attsvm/common/check.py).  A binding only asserts the types and
+ * shapes of arrays, so that even a wrong private call cannot crash.
  *
- * A binding is a line of a table.  It has a name, a function, and a signature with the arguments and the results:
+ * A binding is a C function that Python can call.  It is a line of a table, with a name, a function, and a signature
+ * that lists the arguments and the results:
  *
  *     BIND(attended, attended, "windows, double values[N,v], double probabilities[E] -> double[M,v]")
  *
@@ -47,44 +48,46 @@ struct bind_item;
 struct objective;
 
 struct bind_entry {
-    PyMethodDef definition; /* the documentation of the function is the signature */
+    PyMethodDef definition; /* name and C function for Python; the documentation string is the signature */
     int (*function)(struct bind_call *call);
     const void *context;
-    struct bind_item *items; /* items of the signature, read when the module is made: first arguments, then results */
-    int given, arguments, results, keeps_gil, keeps_exception; /* given: arguments of a call, where a record counts
-                                                                  once */
+    struct bind_item *items; /* items of the signature, first arguments, then results; read when the module is made */
+    /* `given` is the number of arguments that a call passes, where a record counts once.  `arguments` and `results` are
+     * numbers of items. */
+    int given, arguments, results, keeps_gil, keeps_exception;
 };
 
 #define BIND_WITH(name, function, context, signature) \
     {{#name, (PyCFunction)(void (*)(void))bind_run, METH_FASTCALL, signature}, function, context, NULL, 0, 0, 0, 0, 0}
 #define BIND(name, function, signature) BIND_WITH(name, function, NULL, signature)
 
-/* The function that runs every binding. */
+/* Runs a binding.  `entry` is the capsule of its struct bind_entry, and `args` are the n arguments from Python. */
 PyObject *bind_run(PyObject *entry, PyObject *const *args, Py_ssize_t n);
 
 struct bind_value {
     union {
         double number;
-        ptrdiff_t integer; /* or a code */
+        ptrdiff_t integer; /* an integer, or the code of a choice such as LOSS_LINEAR */
         const char *word;
-        void *data; /* the data of an array */
+        void *data; /* address of the numbers of an array */
     };
-    PyObject *object; /* owned; but the answer of a callback is borrowed */
+    PyObject *object; /* the Python object of the value; owned, except for the answer of a callback */
 };
 
-enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* largest numbers of arguments and of results */
+enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* largest numbers of arguments and of results of a binding */
 
-/* The state of one call.  Ctrl-C can stop it. */
+/* The state of one call of a binding.  Ctrl-C can stop the call. */
 struct bind_call {
     const struct bind_entry *entry;
     struct bind_value in[BIND_ARGUMENTS], out[BIND_RESULTS];
-    ptrdiff_t size[128]; /* value of each letter; -1: none yet */
+    ptrdiff_t size[128]; /* length that each letter of a signature stands for, -1 while it has none */
     const struct windows *w;
     const struct objective *objective;
-    const char *refusal; /* message of a function whose arguments do not fit together; else NULL */
+    const char *refusal; /* message of an error if the arguments do not fit together, else NULL */
     PyThreadState *thread;
-    PyObject *report; /* borrowed, set by the function: called with (iterations, gap); NULL: none */
-    double reported;  /* time of the last report */
+    PyObject *report; /* Python function that shows progress, called with (iterations, gap); borrowed; NULL if none is
+                         given */
+    double reported;  /* time of the last call of `report` */
     struct monitor monitor;
     struct arena arena;
     struct threads threads;
@@ -93,16 +96,18 @@ struct bind_call {
 /* Stores the message of a ValueError, and returns the status that the function of the binding must then return. */
 int bind_refuse(struct bind_call *call, const char *message);
 
-/* Reads the signature.  Nonzero: an exception is set. */
+/* Reads the signature of a binding into entry->items.  Returns nonzero, with an exception set, if that fails. */
 int bind_parse(struct bind_entry *entry);
 
-/* The steps of bind_run: reads all arguments; allocates the results; converts them for Python, where `raised` is the
- * exception of the call or NULL.  They return nonzero, or NULL, with an exception set. */
+/* Steps of bind_run before and after the kernel: read all arguments, allocate the results, and convert the results for
+ * Python.  `raised` is the exception of the call, or NULL.  A step that fails returns nonzero, or NULL, with an
+ * exception set. */
 int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_t n);
 int bind_make_results(struct bind_call *call);
 PyObject *bind_hand_over(struct bind_call *call, PyObject *raised);
 
-/* Reads one argument as its item of the signature describes it.  Nonzero: an exception is set. */
+/* Reads one Python object as `item` describes it, such as "double value[M]".  Returns nonzero, with an exception set,
+ * if the object does not fit. */
 int bind_read(struct bind_call *call, struct bind_value *value, PyObject *object, const char *item);
 
 /* Returns 1 if an array of tokens is in single precision. */
@@ -111,14 +116,15 @@ static inline int bind_single(const struct bind_value *tokens)
     return PyArray_TYPE((PyArrayObject *)tokens->object) == NPY_FLOAT;
 }
 
-/* Makes a double array [d0] or, if d1 >= 0, [d0,d1], and stores its data in *data. */
+/* Makes a NumPy array of doubles, [d0] or, if d1 >= 0, [d0,d1], and stores the address of its numbers in *data. */
 PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
 
-/* The content of a capsule, or NULL with an exception set.  *heads receives the number of attention heads. */
+/* Returns the windows or the objective that a capsule holds, or NULL with an exception set.  *heads receives the
+ * objective's number of attention heads. */
 const struct windows *bind_windows(PyObject *capsule);
 const struct objective *bind_objective(ptrdiff_t *heads, PyObject *capsule);
 
-/* The tables of bindings.  Each ends with an entry without a function. */
+/* The tables of bindings, one for each file of csrc/binding.  A table ends with an entry without a function. */
 extern struct bind_entry bind_call_table[], bind_data_table[], bind_windows_table[], bind_objective_table[],
     bind_train_table[], bind_output_table[], bind_svm_table[], bind_path_table[];
 

@@ -19,8 +19,8 @@ static const char *sentence(int status)
     }
 }
 
-/* Returns the exception that a poll or a callback has set, owned, or NULL.  A result of the kernel does not exclude an
- * exception, which may come after the answer was final. */
+/* Returns the exception that a signal handler or a callback has set, and clears it.  The caller owns the exception.  It
+ * can exist beside a result of the kernel, since it may come after the answer was final. */
 static PyObject *take_exception(void)
 {
     PyObject *type, *value, *traceback;
@@ -49,8 +49,8 @@ static void raise_error(const struct bind_call *call, int status, PyObject *rais
                         sentence(status));
 }
 
-/* Threads of a call.  The default is one, since many small problems in parallel are the usual load; set_num_threads is
- * meant for a single large problem. */
+/* Number of threads of a call.  The default is one, since many small problems in parallel are the usual load.
+ * set_num_threads is meant for a single large problem. */
 static atomic_int bind_threads = 1;
 
 static int set_num_threads(struct bind_call *call)
@@ -74,7 +74,7 @@ struct bind_entry bind_call_table[] = {
     {.function = NULL},
 };
 
-#define REPORT_INTERVAL 0.1 /* seconds between reports: smooth for the eye */
+#define REPORT_INTERVAL 0.1 /* seconds between two progress reports: smooth for the eye */
 
 static int poll_signals(void *context)
 {
@@ -99,7 +99,8 @@ int bind_refuse(struct bind_call *call, const char *message)
     return STATUS_NOT_FINITE;
 }
 
-/* Returns the kernel's status.  Its memory is then free, and its threads have ended. */
+/* Calls the function of a binding and returns its status.  Afterwards the memory of the call is free, and its threads
+ * have ended. */
 static int compute(struct bind_call *call)
 {
     int keeps_gil = call->entry->keeps_gil;

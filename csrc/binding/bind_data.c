@@ -1,4 +1,5 @@
-/* The windows as a capsule, made and checked once. */
+/* Binds windows: keys, queries, and the range of keys that each query sees.  They are checked once and kept in a
+ * capsule. */
 #include "binding/bind.h"
 
 #include <limits.h>
@@ -8,13 +9,15 @@
 #include "linalg/vector.h"
 
 #define CAPSULE "attsvm.windows"
-#define LONG ((npy_intp)1 << 16) /* from this number of entries on, arrays are scanned without the GIL */
+#define LONG ((npy_intp)1 << 16) /* an array of at least so many numbers is scanned without the GIL */
 
-/* The content of a capsule. */
+/* The content of a capsule of windows. */
 struct holder {
     struct windows w;
-    PyObject *arrays[2]; /* keep the tokens and queries alive */
-    ptrdiff_t index[]; /* start, stop, indptr: copies, so that no Python code can change the indices after the check */
+    PyObject *arrays[2]; /* the arrays of the keys and queries, kept alive by the capsule */
+    /* The indices start, stop and indptr of the windows, copied so that no Python code can change them after the
+     * check. */
+    ptrdiff_t index[];
 };
 
 static void release_holder(struct holder *holder)
@@ -35,8 +38,9 @@ const struct windows *bind_windows(PyObject *capsule)
     return holder != NULL ? &holder->w : NULL;
 }
 
-/* Makes a holder of windows on keys (N, dk), or on the first N rows of the identity if keys is None, and queries (M,
- * dz).  It keeps both arrays.  start and stop must still be filled.  Returns NULL with an exception set on failure. */
+/* Makes a holder of windows with keys (N, dk) and queries (M, dz).  If `keys` is None, the keys are the identity of
+ * order N.  The holder keeps both arrays alive.  The caller must still fill its start and stop.  Returns NULL, with an
+ * exception set, on failure. */
 static struct holder *new_holder(PyObject *keys, PyObject *queries, ptrdiff_t N)
 {
     PyArrayObject *X = (PyArrayObject *)keys, *Z = (PyArrayObject *)queries;
@@ -71,7 +75,7 @@ static struct holder *new_holder(PyObject *keys, PyObject *queries, ptrdiff_t N)
 }
 
 /* Makes the capsule of a holder whose start and stop are filled.  Every index that the kernels use is checked here, so
- * that they need not check it. */
+ * that the kernels need not check any. */
 static PyObject *new_capsule(struct holder *holder)
 {
     struct windows *w = &holder->w;
@@ -93,7 +97,8 @@ static PyObject *new_capsule(struct holder *holder)
     return capsule;
 }
 
-/* If keys is None they are the identity, and every query sees all of them. */
+/* Makes a capsule of windows: query q sees the keys start[q] to stop[q] - 1.  If `keys` is None, the keys are the
+ * identity, and every query sees all of them. */
 static int windows(struct bind_call *call)
 {
     const ptrdiff_t *start = call->in[2].data, *stop = call->in[3].data, M = call->size['M'];
@@ -106,7 +111,7 @@ static int windows(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* The largest absolute value of an array in C order; not finite if an entry is not finite. */
+/* Returns the largest absolute value of an array in C order, which is not finite if an entry is not finite. */
 static double magnitude(PyArrayObject *array)
 {
     const void *data = PyArray_DATA(array);
@@ -133,7 +138,7 @@ static int largest(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* A read-only view of an array as a matrix whose rows are its vectors. */
+/* Returns a read-only view of an array (..., d) as a matrix with rows of length d. */
 static PyObject *below_each_other(PyArrayObject *array)
 {
     npy_intp length = PyArray_DIM(array, PyArray_NDIM(array) - 1), dims[2] = {PyArray_SIZE(array) / length, length};
@@ -144,8 +149,8 @@ static PyObject *below_each_other(PyArrayObject *array)
     return rows;
 }
 
-/* n sequences of T tokens and S queries each.  Every query sees its sequence or, if `causal`, the tokens up to its
- * own. */
+/* Makes a capsule of n sequences, each with T tokens and S queries.  Every query sees its whole sequence or, if
+ * `causal`, the tokens up to its own position. */
 static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, ptrdiff_t S, int causal)
 {
     struct holder *holder = new_holder(keys, queries, 0);
@@ -160,9 +165,9 @@ static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, p
     return new_capsule(holder);
 }
 
-/* Fast path for arrays that need no conversion: finite, in C order, shapes (n, T, dk) and (n, dz) or (n, S, dz), the
- * same array twice if causal.  For all other arrays the result is None; the caller then checks them one by one and
- * names the fault. */
+/* Fast path for arrays that need no conversion: finite, in C order, keys (n, T, dk) and queries (n, dz) or (n, S, dz),
+ * which must be the same array if `causal`.  For all other arrays the result is None.  The caller then checks them one
+ * by one and names the fault. */
 static int plain_windows(struct bind_call *call)
 {
     PyObject *const given[2] = {call->in[0].object, call->in[1].object};
@@ -202,7 +207,7 @@ static PyObject *index_copy(const ptrdiff_t *from, ptrdiff_t n)
     return copy;
 }
 
-/* start, stop and indptr as read-only arrays */
+/* Returns the indices start, stop and indptr of the windows as read-only arrays. */
 static int index_of(struct bind_call *call)
 {
     const struct windows *w = call->w;
@@ -214,11 +219,12 @@ static int index_of(struct bind_call *call)
 
 struct bind_entry bind_data_table[] = {
     BIND(windows, windows, "tokens keys[N,k]?, double queries[M,z], index start[M], index stop[M] -> object"),
-    /* windows, keys, queries, the largest absolute value of each, and the number of entries */
+    /* Result: None, or a tuple of the windows, keys, queries, the largest absolute values of keys and of queries, and
+     * the number of entries. */
     BIND(plain_windows, plain_windows, "object X, object Z, int causal -> object"),
     BIND(index, index_of, "windows -> object"),
-    /* the largest absolute value, not finite if an entry is not finite; None unless the array is float64 or float32 in
-     * C order */
+    /* Result: the largest absolute value of the array, not finite if an entry is not finite.  It is None unless the
+     * array is float64 or float32 in C order. */
     BIND(largest, largest, "object array -> object"),
     {.function = NULL},
 };

@@ -1,4 +1,5 @@
-/* The training problem, made once as a capsule; its loss and gradient; the losses alone. */
+/* Binds the training problem, which is checked once and kept in a capsule, its loss and gradient, and the loss
+ * functions alone. */
 #include "binding/bind_objective.h"
 
 #include <limits.h>
@@ -12,11 +13,11 @@
 
 enum objective_argument { WINDOWS, LOSS, SCORES, VALUES, LABELS, HEAD, HEADS = HEAD + 4, CONCATENATE };
 
-/* The content of a capsule. */
+/* The content of a capsule of a training problem. */
 struct holder {
     struct objective objective;
     struct general_output output;
-    PyObject *kept; /* the arguments, which stay alive, and with them their arrays */
+    PyObject *kept; /* the arguments of the call that made the capsule, kept alive for their arrays */
 };
 
 static void release(PyObject *capsule)
@@ -50,9 +51,9 @@ int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_val
     return a->data != NULL && size['i'] == d && size['h'] == size['j'];
 }
 
-/* Fills in the objective.  Returns NULL, or a message that names the fault in the arguments.  If scores are
- * given, the objective is a linear output head on one attention head.  If values and labels are given too, the output
- * head can be trained; without values its scores are fixed. */
+/* Fills in the objective from the arguments.  Returns NULL, or a message that names the fault in them.  If scores are
+ * given, the objective is a linear output head on one attention head.  With values and labels too, this output head can
+ * be trained.  Without values its scores are fixed. */
 static const char *fill(struct holder *holder, const struct bind_call *call)
 {
     const struct bind_value *in = call->in;
@@ -104,8 +105,9 @@ static int objective(struct bind_call *call)
     return wrong != NULL ? bind_refuse(call, wrong) : STATUS_NO_MEMORY;
 }
 
-/* Calls the function with a copy of `in`, an array (M, d) or, if d < 0, (M).  It must return M numbers and an array of
- * the shape of `in`.  Nonzero: its exception stays set. */
+/* Calls a Python function, a head or a loss, with a copy of `in`, an array (M, d) or, if d < 0, (M).  The function must
+ * return M numbers and an array of the shape of `in`, which are stored in `first` and `second`.  Returns nonzero, with
+ * an exception set, on failure. */
 static int call_function(const struct bind_function *function, double *first, double *second, const double *in,
                          ptrdiff_t M, ptrdiff_t d)
 {
@@ -137,13 +139,15 @@ static int call_function(const struct bind_function *function, double *first, do
     return refused;
 }
 
-/* Computes values (M) and gradients (M, d) at O. */
+/* Evaluates an output head that is a Python function: its values (M) and gradients (M, d) at attended vectors O (M,
+ * d). */
 static int call_head(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d)
 {
     return call_function(context, value, gradient, O, M, d);
 }
 
-/* Replaces u by its losses, and computes the logarithms of their slopes. */
+/* Evaluates a loss that is a Python function: replaces the numbers u (M) by their losses, and computes the logarithms
+ * of the slopes of the loss. */
 static int call_loss(void *context, double *u, double *log_slope, ptrdiff_t M)
 {
     return call_function(context, u, log_slope, u, M, -1);
@@ -211,8 +215,9 @@ static int loss(struct bind_call *call)
     return status;
 }
 
-/* Multiplies the arrays of attention head h by exp(*scale) or, if `scaled`, divides them by their largest entry.
- * *scale becomes the logarithm of the gradient's largest entry, -infinity for a zero gradient. */
+/* Scales the gradient of attention head h: multiplies its arrays by exp(*scale) or, if `scaled`, divides them by their
+ * largest absolute value.  *scale becomes the logarithm of the gradient's largest absolute value, -infinity for a zero
+ * gradient. */
 static void set_scale(struct gradient *gradient, ptrdiff_t h, ptrdiff_t scaled, const struct windows *w, ptrdiff_t m)
 {
     double *const array[] = {gradient->W, gradient->K, gradient->Q}, *scale = &gradient->log_scale[h], largest = 0;
@@ -250,7 +255,8 @@ static int loss_and_grad(struct bind_call *call)
     return status;
 }
 
-/* The gradient in the logits is delta exp(log_scale).  It is 0 on queries that add nothing to the gradient in W. */
+/* Computes the gradient in the logits, which is delta exp(log_scale).  delta is 0 for queries that add nothing to the
+ * gradient in W. */
 static int multipliers(struct bind_call *call)
 {
     struct bind_problem problem;
@@ -270,7 +276,7 @@ static int values_of_loss(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* Upper bounds of |l''| and |l'| over u >= least. */
+/* Returns upper bounds of |l''(u)| and of |l'(u)| over u >= least, for the loss l. */
 static int bounds_of_loss(struct bind_call *call)
 {
     loss_bounds(&call->out[0].number, &call->out[1].number, (enum loss)call->in[0].integer, call->in[1].number);
@@ -278,8 +284,8 @@ static int bounds_of_loss(struct bind_call *call)
 }
 
 #define POINT "objective, function head?, function loss?, double W[RH,k,z]?, double K[RH,k,m]?, double Q[RH,z,m]?"
-/* Weights of one run.  The letter w stands for dz, but has a value only if W is given; without W, a result of shape
- * [H,k,w] is None. */
+/* The arguments of a function that evaluates an objective at the weights of one run.  The letter w stands for dz, but
+ * has a value only if W is given.  So without W, a result of shape [H,k,w] is None. */
 #define ONE_POINT "objective, function head?, function loss?, double W[1H,k,w]?, double K[1H,k,m]?, double Q[1H,z,m]?"
 
 struct bind_entry bind_objective_table[] = {

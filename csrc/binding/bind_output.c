@@ -1,9 +1,10 @@
-/* Evaluates output heads alone. */
+/* Binds output heads alone: their values and gradients at given attended vectors. */
 #include "binding/bind_objective.h"
 
-enum { O = 4 }; /* index of the argument after the head */
+enum { O = 4 }; /* index of the argument o, which follows the four arguments of the head */
 
-/* Evaluates a head at attended vectors O (M, d).  The kernel reads and writes one column for each query. */
+/* Evaluates an output head at attended vectors O (M, d).  The kernel head_evaluate reads and writes one column for each
+ * query, so O and the gradient are transposed. */
 static int head(struct bind_call *call)
 {
     struct head head;

@@ -1,4 +1,4 @@
-/* Projections, and points of the regularisation path. */
+/* Binds projections onto norm balls, and points of the regularisation path. */
 #include "binding/bind.h"
 
 #include "binding/bind_objective.h"

@@ -1,4 +1,4 @@
-/* Signatures of bindings: reads arguments by them, and makes arrays for the results. */
+/* Parses the signatures of bindings, reads arguments by a signature, and makes arrays for the results. */
 #include "binding/bind.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum kind { NUMBER, INTEGER, CODE, ARRAY, REFERENCE, WINDOWS, STORED, OBJECTIVE, FUNCTION, WORD, EXCEPTION, OBJECT };
 
-/* `detail` is the type of an array's numbers, or the number of codes. */
+/* The types of a signature.  `detail` is the NumPy type of an array's numbers, or the number of codes of a choice. */
 static const struct type {
     char word[12];
     enum kind kind;
@@ -35,17 +35,17 @@ static const struct type {
     {"", OBJECT, 0}, /* ends the table */
 };
 
-/* One argument or result of a signature. */
+/* One argument or result of a signature, such as "double W[k,z]?". */
 struct bind_item {
     const struct type *type;
     char name[24];
-    const char *shape; /* begins after the bracket; NULL: not an array */
+    const char *shape; /* the lengths in the signature, from after the bracket; NULL if not an array */
     int written, optional;
-    PyObject *attribute; /* the item's name, if it is an attribute of a record; else NULL */
-    int ends;            /* 1 if the next item is read from the next argument of the call */
+    PyObject *attribute; /* name of the record's attribute that is this argument; NULL if no record */
+    int ends;            /* 1 if the next item of the signature is read from the next argument of the call */
 };
 
-/* Reads an item of a signature; returns the beginning of the next one. */
+/* Reads the item of a signature that begins at `at`.  Returns the beginning of the next item. */
 static const char *next_item(struct bind_item *item, const char *at)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -70,8 +70,8 @@ static const char *next_item(struct bind_item *item, const char *at)
     return at + strspn(at, ", ");
 }
 
-/* Reads one length: returns the product of its digits and of the values of its letters, and moves *text to its end.
- * *unbound is a letter without a value, or 0. */
+/* Reads one length of an item of a signature.  Returns the product of its digits and of the values of its letters, and
+ * moves *text to its end.  *unbound becomes a letter that has no value yet, or 0. */
 static ptrdiff_t known(const struct bind_call *call, const char **text, unsigned char *unbound)
 {
     ptrdiff_t product = 1;
@@ -93,7 +93,8 @@ static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *
     int ndim = PyArray_NDIM(array), axes = 1, axis = 0;
     for (const char *at = shape; *at != ']'; ++at)
         axes += *at == ',';
-    int first = strcspn(shape, ",]") > 1 ? ndim - axes + 1 : 1; /* axes of the first length */
+    /* The first length of the shape covers `first` axes of the array. */
+    int first = strcspn(shape, ",]") > 1 ? ndim - axes + 1 : 1;
     if (first < 0 || first + axes - 1 != ndim)
         return 0;
     for (int i = 0; i < axes; ++i, ++shape) {
@@ -109,7 +110,7 @@ static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *
     return 1;
 }
 
-/* Raises an error that names the expected array, with the known lengths, and the given one. */
+/* Raises an error that names the array that was expected, with the lengths that are known, and the object that came. */
 static int wrong_array(const struct bind_call *call, const struct bind_item *item, PyObject *object)
 {
     char lengths[96] = "";
@@ -150,7 +151,7 @@ static int read_array(struct bind_call *call, struct bind_value *value, const st
     return 0;
 }
 
-/* Stores the windows and the lengths that they determine. */
+/* Stores the windows in `call`, and the lengths N, M, E, k and z that they determine. */
 static int read_windows(struct bind_call *call, const struct windows *w, int stored)
 {
     if (w == NULL)
@@ -278,7 +279,7 @@ int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_
     return 0;
 }
 
-/* Makes an array of this shape, or None if a letter has no value. */
+/* Makes a NumPy array of the shape that a signature gives, or None if a letter of the shape has no value. */
 static PyObject *new_array(const struct bind_call *call, int type, const char *shape)
 {
     npy_intp dims[4];
@@ -307,7 +308,7 @@ int bind_make_results(struct bind_call *call)
     return 0;
 }
 
-/* The result as a Python object, owned. */
+/* Returns a result of a binding as a Python object, which the caller owns. */
 static PyObject *object_of(struct bind_value *value, enum kind kind, PyObject *raised)
 {
     PyObject *made = value->object != NULL ? value->object : kind == EXCEPTION ? raised : NULL;

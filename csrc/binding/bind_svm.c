@@ -1,4 +1,4 @@
-/* The SVM solvers: rows are built from the selection, and solved and certified in one call. */
+/* Binds the SVM solvers.  One call builds the rows from the selection, solves the SVM, and certifies the answer. */
 #include "binding/bind.h"
 
 #include <stdint.h>
@@ -19,8 +19,9 @@ struct method {
     ptrdiff_t limit;
 };
 
-/* Adds the impossible margin rows to the answer of a soft margin: copies of the selected token, and zero queries.  Each
- * costs C b^2 whatever W is.  They are not used in a proof that equality rows contradict each other. */
+/* Adds the impossible margin rows to the answer of a soft margin.  A row is impossible if its token equals the selected
+ * one, or if its query is zero.  It costs C b^2 for every W, where b is its right-hand side.  Impossible rows play no
+ * part in a proof that equality rows contradict each other. */
 static void add_impossible(struct svm_answer *answer, const unsigned char *impossible, const struct bind_call *call)
 {
     const double *rhs = call->in[RHS].data;
@@ -35,7 +36,8 @@ static void add_impossible(struct svm_answer *answer, const unsigned char *impos
     }
 }
 
-/* Solves the problem.  *entry becomes the entry of an impossible row, found before any solver ran; else -1. */
+/* Builds the rows and solves the SVM.  *entry becomes the entry of an impossible row that was found before any solver
+ * ran, else -1. */
 static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options *options, struct bind_call *call)
 {
     const struct method *method = call->entry->context;
@@ -65,7 +67,8 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
-        /* If *entry >= 0, `rows` has only the impossible row; this multiplier of it is a Farkas certificate. */
+        /* If *entry >= 0, `rows` has only the impossible row of this entry.  The multiplier `sign` of the row is a
+         * Farkas certificate. */
         double sign = rows.rhs[0] < 0 ? -1 : 1;
         if (*entry >= 0)
             options->start = &sign;
@@ -73,14 +76,14 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
             status = solver_check(answer, &rows, options, &call->arena);
         else
             status = presolve_solve(answer, &rows, options, method->solve, &call->arena);
-        if (status == STATUS_FACTORIZATION) { /* numbers left their range: this decides nothing */
+        if (status == STATUS_FACTORIZATION) { /* a factorisation left the range of doubles, which decides nothing */
             vector_zero(answer->W, call->w->dk * call->w->dz);
             vector_zero(answer->lambda, rows.count);
             answer->bound = (struct bounds){.upper = INFINITY, .gap = INFINITY};
             status = STATUS_UNDECIDED;
         }
         if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))
-            status = STATUS_INTERRUPTED; /* an interrupted factorisation looks like a failed one */
+            status = STATUS_INTERRUPTED; /* an interrupted factorisation returns the same status as a failed one */
         if (status >= 0)
             rows_to_entries(call->out[DUAL].data, &rows, answer->lambda);
     }
@@ -112,7 +115,8 @@ static int run(struct bind_call *call)
     return status;
 }
 
-/* The bounds of the largest margin that R weights W and multipliers prove. */
+/* Computes the numbers from which Python bounds the largest margin on both sides, for each of R weights W with its
+ * multipliers. */
 static int interval(struct bind_call *call)
 {
     enum { I_W = 3, I_DUAL };
@@ -132,9 +136,10 @@ static int interval(struct bind_call *call)
                          memchr(impossible, 1, (size_t)entries) != NULL, &call->arena);
 }
 
-/* _core.<norm>_<method> for every method, and _core.check.  max_iter: 0: the default of the method.  rank: largest
- * rank; 0: no bound.  start: multipliers of the entries.  report is called with the iterations and the gap.  The
- * results are the fields of Answer in python/attsvm/svm/transform.py. */
+/* The bindings _core.<norm>_<method> of every method, and _core.check.  max_iter = 0 stands for the default of the
+ * method, and rank = 0 for no bound on the rank.  start has the multipliers of a warm start, one for each entry.
+ * report is called with the iterations and the gap.  The results are the fields of Answer in
+ * python/attsvm/svm/transform.py. */
 #define BIND_METHOD(name, solve, norm, word, problems, limit, purpose) \
     BIND_WITH(name, run, (&(const struct method){solve, norm, limit}), \
               "stored windows, reference reference[M], bool kept[E]?, double rhs[E]?, number tol, int max_iter, " \

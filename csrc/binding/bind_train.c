@@ -1,4 +1,4 @@
-/* Training runs. */
+/* Binds training runs: reads the arguments of a run, checks them, and starts the descent. */
 #include <math.h>
 #include <string.h>
 
@@ -6,15 +6,16 @@
 #include "linalg/vector.h"
 #include "training/descent.h"
 
-/* The fields of a run, with their types, like those of Descent in python/attsvm/training/session.py; the other
- * arguments follow in `enum argument`.
+/* The fields of a training run, with their types.  They correspond to those of Descent in
+ * python/attsvm/training/session.py.  The other arguments follow in `enum argument`.
  *
- * lr: 1 or R rows of 1 or all steps.  target: NaN stands for the infimum of a fixed linear head.  radius < 0: no ball.
- * A step changes in place: W, or K and Q, or the span of U and C (then W stays); v, the parameters of the head (v or V,
- * then a or lam); and the state of the rule.  The state is the mean of the gradients, the root of their squares, and in
- * past the log scales of both, a row for each part of each run.  A root that the rule does not keep is a metric of W: D
- * [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  reached: the step reached and the number of records made, both updated.
- * It is an array, since a signal may raise in Python before a returned number is stored anywhere. */
+ * lr has 1 or R rows, for the runs, of 1 or all steps.  target = NaN stands for the infimum of a fixed linear head.
+ * radius < 0 means no ball.  A step changes in place: the weights (W, or K and Q, or the span of U and C, where W
+ * stays); v, the parameters of the head (v or V, then a or lam); and the state of the rule.  The state is the mean of
+ * the gradients, the root of their squares, and in `past` the log scales of both, with a row for each part of each run.
+ * If the rule keeps no root, `root` may be a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  reached has the
+ * step reached and the number of records made, which are both updated.  It is an array, since a signal may raise in
+ * Python before a returned number is stored anywhere. */
 #define FIELDS(FIELD) \
     FIELD(OBJECTIVE, "objective") \
     FIELD(CALLED_HEAD, "function called_head?") \
@@ -51,7 +52,7 @@
 
 enum argument { FIELDS(PLACE) FIRST, LAST, RECORDED, COMBINE };
 
-/* Reads the parameters of a head that is trained. */
+/* Reads the parameters of an output head that is trained. */
 static int read_head(struct weights *weights, const struct objective *objective, struct bind_call *call)
 {
     if (objective->output == NULL)
@@ -76,7 +77,7 @@ static int read_weights(struct weights *weights, const struct objective *objecti
     return status == STATUS_DONE && call->in[V].data != NULL ? read_head(weights, objective, call) : status;
 }
 
-/* Reads the numbers and steps of the run, and checks that they fit together. */
+/* Reads the numbers and steps of a training run, and checks that they fit together. */
 static int read_steps(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
     const struct bind_value *in = call->in;
@@ -113,8 +114,8 @@ static int read_steps(struct descent *descent, const struct weights *weights, st
     return fits ? STATUS_DONE : bind_refuse(call, "the rule, steps, lr and record do not fit together");
 }
 
-/* Reads the arrays of the rule's state.  If the rule keeps no root of squared gradients, the array `root` may hold a
- * metric of W. */
+/* Reads the arrays that hold the state of the update rule.  If the rule keeps no root of squared gradients, the array
+ * `root` may hold a metric of W. */
 static int read_kept(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
     const struct update *update = &descent->update;
@@ -134,7 +135,7 @@ static int read_kept(struct descent *descent, const struct weights *weights, str
     return fits ? STATUS_DONE : bind_refuse(call, "a metric does not go with this rule or these weights");
 }
 
-/* Checks that the steps, the head and the weights fit together. */
+/* Checks that the steps, the output head and the weights of a training run fit together. */
 static int check_together(const struct objective *objective, const struct weights *weights,
                           const struct descent *descent, struct bind_call *call)
 {
@@ -153,23 +154,24 @@ static int check_together(const struct objective *objective, const struct weight
     return STATUS_DONE;
 }
 
-/* The Python functions that are called during a run. */
+/* The Python functions that are called during a training run, and the data that these calls need. */
 struct callbacks {
     struct descent_callbacks callbacks;
     PyObject *recorded, *combine; /* borrowed */
     const struct weights *weights;
     struct bind_call *call;
-    double *squares; /* the next row of half the squares of factors, or NULL */
+    double *squares; /* place for the next record of (||K||^2 + ||Q||^2) / 2, or NULL */
 };
 
-/* One array of the gradient. */
+/* One array of a gradient: n numbers that begin at `data`. */
 struct piece {
     double *data;
     ptrdiff_t n;
 };
 
-/* Calls combine() with a copy of the numbers, which Python may keep longer than the call lives.  If the loss of any
- * worker and run is not finite, combine() sets all losses to NaN, so that all workers and runs end together. */
+/* Calls the Python function combine() with a copy of the losses, scales and gradients, which Python may keep longer
+ * than the call lives.  combine() replaces the numbers by their means over all workers.  If the loss of any worker and
+ * run is not finite, combine() sets all losses to NaN, so that all workers and runs end together. */
 static int combine(void *context, int status, struct gradient *gradient)
 {
     const struct callbacks *callbacks = context;
@@ -214,7 +216,8 @@ static int combine(void *context, int status, struct gradient *gradient)
     return isfinite(gradient->loss[0]) ? STATUS_DONE : STATUS_NOT_FINITE;
 }
 
-/* Records half the squares of factors, then calls the function recorded(). */
+/* Records (||K||^2 + ||Q||^2) / 2 of the factors of each run and attention head, then calls the Python function
+ * recorded(). */
 static int recorded(void *context)
 {
     struct callbacks *callbacks = context;
@@ -249,7 +252,8 @@ static int train(struct bind_call *call)
         || (status = check_together(objective, &weights, &descent, call)) != STATUS_DONE)
         return status;
     ptrdiff_t *reached = in[REACHED].data;
-    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data); /* rows of all arrays */
+    /* Number of rows that the arrays of records already have, over all runs. */
+    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data);
     double *squares = in[OUT_SQUARES].data;
     struct callbacks callbacks = {
         .callbacks = {.context = &callbacks,
@@ -271,14 +275,15 @@ static int train(struct bind_call *call)
     status = descent_run(&weights, &out, &reached[0], &reached[1], objective, &descent, &call->monitor, &call->threads,
                          &call->arena);
     call->out[0].integer = status;
-    return status == STATUS_NOT_FINITE ? STATUS_DONE : status; /* the caller reports the overflow and keeps the run */
+    /* After an overflow Python raises an error that holds the run so far. */
+    return status == STATUS_NOT_FINITE ? STATUS_DONE : status;
 }
 
-/* Runs the steps from `first` to `last`.  The record at `last` is made only if `last` ends the whole run; otherwise it
- * needs the gradient with which the next chunk begins.  recorded() is called after each record; if it returns true, the
- * run stops.  combine(numbers) gets the losses (R); the log scales of the gradients, (R H) of W or of K and Q and (R)
- * of v; and the gradients of W, or K and then Q, and of v.  It may change all of these numbers.  A loss that is not
- * finite ends the run. */
+/* _core.train runs the steps from `first` to `last` of a training run.  The record at `last` is made only if `last`
+ * ends the whole run.  Otherwise the next call makes it, since a record needs the gradient that begins that call.
+ * recorded() is called after each record; if it returns true, the run stops.  combine(numbers) gets the losses (R); the
+ * log scales of the gradients, (R H) of W or of K and Q and (R) of v; and the gradients of W, or K and then Q, and of
+ * v.  It may change all of these numbers.  A loss that is not finite ends the run. */
 struct bind_entry bind_train_table[] = {
     BIND(train, train,
          "{" FIELDS(ITEM) "} run, int first, int last, function recorded?, function combine? -> int status, exception"),

@@ -1,4 +1,4 @@
-/* Logits, softmax and scores over the windows. */
+/* Binds the functions of windows: logits, softmax, attended vectors and scores. */
 #include "binding/bind.h"
 
 #include "attention/softmax.h"
@@ -17,13 +17,14 @@ static int reference_copy(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* Computes the logits (entries) of W; if `reference` (M) is not NULL, their differences from the logit of the reference
- * token. */
+/* Computes the logits of W, one for each entry.  If `reference` (M) is not NULL, computes the margins instead: the
+ * logit of the query's reference token minus the logit of the entry. */
 static int compute(struct bind_call *call, const ptrdiff_t *reference)
 {
     const struct windows *w = call->w;
     double *out = call->out[0].data;
-    int in_place = windows_identity(w) && reference == NULL; /* the logits are U */
+    /* If the keys are the identity, the logits are the transformed queries U = Z W^T. */
+    int in_place = windows_identity(w) && reference == NULL;
     double *U = in_place ? out : arena_doubles(&call->arena, w->n_queries, w->dk);
     double *scratch = arena_doubles(&call->arena, windows_scratch(w), 1);
     if (call->arena.failed)
@@ -51,7 +52,7 @@ static int probabilities(struct bind_call *call)
     return status;
 }
 
-/* (x_reference - x_t) . W z */
+/* Computes the margin (x_reference - x_t) . W z of every token t that a query z sees. */
 static int margins(struct bind_call *call)
 {
     return compute(call, call->in[2].data);
@@ -76,7 +77,9 @@ static int scores(struct bind_call *call)
 {
     const struct windows *w = call->w;
     int shared = call->size['i'] == 1;
-    int each_token_once = shared && w->tokens <= windows_entries(w); /* not if only a few of many sequences are seen */
+    /* If all queries share v, every token is scored once, unless the windows have fewer entries than there are
+     * tokens. */
+    int each_token_once = shared && w->tokens <= windows_entries(w);
     double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL;
     ptrdiff_t dv = call->size['v'];
     if (call->arena.failed)
@@ -89,12 +92,12 @@ static int scores(struct bind_call *call)
 }
 
 struct bind_entry bind_windows_table[] = {
-    /* a copy of an array or list that the solvers can use as `reference`; None for anything else */
+    /* Result: a copy of an array or list that the solvers can use as `reference`, or None for any other object. */
     BIND(reference, reference_copy, "windows, object object -> object"),
     BIND(logits, logits, "windows, double W[k,z] -> double[E]"),
     BIND(probabilities, probabilities, "windows, double W[k,z] -> double[E]"),
     BIND(margins, margins, "windows, double W[k,z], reference reference[M] -> double[E]"),
-    /* the index of the largest entry of each window, the lowest on a tie */
+    /* Result: the position of the largest entry within each window, the lowest position on a tie. */
     BIND(top, top, "windows, double entries[E] -> index[M]"),
     BIND(attended, attended, "windows, double values[N,v], double probabilities[E] -> double[M,v]"),
     BIND(scores, scores, "windows, tokens values[N,v], double y[M], double v[1i,v] -> double[E]"),

@@ -1,4 +1,4 @@
-/* attsvm._core: the module, its tables and settings. */
+/* Makes the extension module attsvm._core: adds its functions and tables of choices, sets up OpenBLAS and checks it. */
 #define BIND_IMPORTS_NUMPY
 #include "binding/bind.h"
 
@@ -22,7 +22,7 @@ static int add_object(PyObject *module, const char *name, PyObject *object)
     return failed ? -1 : 0;
 }
 
-/* Adds the function bind_run with its entry as `self`. */
+/* Adds a binding to the module: the function bind_run, with a capsule of the binding's entry as `self`. */
 static int add_function(PyObject *module, struct bind_entry *entry)
 {
     PyObject *self = PyCapsule_New(entry, NULL, NULL), *name = PyUnicode_FromString("attsvm._core");
@@ -34,7 +34,8 @@ static int add_function(PyObject *module, struct bind_entry *entry)
     return add_object(module, entry->definition.ml_name, function);
 }
 
-/* Adds each list of choices as a dict, in its order.  The list is used twice: for the format and for the entries. */
+/* Adds each list of choices to the module as a dict, in the order of the list.  A list is expanded twice: for the
+ * format of Py_BuildValue, and for the entries of the dict. */
 static int add_tables(PyObject *module)
 {
 #define TABLE(name, list, format, entry) add_object(module, name, Py_BuildValue("{" list(format) "}" list(entry)))
@@ -86,7 +87,8 @@ static int execute(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
-#ifdef Py_GIL_DISABLED /* the only state is atomics and the memory of each call; callers guard their arrays */
+/* No GIL is needed: the only state is atomics and the memory of each call, and callers guard their arrays. */
+#ifdef Py_GIL_DISABLED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -1,6 +1,6 @@
-/* The bridge to OpenBLAS: BLAS by CBLAS, LAPACK by its Fortran symbols (a distribution's OpenBLAS may lack LAPACKE).
- * LAPACK is column-major and sees the transpose of a row-major matrix.  So "lower" becomes "upper", and A = U S V is
- * read as A^T = V^T S U^T. */
+/* The bridge to OpenBLAS.  BLAS is called through CBLAS, LAPACK through its Fortran symbols, since a distribution's
+ * OpenBLAS may lack LAPACKE.  LAPACK is column-major and sees the transpose of a row-major matrix.  So "lower" becomes
+ * "upper", and A = U S V is read as A^T = V^T S U^T. */
 #include "linalg/blas.h"
 
 #include <cblas.h>
@@ -14,12 +14,12 @@
 #include "base/threads.h"
 #include "linalg/vector.h"
 
-/* BUFFER bytes are enough for OpenBLAS's work buffer of one call (slightly above 32 MiB).  A product of order MAPPING
- * needs such a buffer and runs for milliseconds. */
+/* BUFFER bytes are enough for the work buffer that OpenBLAS takes in one call (slightly above 32 MiB).  A product of
+ * matrices of order MAPPING needs such a buffer and runs for milliseconds. */
 #define BUFFER ((size_t)48 << 20)
 #define MAPPING 256
 
-#ifdef BLAS_SYMBOL_PREFIX /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
+#ifdef BLAS_SYMBOL_PREFIX /* setup.py sets the prefix of the symbols in PyPI's OpenBLAS; a system BLAS has none */
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 #define BLAS(name) CAT(BLAS_SYMBOL_PREFIX, name)
@@ -35,13 +35,14 @@ void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, cons
                    const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork, int *info,
                    size_t);
 
-/* Weak symbols: a system BLAS that is not OpenBLAS lacks them and chooses its threads itself. */
+/* These symbols are weak, since a system BLAS that is not OpenBLAS lacks them.  Such a BLAS chooses its threads
+ * itself. */
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
 __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 
-/* A fork copies OpenBLAS's locks in their present state.  A lock that another thread holds would never be released in
- * the child.  So a fork waits until no thread of ours is inside OpenBLAS, and threads about to enter wait for the
- * fork. */
+/* A fork copies OpenBLAS's locks in their present state.  In the child, a lock that another thread of the parent held
+ * would never be released.  So a fork waits until no thread of this library is inside OpenBLAS, and threads about to
+ * enter OpenBLAS wait for the fork. */
 static atomic_int inside, forks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -76,7 +77,7 @@ static void after_fork(void)
     atomic_fetch_sub(&forks, 1);
 }
 
-static void after_fork_in_child(void) /* the child has no other thread */
+static void after_fork_in_child(void) /* the child process has no other thread, so both counts are zero */
 {
     atomic_store(&forks, 0);
     atomic_store(&inside, 0);
@@ -152,7 +153,7 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     int info, size = (int)n, iwork_size, *iwork = &iwork_size, lwork = -1, liwork = -1;
     double work_size, *work = &work_size;
     struct arena_mark mark = arena_mark(arena);
-    for (int asks = 1; asks >= 0 && !arena->failed; --asks) { /* first the query for the work size, then the work */
+    for (int asks = 1; asks >= 0 && !arena->failed; --asks) { /* first asks for the work sizes, then computes */
         INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1));
         lwork = (int)work_size;
         liwork = iwork_size;
@@ -190,7 +191,7 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
 static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
-    double *A = context; /* the even blocks hold zeros and are only read */
+    double *A = context; /* block 0 holds zeros and is only read; product i is written to block 2 i + 1 */
     for (ptrdiff_t i = from; i < to; ++i) {
         double *C = A + (2 * i + 1) * MAPPING * MAPPING;
         INSIDE(BLAS(cblas_dgemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, MAPPING, MAPPING, MAPPING, 1.0, A, MAPPING,
@@ -209,7 +210,7 @@ int blas_map_buffers(int count)
     struct threads threads;
     threads_init(&threads, count, &arena);
     double *A = arena_zeros(&arena, 2 * count, MAPPING * MAPPING);
-    if (A != NULL) /* multiplies zeros, long enough for the threads to overlap */
+    if (A != NULL) /* products of zeros that last long enough for the threads to overlap */
         threads_for(&threads, count, 1e9, map_one, A);
     threads_end(&threads);
     arena_free(&arena);

@@ -1,11 +1,11 @@
-/* Each operation is compared with its definition, applied to a vector r in plain loops: C = A B is checked by C r = A
- * (B r).  A wrong entry of C changes C r, since no entry of r is zero.
+/* Checks every BLAS operation against its definition, applied to a vector r in plain loops.  For example, C = A B is
+ * checked by C r = A (B r).  A wrong entry of C changes C r, since no entry of r is zero.
  *
- * Kernels depend on the size.  They change at the block size that stays in registers (at most 48 rows or columns in
- * OpenBLAS 0.3.34), and where a product is split for the caches (at 384 or fewer on most processors).  So the sizes lie
- * below, at and above these.  Entries are small integers; below a diagonal of ones and twos they are multiplied by a
- * power of two.  So no order of summation causes rounding.  Only an inverse and the eigenvalues have rounding
- * errors. */
+ * BLAS kernels depend on the size.  They change at the block size that stays in registers (at most 48 rows or columns
+ * in OpenBLAS 0.3.34), and where a product is split for the caches (at 384 or fewer on most processors).  So the checks
+ * use sizes below, at and above both.  Entries are small integers.  A triangular matrix has ones and twos on its
+ * diagonal, and small integers times a power of two below it.  So sums are exact in any order.  Only an inverse and the
+ * eigenvalues have rounding errors. */
 #include "linalg/blas_check.h"
 
 #include <math.h>
@@ -18,35 +18,35 @@
 #define BLOCK 48
 #define SPLIT 387
 #define MOST SPLIT
-#define WRONG 1e-8 /* largest error, relative to the largest number: rounding leaves 1e-12, a wrong entry 1e-3 */
+#define WRONG 1e-8 /* largest error relative to the largest number of a result: rounding leaves 1e-12, a fault 1e-3 */
 
 static const ptrdiff_t sizes[] = {1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
 struct check {
-    double *numbers;       /* (2 MOST * (2 BLOCK + 3)) small integers; matrices begin anywhere in the first half */
-    double *A, *B, *C, *D; /* (MOST * (2 BLOCK + 3)) */
+    double *numbers; /* (2 MOST * (2 BLOCK + 3)) small integers; a matrix begins anywhere in the first half of them */
+    double *A, *B, *C, *D;             /* (MOST * (2 BLOCK + 3)) */
     double *r, *u, *got, *want, *work; /* (MOST) */
     struct arena arena;
     unsigned seed;
 };
 
-/* A pseudorandom integer from -3 to 3. */
+/* Returns a pseudorandom integer from -3 to 3. */
 static int small(struct check *s)
 {
     s->seed = s->seed * 1664525u + 1013904223u;
     return (int)(s->seed >> 16) % 7 - 3;
 }
 
-/* A pseudorandom matrix of at most MOST * (2 BLOCK + 3) entries. */
+/* Returns a pseudorandom matrix of at most MOST * (2 BLOCK + 3) small integers. */
 static const double *matrix(struct check *s)
 {
     s->seed = s->seed * 1664525u + 1013904223u;
     return s->numbers + (s->seed >> 8) % (MOST * (2 * BLOCK + 3));
 }
 
-/* Fills a lower triangular L [n,n].  The entries of a row below the diagonal add up to less than one in absolute value;
- * entries above the diagonal are NaN, because nothing may read them. */
+/* Fills a lower triangular L [n,n].  The entries of a row below the diagonal add up to less than one in absolute value.
+ * Entries above the diagonal are NaN, because no operation may read them. */
 static void fill_lower(struct check *s, double *L, ptrdiff_t n)
 {
     double scale = exp2(-2 - ceil(log2((double)n)));
@@ -55,8 +55,8 @@ static void fill_lower(struct check *s, double *L, ptrdiff_t n)
             L[i * n + j] = j < i ? scale * small(s) : j == i ? (double)(1 + i % 2) : NAN;
 }
 
-/* out [m] = op(A) v, for A [m,n] or, transposed, [n,m].  triangle: LOWER: A is lower triangular; SYMMETRIC: only the
- * lower triangle of a symmetric A is read. */
+/* out [m] = op(A) v, for A [m,n] or, if transposed, [n,m].  If `triangle` is LOWER, A is lower triangular.  If it is
+ * SYMMETRIC, A is symmetric, and only its lower triangle is read. */
 enum { WHOLE, LOWER, SYMMETRIC };
 
 static void apply(double *out, enum matrix_op op, const double *A, ptrdiff_t m, ptrdiff_t n, const double *v,
@@ -79,7 +79,7 @@ static void apply(double *out, enum matrix_op op, const double *A, ptrdiff_t m, 
     }
 }
 
-/* Returns 1 if s->got and s->want agree; NaN never agrees. */
+/* Returns 1 if the n numbers of s->got and s->want agree.  NaN agrees with no number. */
 static int same(const struct check *s, ptrdiff_t n)
 {
     double largest = 1;
@@ -91,8 +91,8 @@ static int same(const struct check *s, ptrdiff_t n)
     return 1;
 }
 
-/* Checks C = op(A) op(B) + beta C for beta = 0, with NaN in C, and for beta = 1; `symmetric`: the lower triangle of C =
- * A A^T + beta C. */
+/* Checks two products in a row, C = op(A) op(B) with NaN in C before, then C = 2 op(A) op(B) + C.  If `symmetric`,
+ * checks the lower triangle of C = A A^T and of C = 2 A A^T + C. */
 static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k,
                 int symmetric)
 {
@@ -113,7 +113,8 @@ static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdi
     return same(s, m);
 }
 
-/* Checks X = L^-1 B, computed in place of B, by L (X r) = B r; k = 0: by the routine for a single vector. */
+/* Checks X = op(L)^-1 B, which replaces B, by op(L) (X r) = B r.  If k = 0, B is a single vector, for which BLAS has a
+ * routine of its own. */
 static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t columns = k > 0 ? k : 1;
@@ -129,7 +130,7 @@ static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
     return same(s, n);
 }
 
-/* Checks X = B L^-T for B [k,n], by X (L^T r) = B r. */
+/* Checks X = B L^-T, which replaces B [k,n], by X (L^T r) = B r. */
 static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
 {
     fill_lower(s, s->A, n);
@@ -141,7 +142,8 @@ static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
     return same(s, k);
 }
 
-/* Checks the factor of L L^T; if `inverse`, the inverse computed from it, by (L L^T)^-1 (L L^T r) = r. */
+/* Checks that the Cholesky factor of L L^T is L.  If `inverse`, checks the inverse that is computed from L, by (L
+ * L^T)^-1 (L L^T r) = r. */
 static int cholesky(struct check *s, ptrdiff_t n, int inverse)
 {
     fill_lower(s, s->A, n);
@@ -167,7 +169,8 @@ static int cholesky(struct check *s, ptrdiff_t n, int inverse)
     return same(s, n);
 }
 
-/* Checks A = V^T diag(values) V if `symmetric`, else A = U diag(values) V. */
+/* Checks the eigenvalues and eigenvectors, A = V^T diag(values) V, if `symmetric`, else the singular value
+ * decomposition, A = U diag(values) V. */
 static int decomposition(struct check *s, ptrdiff_t m, ptrdiff_t n, int symmetric)
 {
     ptrdiff_t least = m < n ? m : n;

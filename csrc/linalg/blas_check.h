@@ -1,4 +1,4 @@
-/* Finds out whether the BLAS computes wrong products, before any answer depends on it. */
+/* Finds out whether the BLAS computes wrong results on this processor, before any answer depends on it. */
 #ifndef LINALG_BLAS_CHECK_H
 #define LINALG_BLAS_CHECK_H
 

@@ -4,7 +4,8 @@
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
 
-/* Factors one panel of columns after the other, each from the panels on its left. */
+/* Factors A = L L^T in panels of columns, each from the panels on its left, and polls the monitor in between.  A small
+ * matrix, or any matrix without a monitor, is factored by one LAPACK call. */
 int cholesky_factor(ptrdiff_t n, double *A, struct monitor *monitor)
 {
     if (monitor == NULL || (double)n * (double)n * (double)n <= 3 * MATRIX_BETWEEN)

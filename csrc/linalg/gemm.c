@@ -1,5 +1,6 @@
-/* A tile of C, 8 x 16 sums, stays in registers while k runs.  (These are 16 vector registers of AVX-512, enough to hide
- * the latency of a fused multiply-add.)  A is read number by number, B in rows of its panel. */
+/* Computes a product C = A B tile by tile.  A tile is 8 x 16 sums of C, which stay in registers while the inner index k
+ * runs.  (These are 16 vector registers of AVX-512, enough to hide the latency of a fused multiply-add.)  A is read
+ * number by number, and B in rows of its packed panel. */
 #include "linalg/gemm.h"
 
 #include <string.h>
@@ -43,12 +44,13 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* C [height,WIDE] (+)= op(A) B.  `row` and `column` are the distances in memory between rows and columns of op(A). */
+/* C [height,WIDE] = op(A) B, or C += op(A) B if `add`, for one packed panel B.  `row` and `column` are the distances in
+ * memory between rows and columns of op(A). */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
                  const double *restrict B, ptrdiff_t k, int height, int add)
 {
     simd_vector sum[TALL][2] = {{{0}}};
-    for (int i = 0; add && i < height; ++i) /* fetch C early: a product with short rows would wait for it at the end */
+    for (int i = 0; add && i < height; ++i) /* prefetch C: a product with a small k would wait for C at its end */
         for (int j = 0; j < WIDE; j += SIMD_LANES)
             __builtin_prefetch(C + i * ldc + j, 1);
     for (ptrdiff_t l = 0; l < k; ++l) {
@@ -68,8 +70,8 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
     }
 }
 
-/* At most TALL rows, in tiles of 8, 4, 2 and 1.  If the panel is not full, tiles go to `whole` and its valid part to
- * C. */
+/* Computes the sums of at most TALL rows and one panel, in tiles of 8, 4, 2 and 1 rows.  If the panel has fewer than
+ * WIDE columns, the tiles go to `whole`, and its valid part goes to C. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
                   ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
 {
@@ -95,7 +97,8 @@ INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const doub
             C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * WIDE + j];
 }
 
-/* A few tiles of rows of A stay in the cache while all panels pass. */
+/* Computes C in blocks of a few tiles of rows.  The rows of A of one block stay in the cache while all packed panels
+ * pass. */
 INLINE void panels(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
                    const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {

@@ -1,20 +1,22 @@
 /* Matrix products that are too small, too thin or too many for BLAS calls.  They use register tiles and are vectorised
- * for the processor at hand.  The right factor is packed into panels of sixteen columns; pack it once if it is
- * multiplied often.
+ * for the processor at hand.  The right factor is packed into panels of sixteen columns.  A factor that is multiplied
+ * often should be packed once.
  *
- * With OpenBLAS in every product a training step takes 1.1 to 1.4 times as long at the sizes where other libraries come
- * closest: n,T,d = 6,8,10; 64,32,64; 30,10,20; 15,5,20 (with its AVX-512 and with its Haswell kernels). */
+ * With OpenBLAS instead in every product, a training step takes 1.1 to 1.4 times as long at the sizes where other
+ * libraries come closest: n,T,d = 6,8,10; 64,32,64; 30,10,20; 15,5,20 (with OpenBLAS's AVX-512 and with its Haswell
+ * kernels). */
 #ifndef LINALG_GEMM_H
 #define LINALG_GEMM_H
 
 #include <stddef.h>
 
-#define GEMM_PANEL 16 /* number of columns of a panel */
+#define GEMM_PANEL 16 /* number of columns of a panel of a packed matrix */
 
-/* Number of doubles of a packed B [k,n]. */
+/* Returns the number of doubles that a packed matrix B [k,n] takes. */
 ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k);
 
-/* Packs B [k,n], or the transpose of B [n,k], into packed [gemm_packed(n, k)].  ldb is the row length in memory. */
+/* Packs B [k,n], or the transpose of B [n,k], into packed [gemm_packed(n, k)].  ldb is the row length of B in
+ * memory. */
 void gemm_pack(double *packed, const double *B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k);
 void gemm_pack_transposed(double *packed, const double *B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k);
 
@@ -23,7 +25,7 @@ void gemm_pack_transposed(double *packed, const double *B, ptrdiff_t ldb, ptrdif
 void gemm_rows(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
                ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 
-/* The same with A^T, for A [k,m]. */
+/* C [m,n] = A^T B, or C += A^T B if `add`, for A [k,m] and the first k rows of the packed B [deep,n]. */
 void gemm_columns(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
                   ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 

@@ -7,18 +7,18 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define MEMORY 20     /* number of pairs kept: fewer need more evaluations; more cost as much as an evaluation */
+#define MEMORY 20     /* number of pairs (changes of x and of the gradient) kept: fewer pairs need more evaluations */
 #define DECREASE 1e-4 /* fraction of the predicted decrease that a step must achieve (Wolfe) */
-#define FLATTER 0.9   /* fraction of the slope that may remain (Wolfe); most first steps satisfy it */
-#define FIRST 0.1     /* length of the first step along the gradient, relative to x */
-#define TRIALS 20     /* largest number of trial steps along one direction: with more, rounding decides */
-#define STRETCH 4.0   /* largest growth factor of a trial step */
-#define INSIDE 0.1    /* least distance of an interpolated step from the ends of its bracket, relative to its length */
+#define FLATTER 0.9   /* fraction of the slope that may remain after a step (Wolfe): most first steps satisfy it */
+#define FIRST 0.1     /* length of the first trial step along the gradient, relative to the length of x */
+#define TRIALS 20     /* largest number of trial steps of one line search: with more steps, rounding decides */
+#define STRETCH 4.0   /* growth factor of the trial step while it is too short */
+#define INSIDE 0.1    /* least distance of an interpolated step from the ends of its bracket, relative to the bracket */
 
 struct minimizer {
     ptrdiff_t n, pairs, newest;
-    double *step, *change;          /* (MEMORY,n) pairs: changes of x and of the gradient */
-    double curvature[MEMORY];       /* product of each pair */
+    double *step, *change;          /* (MEMORY,n) pairs of a change of x and the change of the gradient */
+    double curvature[MEMORY];       /* scalar product of the two changes of each pair */
     double *gradient, *direction;   /* (n) */
     double *x_next, *gradient_next; /* (n) */
     double value;
@@ -47,12 +47,12 @@ static void two_loops(struct minimizer *s)
     }
 }
 
-/* A point on the line: its step length, and the value and slope at this point. */
+/* A point of a line search: its step length, and the value and slope of f at this point. */
 struct point {
     double t, value, slope;
 };
 
-/* Returns the minimiser of the cubic through two points, kept away from the ends of their interval. */
+/* Returns the minimiser of the cubic through two points of a line search, kept away from the ends of their interval. */
 static double interpolate(struct point a, struct point b)
 {
     double d = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t), square = d * d - a.slope * b.slope;
@@ -66,8 +66,8 @@ static double interpolate(struct point a, struct point b)
     return t;
 }
 
-/* Sets x_next and gradient_next to a point that meets both Wolfe conditions, or at least has a lower value.  Returns 0
- * if none was found. */
+/* Line search along `direction`, with the first trial step `first`.  Sets x_next and gradient_next to a point that
+ * meets both Wolfe conditions, or at least has a lower value.  Returns 0 if it finds none. */
 static int search_line(struct minimizer *s, const double *x, double first, ptrdiff_t *evaluations,
                        lbfgs_function *function, void *context)
 {
@@ -101,7 +101,7 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
     return s->value < start.value;
 }
 
-/* Stores the pair of the step just taken from x. */
+/* Stores the pair of the step from x to x_next, if it has positive curvature. */
 static void remember(struct minimizer *s, const double *x)
 {
     ptrdiff_t n = s->n, k = (s->newest + 1) % MEMORY;
@@ -109,7 +109,7 @@ static void remember(struct minimizer *s, const double *x)
     vector_subtract(step, s->x_next, x, n);
     vector_subtract(change, s->gradient_next, s->gradient, n);
     double curvature = vector_dot(step, change, n);
-    if (!(curvature > 0)) /* not convex here: the pair would make H indefinite */
+    if (!(curvature > 0)) /* f is not convex along the step: the pair would make H indefinite */
         return;
     s->curvature[k] = curvature;
     s->newest = k;
@@ -146,7 +146,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
         if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
             if (s.pairs == 0)
                 break;
-            s.pairs = 0; /* the pairs may be the cause: once more along the gradient */
+            s.pairs = 0; /* the search failed, maybe because of the pairs: searches along the gradient next */
             s.value = function(s.gradient, x, context);
             ++*evaluations;
             continue;

@@ -10,14 +10,15 @@
 
 typedef float floats __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/* The vector of eight numbers from index i of an array in double or, if `single`, in single precision. */
+/* Loads eight numbers as a vector, from index i of an array in double or, if `single`, in single precision. */
 #define VECTOR(X, i, single) \
     ((single) ? __builtin_convertvector(*(const floats *)((const float *)(X) + (i)), simd_vector) \
               : *(const simd_vector *)((const double *)(X) + (i)))
 
 #define ROWS LANES
 
-/* total [8] = the sums of eight rows of eight numbers.  Adds in the order of simd_total, in half as many steps. */
+/* total [8] = the sums of eight rows of eight numbers.  Each sum adds in the order of simd_total, but the eight sums
+ * together take fewer instructions than eight calls of it. */
 INLINE void totals(double *restrict total, const simd_vector *restrict row)
 {
     simd_vector half[4], quarter[2];
@@ -31,12 +32,13 @@ INLINE void totals(double *restrict total, const simd_vector *restrict row)
                             + __builtin_shufflevector(quarter[0], quarter[1], 1, 3, 5, 7, 9, 11, 13, 15);
 }
 
-/* A mask for the last vector of a row of d numbers: 1 for its last d % 8 numbers, 0 for the numbers before them, which
- * an earlier vector has. */
+/* A mask for the last eight numbers of a row of d numbers.  It is 1 for the last d % 8 numbers, and 0 for the numbers
+ * before them, which an earlier vector of the row contains. */
 static const double step[2 * LANES] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
 #define REMAINDER(d) (*(const simd_vector *)(step + (d) % LANES))
 
-/* logit [rows] of `rows` tokens.  u is read once for all of them, and their sums overlap in time. */
+/* Computes the logits of `rows` tokens at once.  u is read once for all of them, and the processor overlaps their
+ * sums. */
 INLINE void logits_of_rows(double *logit, const void *X, const double *u, const simd_vector *last, ptrdiff_t d,
                            int rows, int single)
 {
@@ -71,7 +73,9 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
         last = *(const simd_vector *)(u + d - LANES) * REMAINDER(d);
     for (; t + ROWS <= T; t += ROWS)
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
-    if (t < T && T > ROWS) { /* some again: rounded another way, equal tokens would get unequal logits */
+    /* The last eight tokens are computed together, some of them again.  With sums in another order, equal tokens would
+     * get unequal logits. */
+    if (t < T && T > ROWS) {
         t = T - ROWS;
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
         t = T;
@@ -96,7 +100,7 @@ void matrix_transposed_times_vector(double *restrict p, const double *restrict X
     for (ptrdiff_t k = 0; k < d; ++k)
         p[k] = c[0] * X[k];
     ptrdiff_t t = 1;
-    for (; t + 4 <= T; t += 4) { /* four tokens per pass: p is read and written a quarter as often */
+    for (; t + 4 <= T; t += 4) { /* four tokens per pass: p is read and written a quarter as often as with one */
         const double *x0 = X + t * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
         double c0 = c[t], c1 = c[t + 1], c2 = c[t + 2], c3 = c[t + 3];
         for (ptrdiff_t k = 0; k < d; ++k)
@@ -136,7 +140,7 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
             p[k] += c[r] * (matrix_number(X, r * d + k, single) - matrix_number(xa, k, single));
 }
 
-/* Goes backwards: the end of the window is still in the level-1 cache. */
+/* Goes from the end of the window to its beginning, since its end is still in the level-1 cache. */
 INLINE void weighted_differences(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a,
                                  ptrdiff_t T, ptrdiff_t d, int single)
 {

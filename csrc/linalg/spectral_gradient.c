@@ -8,12 +8,13 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-#define MEMORY 10    /* number of latest values of f in the nonmonotone test */
+#define MEMORY 10    /* number of latest values of f that the nonmonotone test compares with */
 #define HALVINGS 40  /* largest number of halvings of a step before the search gives up */
-#define STRETCH 10   /* growth of the step length if no positive curvature was seen */
+#define STRETCH 10   /* growth factor of the step length if f has no positive curvature along the last step */
 #define LONGEST 1e30 /* largest step length */
 
-/* Tries t = 1, 1/2, ... until f passes the test; returns 0 if none does.  trial [n] is scratch. */
+/* Line search: tries t = 1, 1/2, ... until f(x + t d) passes the nonmonotone test.  Returns t, or 0 if no t passes.
+ * trial [n] is scratch. */
 static double halve(double *value, double *trial, const double *x, const double *d, double slope, double allowed,
                     const struct spectral_gradient_problem *p)
 {
@@ -30,7 +31,7 @@ static double halve(double *value, double *trial, const double *x, const double 
     return 0;
 }
 
-/* The next step length, from the step [n] and the change y [n] of the gradient. */
+/* Returns the next step length (Barzilai and Borwein) from the last step [n] and the change y [n] of the gradient. */
 static double next_length(const double *step, const double *y, ptrdiff_t n, double length, ptrdiff_t iteration)
 {
     double moved = vector_dot(step, step, n), both = vector_dot(step, y, n), changed = vector_dot(y, y, n);
@@ -75,8 +76,8 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
         if (slope < 0)
             t = p->search != NULL ? p->search(value, d, slope, allowed, p->context)
                                   : halve(value, trial, x, d, slope, allowed, p);
-        if (t == 0 || !(vector_dot(x, x, n) < sqrt(DBL_MAX))) /* stagnation at rounding level; or f has no minimum
-                                                                 nearby */
+        /* Either no step decreases f beyond rounding, or x diverges because f has no minimum. */
+        if (t == 0 || !(vector_dot(x, x, n) < sqrt(DBL_MAX)))
             return STATUS_ITERATION_LIMIT;
         vector_add(x, t, d, n);
         recent[k % MEMORY] = *value;

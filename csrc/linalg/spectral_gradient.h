@@ -14,26 +14,28 @@ struct monitor;
 
 #define SPECTRAL_GRADIENT_SUFFICIENT 1e-4 /* fraction of the predicted decrease that a step must achieve (Armijo) */
 
-/* All callbacks get the context; x, g and d have length n.  They return STATUS_DONE or a negative status, which ends
- * the descent. */
+/* The problem to minimise.  Each callback gets the context.  x, g and d have length n.  A callback that returns an int
+ * returns STATUS_DONE, or another status, which ends the descent. */
 struct spectral_gradient_problem {
     ptrdiff_t n;
     void *context;
     int (*project)(double *x, void *context);
     double (*value)(const double *x, void *context);
-    /* Returns the step t along d and sets *value to f at x + t d; 0: no step found.  slope = g.d < 0, and `allowed` is
-     * the largest recent value.  NULL: t = 1, 1/2, 1/4, ... until f passes the test. */
+    /* Line search: returns a step t along d and sets *value to f(x + t d), or returns 0 if it finds no step.  slope =
+     * g.d is negative, and `allowed` is the largest of the recent values of f.  If the pointer is NULL, t = 1, 1/2,
+     * 1/4, ... are tried until f passes the test. */
     double (*search)(double *value, const double *d, double slope, double allowed, void *context);
-    /* Computes g at x.  *value is f there and may be corrected.  d and t are the step that led to x; d is NULL at the
-     * start. */
+    /* Computes the gradient g of f at x.  *value is f(x), and may be corrected.  d and t are the step that led to x,
+     * where d is NULL at the start. */
     int (*gradient)(double *g, const double *x, double *value, const double *d, double t, void *context);
-    /* Sets *done if x is good enough; may also return STATUS_INTERRUPTED. */
+    /* Stopping test: sets *done if x is good enough.  It may also return STATUS_INTERRUPTED. */
     int (*inspect)(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context);
 };
 
-/* On entry x [n] lies in the set and *value = f(x).  The first step has length `reach` before the projection.  Adds the
- * iterations, at most `most`, to *iterations.  Returns STATUS_DONE; STATUS_ITERATION_LIMIT after `most` iterations, or
- * if no step decreases f; STATUS_INTERRUPTED; or a negative status. */
+/* Minimises f over the set from x [n], in place.  On entry x lies in the set and *value = f(x).  The first step has
+ * length `reach` before the projection.  Adds the number of iterations, at most `most`, to *iterations.  Returns
+ * STATUS_DONE; STATUS_ITERATION_LIMIT after `most` iterations, or if no step decreases f; STATUS_INTERRUPTED; or a
+ * negative status. */
 int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterations, ptrdiff_t most,
                       const struct spectral_gradient_problem *problem, struct monitor *monitor, struct arena *arena);
 

@@ -41,8 +41,9 @@ void vector_scale(double *x, double a, ptrdiff_t n)
         x[i] *= a;
 }
 
-/* Without their sign bits, numbers are ordered like their bit patterns, with infinity above all numbers and NaN above
- * infinity.  So one maximum of integers finds the largest entry and any entry that is not finite. */
+/* Returns the largest absolute value.  Without their sign bits, numbers are ordered like their bit patterns, with
+ * infinity above all numbers and NaN above infinity.  So one maximum of integers finds the largest entry, and any entry
+ * that is not finite. */
 SIMD_DISPATCH
 double vector_largest(const double *a, ptrdiff_t n)
 {
@@ -87,7 +88,8 @@ ptrdiff_t vector_nonzeros(const double *a, ptrdiff_t n)
     return count;
 }
 
-/* If the squares overflow or underflow, entries are scaled first, by a power of two. */
+/* Returns sqrt(a . a).  If the sum of squares overflows or underflows, the entries are first scaled by a power of
+ * two. */
 double vector_norm(const double *a, ptrdiff_t n)
 {
     double sum = vector_dot(a, a, n), largest = 0;

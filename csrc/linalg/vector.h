@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* to <- from; they must not overlap */
+/* to <- from, for vectors that do not overlap */
 static inline void vector_copy(double *to, const double *from, ptrdiff_t n)
 {
     memcpy(to, from, (size_t)n * sizeof(double));
@@ -29,11 +29,12 @@ void vector_subtract(double *restrict to, const double *a, const double *b, ptrd
 /* x <- a x */
 void vector_scale(double *x, double a, ptrdiff_t n);
 
-/* max |a_i|, 0 if n = 0.  It is finite exactly if all entries are. */
+/* Returns max |a_i|, or 0 if n = 0.  The result is finite exactly if all entries of a are. */
 double vector_largest(const double *a, ptrdiff_t n);
 double vector_largest_single(const float *a, ptrdiff_t n);
 
-/* Returns 1 if every entry is exactly zero; returns the number of entries that are not zero. */
+/* vector_is_zero returns 1 if every entry is exactly zero.  vector_nonzeros returns the number of entries that are not
+ * zero. */
 int vector_is_zero(const double *a, ptrdiff_t n);
 ptrdiff_t vector_nonzeros(const double *a, ptrdiff_t n);
 

@@ -1,5 +1,5 @@
-/* Loop invariant: at the top of the loop the weights are W(k), and all records before step k have been made.  A record
- * has the loss and the gradient norm at W(k), so it follows the gradient of the step. */
+/* Loop invariant of descent_run: at the top of the loop the weights are W(k), and all records before step k have been
+ * made.  A record has the loss and the gradient norm at W(k), so it is made after the gradient of step k. */
 #include "training/descent.h"
 
 #include <math.h>
@@ -12,12 +12,13 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-/* The parts of one run: its matrices, then the parameters of a trained head (v; or V and a; or v and lam). */
+/* The parts of the weights of one run: its matrices, then the parameters of a trained output head (v; or V and a; or v
+ * and lam). */
 struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;
     double joint, scale; /* the gradient norm of all matrices together is joint * exp(scale) */
-    double log_excess;   /* for polyak: log(loss - target) */
+    double log_excess;   /* for the rule polyak: log(loss - target) */
 };
 
 struct run_state {
@@ -28,11 +29,12 @@ struct run_state {
     struct gradient gradient;
     struct run_parts *run_parts; /* (R) */
     double *packed;
-    double *product; /* (dk, dz) K Q^T, if polyak aims at the infimum */
+    double *product; /* (dk, dz) scratch for K Q^T, if the rule polyak aims at the infimum */
     struct excess_work excess;
 };
 
-/* Gives each part its place in mean, root and past, which hold the parts one after another. */
+/* Gives each part of the weights its place in the rule's arrays mean, root and past, which hold the parts one after
+ * another. */
 static void assign_kept(struct run_state *state, struct arena *arena)
 {
     const struct descent *descent = state->descent;
@@ -54,7 +56,8 @@ static void assign_kept(struct run_state *state, struct arena *arena)
             part->n_root = descent->n_metric;
             part->root = descent->root;
         }
-        if (part->root != NULL) /* after the division by the root, the gradient itself is not needed any more */
+        /* A gradient that is divided by its root is not needed afterwards, so the quotient overwrites it. */
+        if (part->root != NULL)
             part->preconditioned = descent->n_metric == 0 && part->n_root == part->n ? part->G
                                                                                      : arena_doubles(arena, part->n, 1);
     }
@@ -113,7 +116,8 @@ static void list_parts(struct run_state *state, struct arena *arena)
     }
 }
 
-/* log(L(W) - inf L) of run r, from the logits, since the loss itself is constant to the last bit long before. */
+/* Returns log(L(W) - inf L) for the loss L of run r.  It is computed from the logits, since L itself is constant to the
+ * last bit long before it reaches its infimum. */
 static double log_excess_over_infimum(const struct run_state *state, ptrdiff_t r)
 {
     const struct windows *w = state->objective->w;
@@ -127,7 +131,7 @@ static double log_excess_over_infimum(const struct run_state *state, ptrdiff_t r
     return excess_log(state->objective, W, NULL, &state->excess);
 }
 
-/* Computes the norm joint * exp(scale) of the directions of all matrices together. */
+/* Computes the norm joint * exp(scale) of the step directions of all matrices of one run together. */
 static void join_norms(double *joint, double *scale, const struct run_parts *run)
 {
     *joint = 0;
@@ -140,8 +144,8 @@ static void join_norms(double *joint, double *scale, const struct run_parts *run
             *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
 }
 
-/* Makes the gradient of run r the direction of each part, and computes its norms.  Returns STATUS_DONE if the run can
- * go on; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
+/* Makes the gradient the step direction of each part of run r, and computes its norms.  Returns STATUS_DONE if the run
+ * can go on; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
 static int measure_gradient(struct run_state *state, ptrdiff_t r)
 {
     struct run_parts *run = &state->run_parts[r];
@@ -171,7 +175,8 @@ static int measure_gradient(struct run_state *state, ptrdiff_t r)
     return run->log_excess == -INFINITY ? STATUS_TARGET_REACHED : status;
 }
 
-/* The status of two runs together: they go on while one of them does, unless a gradient is not finite. */
+/* Returns the status of two training runs together.  They go on while one of them can, unless a gradient is not
+ * finite. */
 static int combined(int a, int b)
 {
     static const int order[] = {STATUS_GRADIENT_NOT_FINITE, STATUS_DONE, STATUS_STATIONARY, STATUS_TARGET_REACHED};
@@ -181,13 +186,14 @@ static int combined(int a, int b)
     return a;
 }
 
-/* The step length of polyak, min(lr, (L - target) / (2 ||g||)) with ||g|| = norm exp(log_scale). */
+/* Returns the step length of the rule polyak, min(lr, (L - target) / (2 ||g||)), where the loss L is target +
+ * exp(log_excess) and the gradient g has the norm ||g|| = norm exp(log_scale). */
 static double polyak_length(double lr, double log_excess, double norm, double log_scale)
 {
     return fmin(lr, exp(log_excess - log(2 * norm) - log_scale));
 }
 
-/* Projects the matrices of attention head h onto the ball. */
+/* Projects the matrices of attention head h onto the ball of the run's radius. */
 static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_state *state, struct arena *arena)
 {
     const struct windows *w = state->objective->w;
@@ -203,8 +209,8 @@ static int confine(const struct run_parts *run, ptrdiff_t h, const struct run_st
     return STATUS_DONE;
 }
 
-/* Returns 1 if a step of the rule constant would leave the range of double precision.  It is asked before any weight
- * moves.  Steps of the other rules are about lr long. */
+/* Returns 1 if a step of the rule constant would leave the range of double precision.  Called before any weight moves.
+ * Steps of the other rules are about lr long. */
 static int steps_out_of_range(const struct run_parts *run, const struct update *update, double lr)
 {
     for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)
@@ -213,7 +219,7 @@ static int steps_out_of_range(const struct run_parts *run, const struct update *
     return 0;
 }
 
-/* Takes run r from W(k) to W(k+1). */
+/* Takes step k of run r, from the weights W(k) to W(k+1). */
 static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, struct arena *arena)
 {
     const struct run_parts *run = &state->run_parts[r];
@@ -250,10 +256,11 @@ static int take_step(const struct run_state *state, ptrdiff_t r, ptrdiff_t k, st
     return status;
 }
 
-/* Number of multiplications between two polls of the monitor, about 10 microseconds. */
+/* Number of multiplications between two polls of the monitor: about 10 microseconds of work. */
 #define BETWEEN 2e4
 
-/* Writes a row of the records.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then means nothing. */
+/* Writes one row of the records, for all runs.  Returns STATUS_NOT_FINITE if the weights are not finite; the row then
+ * means nothing. */
 static int record(struct descent_record *out, ptrdiff_t row, const struct run_state *state)
 {
     const struct weights *at = state->weights;

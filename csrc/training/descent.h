@@ -23,45 +23,46 @@ struct descent {
     struct update update;
     const double *lr; /* step length of run r at step k: lr[r * lr_run + k * lr_step] */
     ptrdiff_t lr_run, lr_step;
-    double target;  /* the loss that polyak aims at */
-    int to_infimum; /* 1: polyak aims at the infimum of a fixed linear head without ridge, not at `target` */
-    double radius;  /* negative: no ball */
+    double target;  /* the loss at which the rule polyak aims */
+    int to_infimum; /* 1 if polyak aims at the infimum of a fixed linear head without ridge instead of `target` */
+    double radius;  /* radius of the ball onto which weights are projected after a step; negative for none */
     enum ball ball;
-    double *mean, *root; /* numbers that the rule keeps, run by run, part by part; descent_keeps returns their sizes */
-    double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps nothing */
-    ptrdiff_t n_metric;  /* 0, or the size of a metric of each matrix, which `root` holds then */
-    ptrdiff_t first, last;   /* steps of this chunk; the weights on entry are W(first) */
-    const ptrdiff_t *record; /* (n_record) steps to record, ascending, within first .. last */
+    double *mean, *root; /* state of the update rule, run by run, part by part; descent_keeps returns the sizes */
+    double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps no state */
+    ptrdiff_t n_metric;  /* 0, or the number of entries of the metric of all matrices, which `root` then holds */
+    ptrdiff_t first, last;   /* first and last step of this call; the weights on entry are W(first) */
+    const ptrdiff_t *record; /* (n_record) steps at which records are made, ascending, within first .. last */
     ptrdiff_t n_record;
-    const struct descent_callbacks *callbacks; /* NULL: none */
+    const struct descent_callbacks *callbacks; /* functions called during the run, or NULL */
 };
 
-/* Functions called during a run.  Any of them may be NULL.  A result other than STATUS_DONE ends the run. */
+/* Functions called during a training run.  Any of them may be NULL.  A result other than STATUS_DONE ends the run. */
 struct descent_callbacks {
     void *context;
-    /* Called after the evaluation of a step, which ended with `status`.  It returns that status or another one.  It may
-     * replace loss and gradient by the loss and gradient of a larger problem that contains this one. */
+    /* Called after each evaluation of loss and gradient, with the status of the evaluation.  It returns this status or
+     * another one.  It may replace loss and gradient by those of a larger problem that contains this one. */
     int (*combine)(void *context, int status, struct gradient *gradient);
     int (*recorded)(void *context); /* after each record */
 };
 
-/* Arrays of the records: a row for each recorded step, in it a row for each run. */
+/* Arrays of the records of a training run.  They have a row for each recorded step, with a part for each run. */
 struct descent_record {
-    double *W;                           /* (n_record, R H, dk, dz): W or K Q^T */
+    double *W;                           /* (n_record, R H, dk, dz) the weights W, or K Q^T */
     double *v;                           /* (n_record, R, n_v) parameters of a trained head */
-    double *loss, *norm, *log_grad_norm; /* norm: ||W|| or ||K Q^T||, all heads together; log_grad_norm: of the gradient
-                                            of the matrices, with the ridge */
+    double *loss, *norm, *log_grad_norm; /* (n_record, R) loss; norm of W or K Q^T, all attention heads together; log of
+                                            the norm of the gradient in all matrices, with the ridge */
 };
 
-/* Number of parts of one run: its matrices, and the parameters of a trained head. */
+/* Returns the number of parts of one run: its matrices, and the parameters of a trained output head. */
 ptrdiff_t descent_parts(const struct weights *weights);
 
-/* *mean and *root become the numbers that the rule keeps of the gradients and of their squares, of all runs. */
+/* Computes how many numbers the update rule keeps for all runs: *mean numbers of the gradients, and *root of their
+ * squares. */
 void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *weights, const struct windows *w,
                    const struct update *update);
 
-/* Moves the weights in place from W(first) towards W(last).  *step becomes the step reached, and *recorded grows by the
- * rows written.
+/* Trains: moves the weights in place from W(first) towards W(last).  *step becomes the step reached, and *recorded
+ * grows by the number of rows written.
  *
  * Returns STATUS_DONE at the last step.  The run ends earlier with STATUS_STATIONARY or STATUS_TARGET_REACHED (each run
  * has a zero gradient or has reached the target of polyak), STATUS_GRADIENT_NOT_FINITE (weights and loss are finite,

@@ -13,9 +13,9 @@ void excess_init(struct excess_work *work, const struct windows *w, struct arena
     work->keys = arena_doubles(arena, windows_scratch(w), 1);
 }
 
-/* Returns e_q e^-shift for e_q = sum_t prob_t (best - score_t) >= 0.  If token a with the largest logit has the best
- * score, e_q is -lift e^shift, and nothing cancels.  Otherwise e_q is at least (best - score_a) / T, so little cancels.
- */
+/* Returns e_q e^-shift for the shortfall e_q = sum_t prob_t (best - score_t) >= 0 of a query's mean score from its best
+ * score.  If token a with the largest logit has the best score, e_q is -lift e^shift, and nothing cancels.  Otherwise
+ * e_q is at least (best - score_a) / T, so little cancels. */
 static double shortfall(double *shift, const double *l, const double *score, double best,
                         const struct excess_work *work, ptrdiff_t T)
 {
@@ -40,7 +40,7 @@ double excess_log(const struct objective *objective, const double *W, const doub
         matrix_times_vector(work->l, X, U + q * w->dk, T, w->dk);
         double mantissa = shortfall(&shift, work->l, score, best, work, T);
         double value = loss_log_excess(objective->loss, best, mantissa, shift);
-        if (isnan(value)) /* logits beyond double precision */
+        if (isnan(value)) /* the logits exceed the range of doubles */
             return NAN;
         if (value > largest) {
             sum = sum * exp(largest - value) + 1;

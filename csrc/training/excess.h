@@ -1,5 +1,5 @@
-/* The logarithm of the excess of a fixed linear head: the mean loss minus its infimum.  If attention has saturated, the
- * loss itself equals the infimum to the last bit. */
+/* The logarithm of the excess: the mean loss of a fixed linear head minus its infimum.  Once attention has saturated,
+ * the loss itself equals the infimum to the last bit. */
 #ifndef TRAINING_EXCESS_H
 #define TRAINING_EXCESS_H
 
@@ -8,7 +8,7 @@
 struct arena;
 
 struct excess_work {
-    double *U, *l, *c, *prob, *keys; /* U (M, dk); l, c, prob (longest); keys: scratch of windows_keys */
+    double *U, *l, *c, *prob, *keys; /* scratch: U (M, dk); l, c and prob (longest); keys for windows_keys */
 };
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);

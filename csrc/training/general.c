@@ -11,11 +11,12 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Number of doubles in the keys of a block (256 KiB).  They stay in the L2 cache until the backward pass. */
+/* Number of doubles in the keys of a block of queries (256 KiB).  These keys stay in the L2 cache until the backward
+ * pass. */
 #define BLOCK 32768
 
-/* Allocates the numbers that short windows keep from the forward pass.  If attended vectors are summed, all attention
- * heads share the scores. */
+/* Allocates the numbers that short windows keep from the forward pass for the backward pass.  If attended vectors are
+ * summed, all attention heads share one array of scores. */
 static void init_kept(struct general_work *work, struct arena *arena)
 {
     const struct interleaved *windows = &work->windows.interleaved;
@@ -71,8 +72,8 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     }
 }
 
-/* columns_of: address of the columns of a block that begins with query `first`, in an array with d numbers for each
- * query.  lead_of: distance in memory between two rows of these columns. */
+/* columns_of returns the address of the columns of a block that begins with query `first`, in an array with d numbers
+ * for each query.  lead_of returns the distance in memory between two rows of such columns. */
 static double *columns_of(double *array, const struct general_work *work, ptrdiff_t first, ptrdiff_t d)
 {
     return array + (work->whole ? first : first * d);
@@ -83,20 +84,20 @@ static ptrdiff_t lead_of(const struct general_work *work, ptrdiff_t first, ptrdi
     return work->whole ? work->padded : simd_padded(last - first);
 }
 
-/* The logits of query q and attention head h. */
+/* Returns the logits of query q in attention head h. */
 static double *logits_of(const struct general_work *work, ptrdiff_t q, ptrdiff_t h)
 {
     const struct windows *w = work->objective->w;
     return work->logit + work->output.heads * w->indptr[q] + h * windows_length(w, q);
 }
 
-/* The values (T, dv) of query q, or NULL for the identity. */
+/* Returns the values (T, dv) of the tokens that query q sees, or NULL if the values are the identity. */
 static const double *values_of(const struct general_output *output, const struct windows *w, ptrdiff_t q)
 {
     return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
 }
 
-/* Computes logits and attended vectors of all attention heads for one query.  o is a column of O. */
+/* Computes logits and attended vectors of all attention heads for one query.  o is the query's column of O. */
 static void attend_one(double *o, ptrdiff_t lead, const struct general_work *work,
                        const struct general_scratch *scratch, ptrdiff_t q)
 {
@@ -117,8 +118,8 @@ static void attend_one(double *o, ptrdiff_t lead, const struct general_work *wor
     }
 }
 
-/* Computes the vector-Jacobian products P of one query, and their scales: M dL/du_q^h = -P e^log_scale.  g is a column
- * of the gradient. */
+/* Computes the vector-Jacobian products P of query q in all attention heads h, and their log scales: M dL/du_q^h = -P
+ * e^log_scale.  g is the query's column of the output head's gradient. */
 static void attend_one_backward(const double *g, ptrdiff_t lead, const struct general_work *work,
                                 const struct general_scratch *scratch, ptrdiff_t q)
 {
@@ -128,7 +129,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
     const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
     for (ptrdiff_t h = 0; h < output->heads; ++h) {
         double *p = work->P + (q * output->heads + h) * w->dk;
-        if (h == 0 || output->concatenate) { /* summed attention heads share the scores */
+        if (h == 0 || output->concatenate) { /* if attended vectors are summed, attention heads share the scores */
             double *gathered = V != NULL ? scratch->one : scratch->score;
             for (ptrdiff_t i = 0; i < dv; ++i)
                 gathered[i] = g[((output->concatenate ? h * dv : 0) + i) * lead];
@@ -149,7 +150,7 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
     }
 }
 
-/* Computes logits and attended vectors O of a block. */
+/* Computes the logits and attended vectors O of the block of queries first .. last-1. */
 static void attend(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first, ptrdiff_t last)
 {
     const struct general_output *output = &work->output;
@@ -169,8 +170,8 @@ static void attend(struct general_work *work, const struct general_scratch *scra
     }
 }
 
-/* Computes P of a block and its scales.  For `fixed`, it also computes the losses, which need only the backward pass.
- */
+/* Computes the vector-Jacobian products P of a block of queries, and their log scales.  For a fixed linear head it also
+ * computes the losses, which need only the backward pass. */
 static void attend_backward(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first,
                             ptrdiff_t last)
 {
@@ -213,7 +214,7 @@ static void multiply_by_labels(double *restrict gradient, double *restrict value
             gradient[k * lead + i] *= y[i];
 }
 
-/* Computes the losses of a block, and the gradient of u_q in o_q. */
+/* Computes the losses of a block of queries, and the gradient of each output u_q in its attended vector o_q. */
 static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
@@ -241,7 +242,7 @@ struct share {
     int passes;
 };
 
-/* Makes the passes of blocks from .. to-1. */
+/* Makes the passes of share->passes for the blocks of queries from .. to-1. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct share *share = context;
@@ -268,13 +269,14 @@ static void make_passes(struct general_work *work, int passes)
                 entries * (double)(w->dk + work->output.dv), make_blocks, &share);
 }
 
-/* dL/dv of run r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, after the forward pass. */
+/* Computes the gradient of run r in the parameters v of the output head, dL/dv = 1/M sum_q l'(u_q) y_q d head(o_q)/dv,
+ * after the forward pass. */
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     const struct head *head = &work->output.head;
     ptrdiff_t M = work->objective->w->n_queries, block = work->whole ? M : work->block;
     double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v,
-           *c = work->value; /* overwrites the losses, which nothing reads any more */
+           *c = work->value; /* overwrites the losses, which are not needed any more */
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, work->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)
@@ -289,7 +291,8 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-/* Computes dL/dW, or dL/dK and dL/dQ, of all attention heads of run r, and dL/dv, after both passes. */
+/* Computes dL/dW, or dL/dK and dL/dQ, of all attention heads of run r, and dL/dv, after the forward and backward
+ * passes. */
 static void finish(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;

@@ -22,22 +22,22 @@ struct threads;
 
 struct general_output {
     struct head head;
-    const double *values; /* (N, dv); NULL: both the values and the keys are the identity */
+    const double *values; /* (N, dv), or NULL if both the values and the keys are the identity */
     ptrdiff_t dv;
     const double *y; /* (M) */
     ptrdiff_t heads; /* H */
-    int concatenate; /* 1: o has H dv numbers; 0: o is the sum, with dv numbers */
+    int concatenate; /* 1: attended vectors are concatenated, o has H dv numbers; 0: they are summed, o has dv */
 };
 
-/* Scratch of one thread. */
+/* Scratch arrays of one thread. */
 struct general_scratch {
-    double *keys;                     /* of windows_keys */
-    double *one, *score, *weight, *c; /* for one window: (dv) a vector; (longest) scores, probabilities, c */
+    double *keys;                     /* scratch for windows_keys */
+    double *one, *score, *weight, *c; /* for one window: a vector (dv); scores, probabilities and c (longest) */
     double *U;                        /* for short windows: (dk, block) transformed queries */
 };
 
-/* O, the gradient and the scratch of the head have a column for each query.  Each block has matrices of its own in
- * them, or, if `whole`, all queries have one. */
+/* State of an evaluation.  The arrays O, gradient and head have a column for each query.  In each array, every block of
+ * queries has a matrix of its own or, if `whole`, all queries have one matrix. */
 struct general_work {
     const struct objective *objective;
     const struct weights *at;
@@ -45,29 +45,29 @@ struct general_work {
     struct threads *threads;
     struct general_output output;    /* a copy, which has the parameters of the current run if the head is trained */
     struct general_scratch *scratch; /* (threads) */
-    ptrdiff_t block, padded;         /* number of queries in a block; M, padded */
-    int whole;                       /* 1: a function of the user evaluates all queries at once */
-    int fixed;                       /* 1: a fixed linear head on short windows, whose scores are given */
-    int short_windows;               /* 1: eight windows at a time, with the next two members */
+    ptrdiff_t block, padded;         /* number of queries in a block; M, rounded up to whole vectors */
+    int whole;                       /* 1 if a Python function evaluates all queries at once */
+    int fixed;                       /* 1 for a fixed linear head on short windows, whose scores are given */
+    int short_windows;               /* 1 if eight windows go at a time, with `windows` and `kept` */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
-    double *U, *P, *log_scale;     /* windows one by one: (M, H, dk), (M, H, dk), (H, M) */
-    double *logit;                 /* windows one by one: (H entries) by query, then head; U if keys are the identity */
-    double *O, *gradient;          /* (padded M, head.d) */
-    double *head;                  /* (padded M, head_scratch) */
+    double *U, *P, *log_scale;     /* for windows one by one: (M, H, dk), (M, H, dk), and log scales (H, M) */
+    double *logit; /* for windows one by one: (H entries) by query, then attention head; U if keys are the identity */
+    double *O, *gradient;                             /* (padded M, head.d) */
+    double *head;                                     /* (padded M, head_scratch) */
     double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
     ptrdiff_t run;                                    /* number of the current run */
-    double *delta, *scale; /* NULL, or (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M */
-    ptrdiff_t *top;        /* if `scale` is not NULL: (R H, M) the token with the largest logit */
+    double *delta, *scale; /* NULL, or (R H, entries) and (R H, M): the gradient dL/dlogit is -delta e^scale / M */
+    ptrdiff_t *top;        /* (R H, M) the token of each query with the largest logit; unused if `scale` is NULL */
 };
 
-/* All arguments must outlive the work; `threads` may be NULL: one thread. */
+/* Makes *work.  All arguments must stay valid as long as *work is used.  `threads` may be NULL for one thread. */
 void general_init(struct general_work *work, int short_windows, const struct objective *objective,
                   const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena);
 
-/* Computes the losses of all runs and, unless `loss_alone`, the gradients with their scales: of W, or of K and Q
- * through factors, and of the parameters of a trained head.  If no query adds to a matrix, its scale is -inf.  Returns
- * STATUS_DONE, or STATUS_INTERRUPTED if the function of a head or loss has failed. */
+/* Computes the losses of all runs and, unless `loss_alone`, the gradients with their log scales: of W, or of K and Q
+ * through factors, and of the parameters of a trained head.  If no query adds to the gradient of a matrix, its log
+ * scale is -inf.  Returns STATUS_DONE, or STATUS_INTERRUPTED if the function of a head or loss has failed. */
 int general_gradient(struct gradient *gradient, struct general_work *work, int loss_alone);
 
 #endif

@@ -7,8 +7,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* value [count] += a . relu(V^T o); hidden [h,lead], the pre-activations V^T o, becomes a * [V^T o > 0].  At a kink the
- * derivative is 0, the derivative from the left. */
+/* The mlp head: adds a . relu(V^T o) to value [count].  hidden [h,lead] has the pre-activations V^T o on entry, and a *
+ * [V^T o > 0] on return.  At a kink of relu the derivative is 0, the derivative from the left. */
 SIMD_DISPATCH
 static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t h,
                     ptrdiff_t count, ptrdiff_t lead)
@@ -21,7 +21,8 @@ static void rectify(double *restrict value, double *restrict hidden, const doubl
         }
 }
 
-/* Adds v . o - lam |o|^2 to the values, and computes its gradient.  `shared`: all queries have one v. */
+/* The quadratic head: adds v . o - lam |o|^2 to the values, and computes its gradient in o.  If `shared`, all queries
+ * have one v. */
 INLINE void quadratic(double *restrict value, double *restrict gradient, const double *restrict v,
                       const double *restrict o, const struct head *head, ptrdiff_t count, ptrdiff_t lead, int shared)
 {
@@ -43,8 +44,8 @@ static void quadratic_of(double *value, double *gradient, const struct head *hea
         quadratic(value, gradient, head->v + first * head->d, O, head, count, lead, 0);
 }
 
-/* Adds v . log o to the values, and computes its gradient, from the entries in which v is not 0.  An o below 1e-292,
- * which would overflow, counts as 1e-292. */
+/* The logarithm head: adds v . log o to the values, and computes its gradient in o, from the entries in which v is not
+ * 0.  An entry of o below 1e-292 counts as 1e-292, since v / o might overflow. */
 static void logarithm(double *value, double *gradient, const struct head *head, const double *O, ptrdiff_t first,
                       ptrdiff_t count, ptrdiff_t lead)
 {
@@ -81,7 +82,7 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
     case HEAD_LOGARITHM:
         logarithm(value, gradient, head, O, first, count, lead);
         break;
-    case HEAD_CALL: /* the function gets a row for each query */
+    case HEAD_CALL: /* the function gets O with a row for each query */
         for (ptrdiff_t i = 0; i < count * d; ++i)
             scratch[i] = O[i % d * lead + i / d];
         status = head->call(head->context, value, slopes, scratch, count, d);
@@ -122,7 +123,8 @@ void head_place(struct head *head, const double *row)
         head->lam = row[first];
 }
 
-/* da += sum_q c_q relu(V^T o_q); hidden, the pre-activations V^T o, becomes c_q a * [V^T o > 0]. */
+/* The mlp head: adds sum_q c_q relu(V^T o_q) to the gradient da in a.  hidden has the pre-activations V^T o on entry,
+ * and c_q a * [V^T o > 0] on return. */
 static void rectified_slopes(double *da, double *hidden, const double *a, const double *c, ptrdiff_t h, ptrdiff_t count,
                              ptrdiff_t lead)
 {

@@ -25,34 +25,38 @@ enum { HEAD_COUNT = HEAD_LIST(TABLE_COUNT) };
 struct head {
     enum head_kind kind;
     ptrdiff_t d;     /* length of o */
-    const double *v; /* linear, quadratic, logarithm: (d), or (M, d) if v_stride is d; mlp: V (d, hidden) */
+    const double *v; /* v (d), or (M, d) if v_stride is d; for an mlp V (d, hidden) */
     ptrdiff_t v_stride;
-    const double *a;  /* mlp: (hidden) */
-    ptrdiff_t hidden; /* 0 for the other kinds */
+    const double *a;  /* for an mlp: a (hidden) */
+    ptrdiff_t hidden; /* number of hidden units of an mlp, 0 for other kinds */
     double lam;       /* quadratic */
-    /* call: computes value [M] and gradient [M,d] at O [M,d].  Nonzero: the function has failed. */
+    /* For HEAD_CALL: the function, which computes value [M] and gradient [M,d] at O [M,d].  It returns nonzero if it
+     * has failed. */
     int (*call)(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d);
     void *context;
 };
 
-/* Counts the parameters of a head with one v for all queries: *first is the number of parameters in v (mlp: in V),
- * *rest the number of the others (mlp: a; quadratic: lam). */
+/* Counts the parameters of an output head with one v for all queries.  *first is the number of parameters in v (mlp: in
+ * V), *rest the number of its other parameters (mlp: a; quadratic: lam). */
 void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 
-/* Makes the head read its parameters from `row`, first + rest numbers (lam is copied). */
+/* Makes the head read its parameters from `row`, which has first + rest numbers, as counted by head_sizes.  (lam is
+ * copied.) */
 void head_place(struct head *head, const double *row);
 
-/* Number of doubles of scratch for each query: pre-activations for the mlp; rows of O and of the gradient for a call.
- */
+/* Returns the number of doubles of scratch that a head needs for each query: pre-activations for an mlp, rows of O and
+ * of the gradient for a call, else none. */
 ptrdiff_t head_scratch(const struct head *head);
 
-/* Computes value [count] and gradient [d,lead] at O [d,lead], for `count` queries beginning with number `first`, each
- * in a column; a call needs all queries.  scratch is [head_scratch, lead].  Nonzero: the function has failed. */
+/* Evaluates an output head: value [count] and gradient [d,lead] at O [d,lead], for `count` queries from number `first`
+ * on, each in a column.  A head of kind HEAD_CALL needs all queries.  scratch is [head_scratch, lead].  Returns nonzero
+ * if its function has failed. */
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
                   ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead);
 
-/* Adds the gradient of sum_q c_q value_q, c [count], to the parameters of a head with one v for all queries: to v, and
- * lam if it is quadratic, or to V (d, hidden) and a.  O and scratch are as above. */
+/* Adds the gradient of sum_q c_q value_q, for c [count], to `parameters`, the gradient in the parameters of a head with
+ * one v for all queries: v, and lam if it is quadratic, or V (d, hidden) and a.  O [d,lead] has the attended vectors,
+ * and scratch is [head_scratch, lead]. */
 void head_parameters(double *parameters, const struct head *head, const double *O, const double *c, double *scratch,
                      ptrdiff_t count, ptrdiff_t lead);
 

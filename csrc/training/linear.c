@@ -37,9 +37,9 @@ void linear_init(struct linear_work *work, int rows_alone, const struct objectiv
     }
 }
 
-/* Makes the rows of queries first .. last-1, which are at most a block.  If a query adds nothing to the gradient (one
- * token, equal scores, copies of one token, a zero query), its log_scale is -inf.  With another scale, which might be
- * the largest, the other rows could underflow. */
+/* Computes losses, rows of P and log scales of the queries first .. last-1, which are at most a block.  If a query adds
+ * nothing to the gradient (one token, equal scores, copies of one token, a zero query), its log scale is -inf.  Another
+ * log scale might be the largest, and the rows of the other queries could then underflow. */
 static void make_rows(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
                       ptrdiff_t last)
 {
@@ -64,7 +64,7 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
     }
 }
 
-/* Makes the rows of queries from .. to-1, block by block. */
+/* Computes losses, rows of P and log scales of the queries from .. to-1, block by block. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct linear_work *work = context;

@@ -15,14 +15,14 @@
 struct arena;
 struct threads;
 
-/* The scratch of one thread. */
+/* The scratch arrays of one thread. */
 struct linear_scratch {
     struct backward backward;
     double *U; /* (rows of a block, dk) transformed queries */
 };
 
 struct linear_work {
-    int rows_alone; /* 1: no gradient, only losses and rows of P */
+    int rows_alone; /* 1 if only losses and rows of P are computed, but no gradient */
     const struct objective *objective;
     const struct weights *at;
     struct transform *transform;
@@ -34,13 +34,13 @@ struct linear_work {
     struct linear_scratch *scratch; /* (threads) */
 };
 
-/* training/query_span and training/multipliers set `rows_alone`: they need only losses and rows of P.  All arguments
- * must outlive the work.  `threads` may be NULL for one thread. */
+/* Makes *work.  training/query_span and training/multipliers set `rows_alone`, since they need only losses and rows of
+ * P.  All arguments must stay valid as long as *work is used.  `threads` may be NULL for one thread. */
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena);
 
-/* Computes the losses and gradients of all runs: of W, or of K and Q through factors, with their scales.  If no query
- * adds to a matrix, its scale is -inf. */
+/* Computes the losses and gradients of all runs: of W, or of K and Q through factors, with their log scales.  If no
+ * query adds to the gradient of a matrix, its log scale is -inf. */
 void linear_gradient(struct gradient *gradient, struct linear_work *work);
 
 #endif

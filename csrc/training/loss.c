@@ -1,5 +1,5 @@
-/* With s = log(1 + e^-|u|), the logistic loss is s for u >= 0 and s - u for u < 0, and log(-l') is -s - u and -s.  So
- * no positive number is ever exponentiated. */
+/* With s = log(1 + e^-|u|), the logistic loss is s for u >= 0 and s - u for u < 0, and log(-l') is -s - u for u >= 0
+ * and -s for u < 0.  So no positive number is ever exponentiated. */
 #include "training/loss.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 #include "base/exp_log.h"
 #include "base/simd.h"
 
-/* `shifted` is 0 if every shift is 0. */
+/* Computes the logistic loss and log(-l') at the outputs u = score + lift e^shift.  `shifted` is 0 if every shift is
+ * 0. */
 INLINE void logistic_of(double *restrict value, double *restrict log_slope, const double *restrict score,
                         const double *restrict lift, const double *restrict shift, ptrdiff_t n, int shifted)
 {

@@ -1,6 +1,6 @@
-/* Losses l(u) of the output u of a query times its label.  They decrease.  Each comes with the logarithm of its slope,
- * which is exact also if the slope itself underflows.  A new loss is a line of LOSS_LIST and a case in each switch of
- * loss.c; python/attsvm/theory/limit_proofs.py has its form for proofs of the limit.
+/* Losses l(u) of the output u of a query times its label.  They decrease in u.  Each loss comes with the logarithm of
+ * its slope, which is exact also if the slope itself underflows.  A new loss needs a line of LOSS_LIST, a case in each
+ * switch of loss.c, and its form for proofs of the limit in python/attsvm/theory/limit_proofs.py.
  *
  *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)
  *     exponential  e^-u              -l' = e^-u
@@ -19,11 +19,12 @@
     LOSS(LOSS_LINEAR, "linear") \
     LOSS(LOSS_LOG, "log")
 
-/* LOSS_CALL is a function of all queries at once (training/problem.h), which only training/general.h can evaluate. */
+/* LOSS_CALL stands for a Python function of all queries at once (training/problem.h), which only training/general.h can
+ * evaluate. */
 enum loss { LOSS_LIST(TABLE_MEMBER) LOSS_CALL };
 enum { LOSS_COUNT = LOSS_LIST(TABLE_COUNT) };
 
-/* Returns the loss at u; *log_slope = log(-l'(u)).  Only the log loss reads log_u = log(u), since u may have
+/* Returns the loss at u, and sets *log_slope = log(-l'(u)).  Only the log loss reads log_u = log(u), since u may have
  * underflowed. */
 double loss_value(enum loss loss, double u, double log_u, double *log_slope);
 
@@ -32,14 +33,15 @@ double loss_value(enum loss loss, double u, double log_u, double *log_slope);
 void loss_values(double *value, double *log_slope, enum loss loss, const double *score, const double *lift,
                  const double *shift, ptrdiff_t n);
 
-/* The mean of M values; value q is value[q * step]. */
+/* Returns the mean of M values, where value q is value[q * step]. */
 double loss_mean(const double *value, ptrdiff_t M, ptrdiff_t step);
 
-/* log(loss(best - e) - loss(best)) for e = mantissa e^shift >= 0.  It is a difference if e is large, and otherwise a
- * form that does not cancel.  Below 1e-300, where e itself may underflow, it is the first-order term in e. */
+/* Returns log(loss(best - e) - loss(best)) for e = mantissa e^shift >= 0.  For a large e the difference is formed,
+ * otherwise an expression that does not cancel.  For an e below 1e-300, which may underflow, the result is the
+ * first-order term in e. */
 double loss_log_excess(enum loss loss, double best, double mantissa, double shift);
 
-/* Upper bounds of |l''| and |l'| over all u >= least; infinite if there is no bound. */
+/* Computes upper bounds of |l''| and |l'| over all u >= least, which are infinite if there is no bound. */
 void loss_bounds(double *curvature, double *slope, enum loss loss, double least);
 
 #endif

@@ -7,8 +7,8 @@
 #include "linalg/vector.h"
 #include "training/objective.h"
 
-/* Makes the multipliers of one matrix.  On entry delta holds c with dL/dlogit = -c exp(scale_q) / M; on return all
- * queries have one scale, and the largest |delta| is 1. */
+/* Makes the multipliers of one attention head of one run.  On entry the gradient in the logits of query q is -delta
+ * exp(scale_q) / M.  On return it is delta exp(*log_scale) for all queries, and the largest |delta| is 1. */
 static int scale_multipliers(double *delta, double *log_scale, const double *scale, const struct windows *w)
 {
     ptrdiff_t M = w->n_queries, entries = windows_entries(w);

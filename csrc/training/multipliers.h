@@ -12,16 +12,16 @@
 struct arena;
 struct threads;
 
-/* Run r and attention head h have number n = r H + h. */
+/* The multipliers of R runs with H attention heads.  Run r and attention head h have number n = r H + h. */
 struct multipliers {
     double *delta;     /* (R H, entries): the multipliers are exp(log_scale) delta, and the largest |delta| is 1.  They
                           are 0 if a query adds nothing to the gradient (a zero query, tokens that are all alike) */
-    double *log_scale; /* (R H), -inf if all are 0 */
-    ptrdiff_t *top;    /* (R H, M) the token with the largest logit */
+    double *log_scale; /* (R H) log scale of delta, -inf if all multipliers are 0 */
+    ptrdiff_t *top;    /* (R H, M) the token of each query with the largest logit */
 };
 
-/* Returns STATUS_DONE, STATUS_NOT_FINITE, STATUS_NO_MEMORY, or STATUS_INTERRUPTED if the function of a head or loss has
- * failed. */
+/* Computes the multipliers at the given weights.  Returns STATUS_DONE, STATUS_NOT_FINITE, STATUS_NO_MEMORY, or
+ * STATUS_INTERRUPTED if the function of a head or loss has failed. */
 int multipliers_make(struct multipliers *out, const struct objective *objective, const struct weights *at,
                      struct threads *threads, struct arena *arena);
 

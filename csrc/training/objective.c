@@ -6,9 +6,9 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 
-/* Additional cost, in multiplications, of a short window by itself, compared with a window beside seven others.
- * Products through the factors, which have no short windows, are used only if they save more.  Without this cost,
- * factors with m = 2 take 3.2 times as long at n,T,d = 1024,2,16. */
+/* Additional cost, in multiplications, of a short window that is computed alone, compared with a window beside seven
+ * others.  Products through the factors K and Q compute windows alone, so they are used only if they save more than
+ * this cost.  Without this cost, factors with m = 2 take 3.2 times as long at n,T,d = 1024,2,16. */
 #define ALONE 6000
 
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,
@@ -49,7 +49,8 @@ static int evaluate(struct gradient *gradient, struct objective_work *work, int 
     return STATUS_DONE;
 }
 
-/* Adds the gradient of the ridge to the gradient of number n, on the larger of their scales. */
+/* Adds the gradient of the ridge to the gradient of matrix number n.  The sum gets the larger of their two log
+ * scales. */
 static void add_ridge(struct gradient *gradient, const struct objective_work *work, ptrdiff_t n)
 {
     struct matrices all = problem_matrices(work->at, gradient, work->objective->w);
@@ -78,7 +79,7 @@ int objective_gradient(struct gradient *gradient, struct objective_work *work)
         double scale = gradient->log_scale[n];
         if (isnan(scale) || scale == INFINITY)
             return STATUS_NOT_FINITE;
-        gradient->log_scale[n] = scale > -INFINITY ? scale : 0; /* -inf: no query adds to it */
+        gradient->log_scale[n] = scale > -INFINITY ? scale : 0; /* -inf if no query adds to the gradient */
         transform_finish(gradient, &work->transform, n);
         if (work->objective->ridge > 0)
             add_ridge(gradient, work, n);

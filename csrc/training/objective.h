@@ -14,31 +14,32 @@
 struct arena;
 struct threads;
 
-/* The evaluator of an objective at weights of one form.  It is chosen once. */
+/* The functions that evaluate an objective at weights of one form.  One of them is chosen once for all steps. */
 enum evaluator { EVALUATOR_LINEAR, EVALUATOR_QUERY_SPAN, EVALUATOR_GENERAL };
 
-/* The scratch of evaluations, made once for all steps. */
+/* The state of an evaluator, made once for all steps. */
 struct objective_work {
     const struct objective *objective;
     const struct weights *at;
     enum evaluator evaluator;
     struct transform transform;
-    struct linear_work linear; /* only the work of the chosen evaluator is made */
+    struct linear_work linear; /* of the three evaluators, only the chosen one has its work made */
     struct query_span_work query_span;
     struct general_work general;
 };
 
-/* Chooses the evaluator and makes its scratch.  The objective, `at` and the threads (NULL for one thread) must outlive
- * the work, which must not move in memory.  If `rows`, a linear head gives the rows of P instead of the gradient, for
- * training/multipliers.c. */
+/* Chooses the evaluator and allocates its scratch.  The objective, `at` and the threads (NULL for one thread) must stay
+ * valid as long as *work is used, and *work must not move in memory.  If `rows`, a linear head gives the rows of P
+ * instead of the gradient, for training/multipliers.c. */
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,
                     struct threads *threads, struct arena *arena);
 
-/* Computes loss and gradient at the weights.  Returns STATUS_DONE, STATUS_NOT_FINITE (the gradient then means nothing),
- * or STATUS_INTERRUPTED if the function of a head or loss has failed. */
+/* Computes the loss and the gradient of the objective.  Returns STATUS_DONE, STATUS_NOT_FINITE (the gradient then means
+ * nothing), or STATUS_INTERRUPTED if the function of a head or loss has failed. */
 int objective_gradient(struct gradient *gradient, struct objective_work *work);
 
-/* Computes the loss alone, which may be infinite.  The gradient means nothing afterwards. */
+/* Computes the loss without its gradient.  The loss may be infinite.  The arrays of the gradient mean nothing
+ * afterwards. */
 int objective_loss(struct gradient *gradient, struct objective_work *work);
 
 #endif

@@ -13,9 +13,9 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* theta for x in descending order.  If k entries stay positive, it is (sum of the first k - total) / k; k is the
- * largest count for which entry k exceeds this theta.  The sums have x_i - x_0 in them, so that entries far larger than
- * the total lose no digits. */
+/* Returns the theta for which the sum of max(x_i - theta, 0) is `total`, for x in descending order.  If k entries stay
+ * positive, theta is (sum of the first k entries - total) / k.  The right k is the largest for which entry k exceeds
+ * this theta.  The sums have x_i - x_0 in them, so that entries far larger than the total lose no digits. */
 static double simplex_threshold(const double *x, ptrdiff_t n, double total)
 {
     double sum = 0, theta = -total;
@@ -62,8 +62,8 @@ int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double 
             vector_scale(W, radius / norm, m * n);
         break;
     case BALL_NUCLEAR:
-        if (norm * sqrt((double)(m < n ? m : n))
-            > radius) /* an upper bound of the nuclear norm; below it, no SVD is needed */
+        /* norm sqrt(min(m, n)) bounds the nuclear norm from above.  If it is at most the radius, no SVD is needed. */
+        if (norm * sqrt((double)(m < n ? m : n)) > radius)
             status = project_nuclear(W, m, n, radius, arena);
     }
     arena_release(arena, mark);

@@ -8,8 +8,9 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if it is less than this fraction of
- * the sum of the squares of the P_q z_q^T, ||P^T Z|| is computed from the matrix. */
+/* If the terms P_q z_q^T of the gradient P^T Z cancel, its square norm <P, Z Z^T P> loses twice as many digits as P^T
+ * Z.  So if it is less than this fraction of the sum of the squares of the terms, ||P^T Z|| is computed from the matrix
+ * P^T Z. */
 #define CANCELS 1e-3
 
 /* Sums of squares below this may have lost digits to underflow. */
@@ -27,7 +28,7 @@ void query_span_init(struct query_span_work *work, const struct objective *objec
         matrix_rows_times_rows(work->gram, w->queries, w->queries, M, M, w->dz);
 }
 
-/* Computes rows from .. to-1 of Z Z^T P of all runs. */
+/* Computes the rows from .. to-1 of the products Z Z^T P of all runs. */
 static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -39,7 +40,7 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
                   work->packed + r * gemm_packed(dk, M), M, to - from, dk, M, 0);
 }
 
-/* ||P^T Z||, from V = Z Z^T P unless it has lost digits.  G is scratch. */
+/* Returns ||P^T Z||, from V = Z Z^T P unless this has lost digits.  G is scratch. */
 static double norm_of(const double *V, const double *P, double *G, const struct query_span_work *work)
 {
     const struct windows *w = work->linear.objective->w;

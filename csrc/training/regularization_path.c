@@ -1,10 +1,10 @@
-/* Spectral projected gradient (linalg/spectral_gradient) on log F in a ball.  With g = dL/dW / F the gradient of log F,
- * Frank-Wolfe's gap
+/* Minimises log F in a ball by spectral projected gradients (linalg/spectral_gradient), where F is the loss L minus its
+ * infimum.  With the gradient g = dL/dW / F of log F, Frank-Wolfe's gap
  *
  *     <g, W> - min_{||V|| <= radius} <g, V> = <g, W> + radius ||g||_dual
  *
- * is zero exactly at a stationary point.  On the boundary of the ball, where g does not vanish, it is relative to its
- * second term. */
+ * is zero exactly at a stationary point.  On the boundary of the ball, where g does not vanish, the gap is divided by
+ * its second term. */
 #include "training/regularization_path.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-#define GAP_EVERY 8       /* number of iterations between two gaps of a nuclear ball: each gap costs two SVDs */
+#define GAP_EVERY 8       /* number of iterations between two gaps of a nuclear ball, since each gap costs two SVDs */
 #define INSIDE (1 - 1e-9) /* if ||W|| is below this fraction of the radius, the ball does not bind */
 
 struct path_search {
@@ -29,7 +29,7 @@ struct path_search {
     struct objective_work work;
     struct gradient gradient;
     ptrdiff_t size;
-    double *W, *g; /* (dk, dz) each: the iterate, and the gradient of log F */
+    double *W, *g; /* (dk, dz) each: the iterate W, and the gradient g of log F at W */
     struct excess_work excess;
     double log_excess;
 };
@@ -47,7 +47,7 @@ static int project(double *W, void *context)
     return projection_ball(W, w->dk, w->dz, s->options->ball, s->options->radius, s->arena);
 }
 
-/* g = the gradient of log F at W, which is s->W. */
+/* Computes the gradient g of log F at W, which is s->W.  F is the excess of the loss over its infimum. */
 static int differentiate(double *g, const double *W, double *value, const double *d, double t, void *context)
 {
     (void)W, (void)d, (void)t;
@@ -61,7 +61,7 @@ static int differentiate(double *g, const double *W, double *value, const double
     return status;
 }
 
-/* Computes the norm of W that the ball bounds, and the dual norm of g. */
+/* Computes the norm of the iterate W that the ball bounds, and the dual norm of the gradient g. */
 static int norms(struct path_search *s, double *norm, double *dual)
 {
     const struct windows *w = s->objective->w;
@@ -85,7 +85,7 @@ static int norms(struct path_search *s, double *norm, double *dual)
     return status;
 }
 
-/* Computes the gap, the excess and the gradient norm of the iterate. */
+/* Computes the gap, the log excess and the log gradient norm of the answer at the current iterate. */
 static int measure_point(struct path_search *s)
 {
     struct path_answer *answer = s->answer;
@@ -101,7 +101,7 @@ static int measure_point(struct path_search *s)
     return STATUS_DONE;
 }
 
-/* Called after each iteration: *done = 1 if the gap is at most the tolerance. */
+/* Stopping test, called after each iteration: sets *done = 1 if the gap is at most the tolerance. */
 static int inspect(int *done, double *W, double *g, double value, ptrdiff_t iteration, void *context)
 {
     (void)W, (void)g, (void)value;

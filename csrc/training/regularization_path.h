@@ -21,14 +21,15 @@ struct path_options {
 
 struct path_answer {
     double *W;           /* (dk, dz) the start, which may be outside the ball; on return the answer */
-    double log_excess;   /* log F(W), -inf if each query sees only tokens with its best score */
-    double log_gradient; /* log of the dual norm of the gradient */
-    double gap;          /* Frank-Wolfe gap <G, W> + radius ||G||_dual, relative to its second term */
+    double log_excess;   /* log of the excess F(W), -inf if each query sees only tokens with its best score */
+    double log_gradient; /* log of the dual norm of the gradient of the loss */
+    double gap; /* Frank-Wolfe gap <G, W> + radius ||G||_dual for the gradient G, relative to its second term */
     ptrdiff_t iterations;
 };
 
-/* The objective must have scores.  Returns STATUS_DONE; STATUS_ITERATION_LIMIT or STATUS_INTERRUPTED with the best W so
- * far; or STATUS_NO_MEMORY, STATUS_NOT_FINITE, STATUS_FACTORIZATION. */
+/* Computes a point of the regularisation path.  The objective must have scores.  Returns STATUS_DONE;
+ * STATUS_ITERATION_LIMIT or STATUS_INTERRUPTED with the best W so far; or STATUS_NO_MEMORY, STATUS_NOT_FINITE,
+ * STATUS_FACTORIZATION. */
 int regularization_path_point(struct path_answer *answer, const struct objective *objective,
                               const struct path_options *options, struct monitor *monitor, struct arena *arena);
 

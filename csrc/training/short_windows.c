@@ -37,7 +37,7 @@ struct product {
     double *G, *P, *factor;
 };
 
-/* Computes rows from .. to-1 of G, a block of queries at a time. */
+/* Computes the rows from .. to-1 of the gradient G [dk,dz] from P and the queries, a block of queries at a time. */
 static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;

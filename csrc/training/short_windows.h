@@ -12,22 +12,22 @@ struct threads;
 struct short_windows {
     struct interleaved interleaved;
     struct transform *transform;
-    const double *W;   /* (R H, dk, dz) as transform_prepare has returned it */
-    double *P;         /* (H, padded M dk) of one run; each block has a matrix [dk,columns] */
-    double *log_scale; /* (H, padded M) */
+    const double *W;   /* (R H, dk, dz) the weights that transform_prepare has returned */
+    double *P;         /* (H, padded M dk) matrices P of one run, one [dk,columns] for each block of queries */
+    double *log_scale; /* (H, padded M) log scales of the columns of P */
     ptrdiff_t block;   /* number of queries in each block but the last; a multiple of eight */
 };
 
-/* Takes the scores of a fixed linear head, or else values (N, dv). */
+/* Makes *windows, with the scores of a fixed linear head or, if `scores` is NULL, with values (N, dv). */
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
                         struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena);
 
-/* U [dk,columns] = the transformed queries first .. last-1 under matrix number n. */
+/* U [dk,columns] = W Z^T for the queries first .. last-1 and the W of number n = r H + h (run r, attention head h). */
 void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
                              ptrdiff_t last);
 
-/* Computes the gradient of matrix number n and its scale from P and log_scale of attention head h, and overwrites
- * both. */
+/* Computes the gradient of matrix number n = r H + h (run r, attention head h) and its log scale, from P and log_scale
+ * of the head.  Overwrites P and log_scale. */
 void short_windows_gradient(struct gradient *gradient, struct short_windows *windows, ptrdiff_t n, ptrdiff_t h,
                             struct threads *threads);
 

@@ -17,7 +17,7 @@ static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
     return a > b ? a : b;
 }
 
-/* Returns 1 if products through the factors take fewer multiplications than products through W. */
+/* Returns 1 if products through the factors K and Q take fewer multiplications than products through W = K Q^T. */
 static int factors_are_shorter(const struct windows *w, const struct weights *at, double extra)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
@@ -175,7 +175,7 @@ struct product {
     const struct transform *transform;
 };
 
-/* Computes rows from .. to-1 of G = P^T Z, a block of queries at a time. */
+/* Computes the rows from .. to-1 of the gradient G = P^T Z, a block of queries at a time. */
 static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;

@@ -21,58 +21,61 @@ struct threads;
 struct transform {
     const struct windows *w;
     const struct weights *at;
-    ptrdiff_t group; /* number of matrices in a group */
+    ptrdiff_t group; /* number of weight matrices W in a group */
     int through_factors;
-    double *idle;                            /* (M, padded) -inf for a zero query, else 0 */
-    double *queries, *packed_W;              /* through W: packed Z; packed W of each group */
-    double *W, *G;                           /* through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
-    double *packed_Q, *packed_K, *packed_KT; /* through factors: packed, for each number n */
-    double *product;                         /* through W, if weights are factors: scratch for a packed factor */
-    double *B, *PK, *packed;                 /* through factors: (M, group m) Z Q; (M, m) P K; one of them packed */
+    double *idle;               /* (M, padded) -inf for a query that is zero, else 0 */
+    double *queries, *packed_W; /* for products through W: the queries Z, and W of each group, packed */
+    double *W, *G;              /* for products through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
+    double *packed_Q, *packed_K, *packed_KT; /* for products through factors: Q, K and K^T of each number n, packed */
+    double *product;         /* for products through W, if weights are factors: scratch for a packed factor */
+    double *B, *PK, *packed; /* for products through factors: Z Q (M, group m), P K (M, m), and one of these packed */
 };
 
-/* Number of queries in a block: `most`, rounded down to whole panels, at least one panel, at most 128 and at most M. */
+/* Returns the number of queries in a block: `most`, rounded down to whole panels, at least one panel, at most 128 and
+ * at most M. */
 ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most);
 
-/* Chooses the way and allocates.  `extra` is 0, or the additional cost, in multiplications, of going through the
- * factors, besides the products.  If it is not 0 and the products go through W, the caller uses W itself and never
- * calls transform_forward. */
+/* Chooses between products through W and through the factors, and allocates scratch.  `extra` is 0, or the additional
+ * cost, in multiplications, of going through the factors, besides the products.  If it is not 0 and the products go
+ * through W, the caller uses W itself and never calls transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
                     double extra, struct arena *arena);
 
-/* Allocates a gradient: of K and Q if `factors`, else of W. */
+/* Allocates the arrays of a gradient, in K and Q if `factors`, else in W. */
 void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,
                              struct arena *arena);
 
-/* W [dk,dz] = K Q^T of number n, with scratch `packed` of gemm_packed(dz, m). */
+/* W [dk,dz] = K Q^T for the factors of number n = r H + h (run r, attention head h).  `packed` is scratch of
+ * gemm_packed(dz, m) doubles. */
 void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed);
 
-/* Writes W (R H, dk, dz) of all numbers: W itself, W + C^T Z, or K Q^T. */
+/* Writes the weights W (R H, dk, dz) of all runs and attention heads, whether they are stored as W, W + C^T Z, or K
+ * Q^T. */
 void transform_whole(double *W, const struct weights *at, const struct windows *w, double *packed);
 
-/* Reads the weights; called at the beginning of each step.  Returns W (R H, dk, dz) if the products go through W, or
- * NULL if they go through the factors K and Q (see the two ways above). */
+/* Reads the weights at the beginning of each step.  Returns W (R H, dk, dz) if the products go through W, or NULL if
+ * they go through the factors K and Q. */
 const double *transform_prepare(struct transform *transform);
 
-/* Returns the array for dL/dW of all numbers, if the products go through W.  It is the gradient itself, or G if the
- * weights are factors. */
+/* Returns the array for dL/dW of all runs and attention heads, if the products go through W.  It is gradient->W, or
+ * transform->G if the weights are factors. */
 double *transform_target(const struct transform *transform, const struct gradient *gradient);
 
-/* Computes dL/dK and dL/dQ of number n from dL/dW, if the weights are factors and the products go through W; else does
- * nothing. */
+/* If the weights are factors K and Q, and the products go through W = K Q^T, computes dL/dK and dL/dQ from dL/dW for
+ * number n = r H + h (run r, attention head h).  Otherwise does nothing. */
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n);
 
-/* U [queries, group dk] = the transformed queries of `queries` queries, beginning with number `first`, under the
- * matrices of one group. */
+/* U [queries, group dk] = the transformed queries W z of `queries` queries z, from number `first` on, for all matrices
+ * W of one group. */
 void transform_forward(double *U, const struct transform *transform, ptrdiff_t group, ptrdiff_t first,
                        ptrdiff_t queries);
 
-/* Returns the largest of log_scale [M]; log_scale becomes the factors -e^(log_scale - largest) / M. */
+/* Replaces log_scale [M] by the factors -e^(log_scale - largest) / M, and returns the largest log scale. */
 double transform_factors(double *log_scale, ptrdiff_t M);
 
-/* The adjoint, after transform_forward of all queries.  It sets the gradients -1/M sum_q e^log_scale_q P_q z_q^T of the
- * matrices of one group, or the gradients of their factors, and their scales, from P [M, group dk] and log_scale
- * [group, M].  It overwrites P and log_scale. */
+/* The adjoint of transform_forward, called after the transform_forward of all queries.  It sets the gradients -1/M
+ * sum_q e^log_scale_q P_q z_q^T of the matrices of one group, or the gradients of their factors, and their log scales,
+ * from P [M, group dk] and log_scale [group, M].  It overwrites P and log_scale. */
 void transform_adjoint(struct gradient *gradient, double *P, double *log_scale, const struct transform *transform,
                        ptrdiff_t group, struct threads *threads);
 

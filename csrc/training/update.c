@@ -26,7 +26,7 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
     return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
-/* W -= length * D / by.  A factor whose gradient is exactly zero does not move. */
+/* W -= length * D / by.  If `by` is 0, the gradient is exactly zero, and W does not move. */
 static void move_by(double *W, const double *D, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {
@@ -53,7 +53,7 @@ static void powers(double *restrict power, const double *restrict x, double larg
     }
 }
 
-/* Moves phi(W) = sign(W) |W|^(p-1) by a step of length lr in the dual norm. */
+/* Mirror descent: moves phi(W) = sign(W) |W|^(p-1) along -D by a step of length lr in the dual norm. */
 static int mirror(double *W, const double *D, ptrdiff_t n, double lr, double p, struct arena *arena)
 {
     double q = p / (p - 1), largest = vector_largest(D, n), widest = vector_largest(W, n), sum = 0;
@@ -105,7 +105,8 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
     return STATUS_DONE;
 }
 
-/* m <- beta m + weight * gradient.  The scale of m becomes the larger of the two scales. */
+/* Updates the mean of the gradients, m <- beta m + weight * gradient.  The log scale of m becomes the larger of those
+ * of the two terms. */
 static void accumulate(struct update_part *part, double beta, double weight)
 {
     double kept = part->past[0] + log(beta), added = part->norm > 0 ? *part->log_scale + log(weight) : -INFINITY;
@@ -118,7 +119,7 @@ static void accumulate(struct update_part *part, double beta, double weight)
     part->past[0] = scale;
 }
 
-/* root_i <- hypot(by root_i, of G_i).  The squares themselves might overflow or underflow. */
+/* root_i <- hypot(by root_i, of G_i).  The sum of squares itself might overflow or underflow. */
 SIMD_DISPATCH
 static void hypotenuses(double *restrict root, double by, const double *restrict G, double of, ptrdiff_t n)
 {
@@ -129,8 +130,8 @@ static void hypotenuses(double *restrict root, double by, const double *restrict
     }
 }
 
-/* root <- sqrt(kept v + added gradient^2); for shampoo L <- kept L + added G G^T and R <- kept R + added G^T G.  The
- * scale becomes the larger of the two scales. */
+/* Updates the root of the squares of the gradients, root <- sqrt(kept root^2 + added gradient^2).  For shampoo, L <-
+ * kept L + added G G^T and R <- kept R + added G^T G.  The log scale becomes the larger of those of the two terms. */
 static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
     int matrices = part->n_root != part->n;
@@ -159,7 +160,7 @@ static int accumulate_square(struct update_part *part, double kept, double added
     return STATUS_DONE;
 }
 
-/* part->preconditioned = op(A) D op(B), for A [rows,rows] and B [columns,columns]. */
+/* part->preconditioned = op(A) D op(B), for A [rows,rows], D [rows,columns] and B [columns,columns]. */
 static int between(struct update_part *part, enum matrix_op op_a, const double *A, const double *D, const double *B,
                    enum matrix_op op_b, struct arena *arena)
 {
@@ -190,7 +191,7 @@ static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, 
     return STATUS_DONE;
 }
 
-/* part->preconditioned = L^(-1/4) D R^(-1/4), through the eigenvectors of L and R. */
+/* The direction of shampoo: part->preconditioned = L^(-1/4) D R^(-1/4), through the eigenvectors of L and R. */
 static int between_roots(struct update_part *part, const double *D, double ridge, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns;
@@ -220,8 +221,8 @@ static void divide_by_roots(double *quotient, const double *D, const double *res
         quotient[i] = root[i] + eps > 0 ? D[i] / (root[i] + eps) : 0;
 }
 
-/* Makes the direction of adam, adagrad or shampoo, or the direction in a metric.  The weights in the means of adam sum
- * to 1 - beta^(k+1), by which `unbias` divides. */
+/* Makes the step direction of adam, adagrad or shampoo, or the direction in a metric.  The weights in the means of adam
+ * sum to 1 - beta^(k+1), and step.unbias corrects for this. */
 static int precondition(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena)
 {
     const double *D = part->step.D;

@@ -28,7 +28,7 @@
 
 struct arena;
 
-/* The rules up to polyak step along the gradient.  bind_train.c uses their order, and ALONG of
+/* The update rules.  Those up to polyak step along the gradient.  bind_train.c uses their order, and ALONG of
  * python/attsvm/training/train.py has their names. */
 #define UPDATE_RULE_LIST(RULE) \
     RULE(UPDATE_CONSTANT, "constant") \
@@ -48,21 +48,21 @@ enum { UPDATE_RULE_COUNT = UPDATE_RULE_LIST(TABLE_COUNT) };
 struct update {
     enum update_rule rule;
     double p;               /* the exponent of mirror */
-    double momentum, decay; /* beta, or beta_1 of adam; decay of the matrices */
+    double momentum, decay; /* beta of momentum, or beta_1 of adam; weight decay of the matrices */
     double second, eps;     /* beta_2 of adam; eps of adam, adagrad and shampoo */
 };
 
 /* A part of the weights, its gradient, and the numbers that the rule keeps for it. */
 struct update_part {
     double *W, *G;
-    ptrdiff_t n, rows, columns; /* rows = 0: not a matrix */
+    ptrdiff_t n, rows, columns; /* numbers of entries, rows and columns; rows is 0 if the part is no matrix */
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
     const double *given_norm;   /* the norm of G if the evaluator has computed it, else NULL */
     double norm;                /* the norm of G */
-    double *mean, *root, *past; /* kept from step to step, or NULL: (n) m; (n_root) sqrt(v), or L and R; (2) the log
-                                 * scales of mean and root */
+    double *mean, *root, *past; /* state of the rule, or NULL: mean (n) is m; root (n_root) is sqrt(v), or L and R; past
+                                   (2) has the log scales of mean and root */
     ptrdiff_t n_root;
-    double *preconditioned; /* (n) room for the direction if there is a root; G itself if it is divided by a root */
+    double *preconditioned; /* (n) place for the direction if there is a root; G itself if it is divided by a root */
     struct {
         const double *D;
         double norm, scale; /* the direction is D exp(scale); norm is the norm of D if the rule divides by it, and
@@ -71,19 +71,21 @@ struct update_part {
     } step;
 };
 
-/* update_keeps_mean returns 1 if the rule keeps m.  update_root returns how many numbers it keeps of the squares of the
- * gradients of a part of n numbers: sqrt(v), or L [rows,rows] and R [columns,columns], or none. */
+/* update_keeps_mean returns 1 if the rule keeps a mean m of the gradients.  update_root returns how many numbers the
+ * rule keeps of the squares of the gradients of a part of n numbers: sqrt(v), or L [rows,rows] and R [columns,columns],
+ * or none. */
 int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
-/* The first half of step number k (from 0): updates the numbers that the rule keeps, and makes part->step, which is the
- * gradient on entry, the direction.  If the rule keeps no root, a root is a metric: M [rows,columns], or P^-1
- * [rows,rows] and R^-1 [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+/* The first half of step number k (from 0) on one part of the weights.  Updates the state of the rule, and makes
+ * part->step, which holds the gradient on entry, the step direction.  If the rule keeps no root, a root is a metric: M
+ * [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or
+ * STATUS_FACTORIZATION. */
 int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena);
 
-/* The second half: moves the part along the direction.  `length` is lr, or the length of polyak.  joint exp(scale) is
- * the norm of all parts that are normalised together with this one.  Returns STATUS_DONE, STATUS_NO_MEMORY or
- * STATUS_FACTORIZATION. */
+/* The second half of a step: moves one part of the weights along its step direction.  `length` is lr, or the length of
+ * polyak.  joint exp(scale) is the norm of all parts that are normalised together with this one.  Returns STATUS_DONE,
+ * STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,
                 struct arena *arena);
 

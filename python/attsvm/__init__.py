@@ -28,7 +28,7 @@ from .common.threads import get_num_threads, set_num_threads, show_config
 from .svm.separable import separable
 from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
-from .theory import limit as _limit  # noqa: F401  # importing it sets the functions that Run.limit calls
+from .theory import limit as _limit  # noqa: F401  # importing this module sets the functions that Run.limit calls
 from .theory.conditions import correlation
 from .theory.diagnosis import diagnose
 from .theory.regularization_path import regularization_path
@@ -77,12 +77,12 @@ __all__ = [
     "train",
 ]
 
-# Names that were public here once, with the modules that have them now; for the error message.
+# Names that once were public in attsvm, and the modules that have them now; for the error message.
 _MOVED = {"Gradient": "training.gradient", "Plane": "svm.separable", "Replicated": "common.replicated"}
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "heads":  # imported on demand: it takes a third of the time of importing everything
+    if name == "heads":  # heads is imported on demand: it takes a third of the time of importing everything
         return _importlib.import_module(".heads", __name__)
     place = "theory" if name in theory.__all__ else _MOVED.get(name)
     now = "" if place is None else f": it is {__name__}.{place}.{name} now"

@@ -19,8 +19,8 @@ from fractions import Fraction
 from operator import mul, sub
 
 MOST_BYTES, UNPACKED = 2**27, 64  # largest file in bytes, and largest ratio of unpacked to packed size
-WORK = {"left": 0.0}  # rough time in nanoseconds that is left: 0.1 s, and 20 microseconds for each byte of the file
-FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # an object is a tuple of its pairs
+WORK = {"left": 0.0}  # rough time left, in nanoseconds: at first 0.1 s, and 20 microseconds for each byte of the file
+FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # a JSON object is read as a tuple of its pairs
 FORM |= {
     "keys": [[str]],
     "queries": [[str]],
@@ -29,7 +29,7 @@ FORM |= {
     "selected": [int],
     "dual": [(int, int, str)],
 }
-MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # these may be null
+MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # these names may be null
 WITNESS = {"lift": bool, "basis": [(int, int)], "dependent": [[(int, int, int)]], "inverse": [[str]]}
 WITNESS |= {"W": ([[str]], [[str]]), "dual": ([[str]], [[str]])}
 DUAL = {"frobenius": "frobenius", "nuclear": "spectral", "spectral": "nuclear", "max": "sum"}
@@ -61,7 +61,7 @@ def table(rows, count=None, columns=None):
     need([[x.hex() for x in row] for row in numbers] == rows, "a number is not as float.hex writes it", ValueError)
     shape = len(rows) == (count or len(rows)) and {len(row) for row in rows} == {columns or len(rows[0])}
     need(shape, "an array has another shape", ValueError)
-    ratios = [[x.as_integer_ratio() for x in row] for row in numbers]  # raises for infinity and NaN
+    ratios = [[x.as_integer_ratio() for x in row] for row in numbers]  # as_integer_ratio raises for infinity and NaN
     scale = max(d for row in ratios for _, d in row)
     return [[n * (scale // d) for n, d in row] for row in ratios], scale
 
@@ -72,7 +72,7 @@ def number(text):
 
 
 def times(A, B):
-    """A^T B for integer matrices.  Each row of B is packed into one integer, with a field of bits for each column."""
+    """The product A^T B of integer matrices.  Each row of B is packed into one integer, a field of bits per column."""
     width = sum(max(abs(x) for row in M for x in row).bit_length() for M in (A, B)) + len(B).bit_length() + 2
     size, columns = len(A[0]) * len(B[0]), range(len(B[0]))
     spend(len(A[0]) * (len(A) + len(B[0])) * (200 + len(B[0]) * (width >> 6) * (1 + (width >> 8))) + 200 * size)
@@ -94,14 +94,14 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """An upper bound on the norm of A / scale.  Nuclear and spectral: `factors` = (U^T, V^T) with U V^T close to A."""
+    """An upper bound on the norm of A / scale.  Nuclear, spectral: `factors` = (U^T, V^T), U V^T is near A / scale."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))
     if norm in ("max", "sum"):
         return Fraction((max if norm == "max" else sum)(entries), scale)
-    if norm not in DUAL:  # l_p over the largest entry, no power below exp(-10000).  30 digits, correctly rounded, give
-        spend(40000 * len(entries))  # the p-th root of the sum to a relative 1e-24
+    if norm not in DUAL:  # the entrywise l_p norm, of entries over the largest one; no power is below exp(-10000)
+        spend(40000 * len(entries))  # 30 correctly rounded digits give the p-th root of a sum to a relative 1e-24
         with localcontext(Context(prec=30, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             top, p = Decimal(max(entries)), Decimal(norm.numerator) / norm.denominator
             powers = (max((x / top).ln() * p, Decimal(-10000)).exp() for x in map(Decimal, entries))
@@ -111,14 +111,15 @@ def bound(A, scale, norm, factors):
     missed = root(squares(rest, u * v * scale))
     if norm == "nuclear":  # ||U V^T||_* <= (||U||_F^2 + ||V||_F^2) / 2, and ||.||_* <= root(rank) ||.||_F
         return (squares(U, u) + squares(V, v)) / 2 + root(min(len(A), len(A[0]))) * missed
-    grams = (times(T, T) for T in ([*zip(*U, strict=True)], [*zip(*V, strict=True)]))  # ||U||^2 <= row sums of |U^T U|
+    grams = (times(T, T) for T in ([*zip(*U, strict=True)], [*zip(*V, strict=True)]))  # ||U||^2 <= max row sum |U^T U|
     return root(Fraction(math.prod(max(sum(map(abs, r)) for r in gram) for gram in grams), (u * v) ** 2)) + missed
 
 
 def step(equations, scale, missed, witness):
-    """Equations {unknown: factor * scale} missed by so much: some change of the unknowns `basis` meets them, none by
-    more than this.  Dependent: sums of equations that read 0 = 0, the first, not in later ones, follows from the rest.
-    Of B x = r that stays, R is nearly the inverse: if rows of |I - R B| add up to < 1, B is invertible by R B."""
+    """A bound t: some change of the unknowns `basis`, each by at most t, meets all equations, now missed by `missed`.
+    An equation is {unknown: factor * scale}.  `dependent` lists sums of equations that read 0 = 0.  The first equation
+    of a sum may not be in later sums: it follows from the others.  The equations that stay are B x = r.  R is close to
+    the inverse of B: if the rows of |I - R B| add up to < 1, B is invertible by R B."""
     if not any(missed.values()):
         return Fraction(0)
     gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
@@ -187,7 +188,7 @@ def theorem(data):
     spend(1000 * most * dk * dz)
     if proof["claim"] == "infeasible":  # the equations are sum y_e A_e = 0, and the multipliers are their unknowns
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
-        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: distinct tokens count as orthogonal
+        place = {tuple(key): k for k, key in enumerate(keys)}  # with `lift`, distinct tokens count as orthogonal
         for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
             a, t = (place[tuple(keys[k])] for k in pair)
             parts = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] else dict(enumerate(difference))
@@ -248,7 +249,7 @@ def main(paths):
                 data = file.read(MOST_BYTES + 1)
                 need(len(data) <= 2**14 + UNPACKED * os.path.getsize(path), "packed too tightly: unpack it", ValueError)
                 code, line = 0, f"PROVED: {theorem(data)[0]}"
-        except Exception as error:  # any error of a damaged file; an AssertionError says what the file does not prove
+        except Exception as error:  # a damaged file can raise any error; an AssertionError says what is not proved
             code, line = 2 - (type(error) is AssertionError), f"NOT PROVED: {str(error)[:99] or type(error).__name__}"
         worst = max(worst, code)
         print(line if len(paths) == 1 else f"{path}: {line}")

@@ -86,7 +86,7 @@ class UpdateRule:
 
 
 def normalized(metric: MetricLike | None = None) -> UpdateRule:
-    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q by their own norms.
+    """Steps of length ``lr`` along the gradient G: ``W <- W - lr * G / ||G||_F``; K and Q have norms of their own.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def normalized(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def normalized_jointly() -> UpdateRule:
-    """Steps of length ``lr`` along the gradient, with all matrices divided by their common norm.
+    """Steps of length ``lr`` along the gradient, where the gradients of all matrices are divided by their common norm.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def normalized_jointly() -> UpdateRule:
 
 
 def constant(metric: MetricLike | None = None) -> UpdateRule:
-    """Plain gradient descent: ``W <- W - lr * G``.
+    """Plain gradient descent with the gradient G: ``W <- W - lr * G``.
 
     Parameters
     ----------
@@ -141,7 +141,9 @@ def constant(metric: MetricLike | None = None) -> UpdateRule:
 
 
 def polyak(target_loss: float | None = None) -> UpdateRule:
-    """The step ``(L - target_loss) / (2 ||G||^2) * G`` of all matrices together, at most of length ``lr``.
+    """The step ``(L - target_loss) / (2 ||G||^2) * G``, at most of length ``lr``, for the loss L and its gradient G.
+
+    G is the gradient in all matrices together.
 
     Parameters
     ----------
@@ -162,10 +164,10 @@ def polyak(target_loss: float | None = None) -> UpdateRule:
 
 
 def mirror(p: float = 2.0) -> UpdateRule:
-    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM; each matrix for itself.
+    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM; each matrix has its own step.
 
-    The step is ``lr`` times the gradient divided by its lq norm, ``1/p + 1/q = 1``, taken in ``sign(W) |W|^(p-1)``
-    instead of W.
+    The step is taken in ``sign(W) |W|^(p-1)`` instead of W.  It is ``lr`` times the gradient divided by its lq norm,
+    where ``1/p + 1/q = 1``.
 
     Parameters
     ----------
@@ -184,7 +186,7 @@ def mirror(p: float = 2.0) -> UpdateRule:
 
 
 def sign() -> UpdateRule:
-    """The step ``lr * sign(G)``; entries whose gradient is 0 stay.
+    """The step ``lr * sign(G)`` for the gradient G; entries whose gradient is 0 stay.
 
     Examples
     --------
@@ -196,7 +198,7 @@ def sign() -> UpdateRule:
 
 
 def spectral() -> UpdateRule:
-    """Muon: the step ``lr * U V^T`` for ``G = U diag(s) V^T``, over the singular values that are above rounding.
+    """Muon: the step ``lr * U V^T`` for the gradient ``U diag(s) V^T``, over singular values s above rounding.
 
     Examples
     --------
@@ -232,9 +234,9 @@ def adam(betas: tuple[float, float] = (0.9, 0.999), eps: float = 0.0) -> UpdateR
 
 
 def adagrad(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * D / (sqrt(v) + eps)``, with the sum v of the squares of all gradients so far.
+    """The step ``lr * D / (sqrt(v) + eps)``, with the gradient D and the sum v of the squares of all gradients so far.
 
-    D is the gradient, or the mean of ``momentum``.
+    With ``momentum``, D is the ``m`` of :func:`attsvm.train` instead of the gradient.
 
     Parameters
     ----------
@@ -253,9 +255,10 @@ def adagrad(eps: float = 0.0) -> UpdateRule:
 
 
 def shampoo(eps: float = 0.0) -> UpdateRule:
-    """The step ``lr * L^(-1/4) D R^(-1/4)``, with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G.
+    """The step ``lr * L^(-1/4) D R^(-1/4)`` for the gradient D, with sums L of ``G G^T`` and R of ``G^T G``.
 
-    D is the gradient, or the mean of ``momentum``; each matrix has sums of its own.
+    The sums go over the gradients G of all steps so far; each matrix has sums of its own.  With ``momentum``, D is the
+    ``m`` of :func:`attsvm.train` instead of the gradient.
 
     Parameters
     ----------
@@ -286,5 +289,5 @@ BY_WORD = {rule.word: rule for rule in (make() for make in MAKERS)}
 
 
 def as_rule(value: Any) -> UpdateRule:
-    """The rule's record; a word stands for the rule with its default parameters."""
+    """The update rule as a record; a word stands for the rule of this name with its default parameters."""
     return value if isinstance(value, UpdateRule) else BY_WORD[as_choice("rule", value, BY_WORD)]

@@ -118,7 +118,7 @@ class Claim:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval; an end is infinite if the runs do not bound it."""
+        """The 95 % interval of the statistic; an end is infinite if the runs do not bound it."""
         return (
             -math.inf if self.measured_low is None else self.measured_low,
             math.inf if self.measured_high is None else self.measured_high,
@@ -325,7 +325,7 @@ def mean(
 
 
 def exactly(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
-    """A claim that every value of these runs lies within the bound; they are no sample of other runs.
+    """A claim that every value of these runs lies within the bound; it says nothing about other runs.
 
     Parameters
     ----------
@@ -353,12 +353,12 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
 
 
 def none(text: str, flags: Any) -> Claim:
-    """A claim that no flag of these runs is true; it shows how many are."""
+    """A claim that no flag of these runs is true; its value is the number of true flags."""
     return exactly(text, np.sum(flags), 0, 0)
 
 
 class _Sample:
-    """The values of a claim, the finite values among them, the number of the others, and the bounds."""
+    """The values of a claim, the finite values among them, the number of values that are not finite, and the bounds."""
 
     def __init__(self, text: str, values: Any, low: float | None, high: float | None):
         if low is None and high is None:
@@ -386,7 +386,7 @@ class _Sample:
         return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
 
     def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
-        """A claim on counts; ``intervals(n)`` are the intervals of n runs with the same shares."""
+        """A claim on counts; ``intervals(n)`` returns the intervals that n runs with the same shares would have."""
         runs = self.runs
 
         def needed() -> int | None:
@@ -408,7 +408,8 @@ class _Sample:
             enough = needed()
             notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
         least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
-        if verdict == "fails" and self.verdict([(least, most)]) != "fails":  # runs without a number: on either side
+        # runs without a number may lie on either side of the bound
+        if verdict == "fails" and self.verdict([(least, most)]) != "fails":
             least, most = -math.inf, math.inf
         shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
         note = "; ".join(filter(None, notes))

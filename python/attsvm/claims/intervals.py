@@ -1,4 +1,4 @@
-"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean; and the runs that would decide."""
+"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean; and how many runs would decide."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = [
     "median_rank",
 ]
 
-TAIL = 0.025  # probability of each tail
+TAIL = 0.025  # probability of each of the two tails outside a 95 % interval
 LEAST_MEDIAN = 6  # least number of runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
-DRAWS = 10_000  # random weights for the interval of a mean: its tail is .025 +- .0016
-MOST_RUNS = 100_000  # largest number of runs that is tried; if it does not decide, the statistic lies on its bound
+DRAWS = 10_000  # number of random weights for the interval of a mean: its tail is .025 +- .0016
+MOST_RUNS = 100_000  # largest number of runs that is tried: if even it does not decide, the statistic is the bound
 
 
 def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:
@@ -51,16 +51,17 @@ def _special() -> Any:
 
 
 def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, float]:
-    """The interval of p10 - p01, a share minus another of the same runs, from the runs with exactly one flag true.
+    """The 95 % interval of p10 - p01, the difference between two shares of the same runs.
 
-    Its ends combine the 98.75 % Clopper-Pearson intervals of p10 and p01.  Their four tails of .625 % sum to .025.
+    p10 is the share of runs with the first flag alone, p01 that with the second flag alone.  The ends combine the 98.75
+    % Clopper-Pearson intervals of p10 and p01.  Their four tails of .625 % sum to .025.
     """
     (low10, high10), (low01, high01) = (binomial_interval(count, runs, TAIL / 4) for count in (gains, losses))
     return low10 - high01, high10 - low01
 
 
 def median_rank(runs: int) -> int:
-    """The largest r with P(Bin(runs, 1/2) < r) <= .025, or 0.
+    """The largest r with P(Bin(runs, 1/2) < r) <= .025: the rank of both ends of an interval of the median, or 0.
 
     The r-th smallest and the r-th largest of the runs enclose the median in 95 % of all samples, whatever their
     distribution.
@@ -69,7 +70,7 @@ def median_rank(runs: int) -> int:
 
 
 def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
-    """The median, and the ends of its interval by order statistics, which are infinite if there are too few runs."""
+    """The median and both ends of its 95 % interval by order statistics, infinite for too few runs."""
     runs, ordered = len(sample), np.sort(sample)
     if runs == 0:
         return math.nan, -math.inf, math.inf
@@ -80,7 +81,7 @@ def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
 
 
 def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float, float, float]:
-    """The mean of numbers between ``least`` and ``most``, and the ends of Gaffke's interval of it.
+    """The mean of numbers between ``least`` and ``most``, and both ends of its 95 % interval by Gaffke's method.
 
     Take the weighted mean of the sample and ``least``, with Dirichlet(1, ..., 1) weights; its .025 quantile is the
     lower end.  The upper end is the .975 quantile with ``most`` in place of ``least``.  For flags this is the
@@ -97,9 +98,10 @@ def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float,
 
 
 def enough_runs(decides: Callable[[int], bool], runs: int) -> int | None:
-    """The number of runs n at which ``decides(n)`` becomes true, by doubling ``runs`` and then bisection.
+    """A number of runs n at which ``decides(n)`` becomes true, found by doubling ``runs`` and then by bisection.
 
-    This is the least such n if ``decides`` stays true for all larger n.  None if doubling passes MOST_RUNS.
+    It is the least such number if ``decides`` stays true for all larger numbers.  None if doubling passes
+    MOST_RUNS.
     """
     enough = max(runs, 1)
     while not decides(enough):

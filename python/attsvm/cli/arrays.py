@@ -61,7 +61,7 @@ def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def as_data(arrays: dict[str, np.ndarray]) -> Data:
-    """Data of cross-attention with queries Z, or else of self-attention of the first token; padding is removed."""
+    """Data of cross-attention with queries Z or, without Z, of self-attention by the first token; without padding."""
     X: Any = arrays["X"]
     if "lengths" in arrays:
         check_shape("X", X, "n, T, d")
@@ -77,7 +77,7 @@ def as_data(arrays: dict[str, np.ndarray]) -> Data:
 
 
 def as_selected(arrays: dict[str, np.ndarray]) -> Any:
-    """The given selection; the entries of padding are removed."""
+    """The selection that the user gave, without the entries of padding."""
     selected = arrays["selected"]
     if selected.dtype != bool or "lengths" not in arrays:
         return selected

@@ -1,4 +1,4 @@
-"""The command ``attsvm heads``: analyses the heads of a model on texts or images; writes table, picture and page."""
+"""The command ``attsvm heads``: analyses a model's heads on texts or images; writes a table, a picture and a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         metavar="TEXT",
         type=Path,
         nargs="*",
-        default=[],  # else argparse lists it among missing arguments
+        default=[],  # otherwise argparse lists TEXT among missing arguments
         help="a file, one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference); "
         "where the model takes images, a folder of them or image files (default: scikit-learn's digits)",
     )
@@ -139,13 +139,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it; None for NaN and infinity."""
+    """The value in a form that JSON can hold: NaN and infinity become None."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _without_windows() -> None:
-    import jinja2  # noqa: F401  needed by the page
+    import jinja2  # noqa: F401  imported early, since the HTML page needs it at the end
     import matplotlib
 
     matplotlib.use("agg")
@@ -160,7 +160,7 @@ def _write(path: Path, figure: Any) -> None:
 
 
 def _training(args: argparse.Namespace) -> int:
-    """Measures the heads of every checkpoint of a run as the monitor does; writes a table and a picture."""
+    """Measures the heads of every checkpoint of a training run as the monitor does; writes a table and a picture."""
     found = _reader().checkpoints(args.model)
     if not found:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
@@ -190,7 +190,7 @@ def _reader() -> Any:
 
 
 def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, list[Any]]:
-    """The heads asked for, a description of the input, the model, and a few of its batches."""
+    """The heads that the user asked for, a description of the input, the model, and a few batches of its input."""
     try:
         heads, given, *rest = _reader().read_pretrained(
             model,

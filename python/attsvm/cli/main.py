@@ -23,7 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # every table shows the status of its solves
+            # needless here, since every table shows the status of its solves
+            warnings.simplefilter("ignore", ConvergenceWarning)
             return args.command(args)
     except UsageError as error:
         return _fail(args.name, str(error))

@@ -29,7 +29,7 @@ from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
 NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
-RECORDS = 100  # records of a run, for its curves
+RECORDS = 100  # number of records of a training run, which its curves show
 RATE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
 
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
         saved: dict[str, Any] = {"selected": arrays["selected"]}
         print(solutions_table(solutions))
     else:
-        from matplotlib.figure import Figure  # fails before the training if it is missing
+        from matplotlib.figure import Figure  # fails before the training if matplotlib is missing
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
@@ -105,7 +105,7 @@ def _solve(data: Data, selected: Any, norm: Literal["frobenius", "nuclear"]) -> 
     print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
     try:
         return solve_svm(data, selected, norm)
-    except ValueError as error:  # a wrong selection, or tokens out of scale
+    except ValueError as error:  # the selection is wrong, or tokens are out of scale
         raise UsageError(str(error)) from None
 
 
@@ -114,7 +114,7 @@ def _key(name: str) -> str:
 
 
 def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
-    """Runs of W and of its factors K and Q of full rank; they start like linear layers of PyTorch."""
+    """Trains W, and factors K and Q of full rank.  All weights start like linear layers of PyTorch."""
     rng = np.random.default_rng(args.seed)
     dk, dz = problem.data.dk, problem.data.dz
     W, K, Q = (
@@ -164,7 +164,7 @@ def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, 
 
 
 def runs_table(runs: Mapping[str, Run]) -> str:
-    """The table of trainings: how each ended, and whether its attention has saturated."""
+    """The table of training runs: how each ended, and whether its attention has saturated."""
     rows, notes = [], []
     for name, run in runs.items():
         peaks, best = largest(run.probabilities), run.selected == run.problem.optimal
@@ -181,7 +181,7 @@ def runs_table(runs: Mapping[str, Run]) -> str:
 
 
 def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
-    """The table of solutions: the certificate of each (trained, norm), and how close training came to it."""
+    """The table of SVM solutions by (trained, norm): their certificates, and how close training came to them."""
     header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class UsageError(Exception):
-    """The user gave an argument that does not fit; the message says which and why."""
+    """Raised for an argument of the user that does not fit; the message says which and why."""
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:

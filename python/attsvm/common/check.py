@@ -13,12 +13,12 @@ import numpy as np
 from .. import _core
 from .types import Norm
 
-# the norms that have a name; all others are given by their exponent
+# the norms that have a name; any other norm is given by its exponent
 NORMS: tuple[str, ...] = get_args(get_args(Norm)[0])
 
 
 def as_numeric(name: str, value: Any) -> np.ndarray:
-    """A real numeric array with the type and shape of ``value``; the same array if it already is one."""
+    """The value as a NumPy array of real numbers; an array that already is one is returned itself."""
     if type(value) is np.ndarray and value.dtype.kind in "iuf":
         return value
     parts = value if isinstance(value, (list, tuple)) else (value,)
@@ -45,8 +45,8 @@ def _unreadable(name: str, value: Any, error: Exception) -> str:
 
 
 def depth(value: Any) -> int:
-    """The number of dimensions of an array-like, or -1 if NumPy cannot tell; the conversion that follows raises the
-    error."""
+    """The number of dimensions of an array-like, or -1 if NumPy cannot tell (the caller's conversion then raises the
+    error)."""
     try:
         return np.ndim(value)
     except (ValueError, TypeError, RuntimeError):
@@ -57,12 +57,13 @@ def is_ragged(value: Any) -> bool:
     """True for a list or tuple whose parts have different shapes."""
     try:
         return isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1
-    except ValueError:  # a part is ragged itself; the conversion that follows reports it
+    except ValueError:  # a part is ragged itself: the caller's conversion reports the error
         return False
 
 
 def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.ndarray]) -> Any:
-    """``read(name, array)`` of an array, or, if ``ragged``, the list of these results for a list of arrays."""
+    """The result of ``read(name, value)``; for a list of arrays, if ``ragged``, the list of the results of its
+    parts."""
     if ragged and isinstance(value, (list, tuple)) and any(depth(part) != 0 for part in value):
         return [read(f"{name}[{i}]", part) for i, part in enumerate(value)]
     return read(name, value)
@@ -110,14 +111,14 @@ def check_shapes(arrays: Mapping[str, Any], letters: Mapping[str, str], **known:
 
 def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:
     """Raises ValueError unless ``sizes`` is an array of integers of at least ``least`` that add up to ``total``.
-    Nothing of that size is allocated, since the numbers may come from a damaged file."""
+    Allocates no array of such a size, since the numbers may come from a damaged file."""
     fits = isinstance(sizes, np.ndarray) and sizes.ndim == 1 and sizes.dtype.kind in "iu" and sizes.size > 0
     if not fits or sizes.min() < least or sizes.max() > total or int(sizes.sum()) != total:
         raise ValueError(f"{name} must be integers of at least {least} whose sum is {total}, got {sizes!r:.100}")
 
 
 def check_finite(name: str, array: np.ndarray) -> None:
-    largest = _core.largest(array)  # one pass without a temporary; None for types and layouts that C does not read
+    largest = _core.largest(array)  # needs no temporary array; None for types and layouts that C does not read
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
         bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
@@ -132,8 +133,8 @@ def as_floats(
     keep_single: bool = False,
     no_bound: bool = False,
 ) -> np.ndarray:
-    """A finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array stays float32.
-    With ``no_bound`` entries may be minus infinity."""
+    """The value as a finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array
+    stays float32.  With ``no_bound`` entries may be minus infinity."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
@@ -143,15 +144,15 @@ def as_floats(
 
 
 def as_finite(name: str, value: Any) -> np.ndarray:
-    """A finite float64 array of any shape."""
+    """The value as a finite float64 array of any shape."""
     array = np.asarray(as_numeric(name, value), dtype=np.float64)
     check_finite(name, array)
     return array
 
 
 def as_doubles(array: np.ndarray) -> np.ndarray:
-    """The array as C reads it: float64, C-contiguous and aligned.  The same object if it already is."""
-    if array.dtype == np.float64 and array.flags.carray:  # most arrays are; np.require is slower to find out
+    """The array as C reads it: float64, C-contiguous and aligned.  An array that already is so is returned itself."""
+    if array.dtype == np.float64 and array.flags.carray:  # the usual case, which np.require takes longer to find out
         return array
     with np.errstate(over="ignore"):  # a long double out of range becomes infinite; check_finite reports it
         return np.require(array, np.float64, ["C", "A"])
@@ -186,8 +187,8 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
 
 
 def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "") -> np.ndarray:
-    """An integer array of numbers 0 .. count - 1, which number the members of ``kind`` ("token", "class"); checked for
-    the shape of ``letters`` if given."""
+    """The value as an integer array of numbers 0 .. count - 1, each the number of a token or of a class (``kind``).
+    Raises for other numbers, and for a shape other than ``letters``, if given."""
     array, what = as_numeric(name, value), f"{name} must hold {kind} numbers"
     if letters:
         check_shape(name, array, letters)

@@ -16,7 +16,7 @@ from .types import Norm
 NAMED = {"frobenius": (False, 2.0), **_core.NORM}
 EPSILON = 2.0**-52
 SMALL = 1e-100  # Entries between this and its inverse can be squared without underflow or overflow.
-SPARE = 16  # roundings added to the count of operations, as a reserve
+SPARE = 16  # number of roundings added to each count of operations, as a reserve
 
 
 def norm_name(norm: str | float | Metric) -> str:
@@ -27,14 +27,16 @@ def norm_name(norm: str | float | Metric) -> str:
 
 
 def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
-    """``||W||`` of W (..., dk, dz), or its dual norm ``max_(||V|| <= 1) <V, W>``: (...).
+    """The norm of each matrix of W (..., dk, dz), or its dual norm ``max_(||V|| <= 1) <V, W>``, as an array (...).
 
-    The dual of a metric is of its kind; that of the exponent p, of entries or of singular values, is ``p / (p - 1)``.
+    The dual norm of a metric is again the norm of a metric.  The dual of the norm with exponent p, of entries or of
+    singular values, has the exponent ``p / (p - 1)``.
     """
     largest = np.maximum(W.max(axis=(-2, -1)), -W.min(axis=(-2, -1)))
     if norm == "frobenius" and np.all((largest == 0) | ((largest > SMALL) & (largest < 1 / SMALL))):
-        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # common case: no temporary arrays
-    W = W / np.where(largest > 0, largest, 1.0)[..., None, None]  # squares and powers may leave the range of doubles
+        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # the common case, without temporary arrays
+    # the largest entry becomes 1, so that squares and powers do not leave the range of doubles
+    W = W / np.where(largest > 0, largest, 1.0)[..., None, None]
     if isinstance(norm, Metric):
         found = norm.size(W, dual)
     else:
@@ -45,7 +47,7 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
 
 
 def of_values(norm: str | float) -> tuple[bool, float]:
-    """Whether a norm is one of the singular values (True) or of the entries (False), and its exponent."""
+    """Whether a norm is a norm of the singular values (True) or of the entries (False), and its exponent."""
     return NAMED[norm] if isinstance(norm, str) else (False, norm)
 
 
@@ -93,7 +95,8 @@ class Metric:
         if self.D is not None:
             self.roundings, self.largest_dual = 0.0, 1 / math.sqrt(self.D.min())
             return
-        self._roots = np.linalg.cholesky(self.P), np.linalg.cholesky(self.R)  # P = L L^T: ||P^(1/2) W|| = ||L^T W||
+        # A Cholesky factor L can replace a square root: if P = L L^T, then ||P^(1/2) W|| = ||L^T W||.
+        self._roots = np.linalg.cholesky(self.P), np.linalg.cholesky(self.R)
         self.inverses = [np.linalg.inv(root) for root in self._roots]
         spectra = np.linalg.eigvalsh(self.P), np.linalg.eigvalsh(self.R)
         self.roundings = sum(8 * len(s) * s[-1] / s[0] for s in spectra)

@@ -11,14 +11,15 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-# (iterations so far, relative gap of the bounds; infinite while there are no bounds)
+# called with the iterations so far and the relative gap of the bounds (infinite while there are no bounds)
 Report = Callable[[int, float], None]
-LINES_APART = 1.0  # seconds between two lines, where tqdm is not installed
+LINES_APART = 1.0  # seconds between two lines of progress, where tqdm is not installed
 PATIENCE = 1.0  # Seconds a solver runs before it shows its gap by default (progress=None).
 
 
 def watched(progress: bool | None) -> bool:
-    """Whether to show progress.  By default (None): in the main thread, if stderr is a terminal or a notebook.
+    """Whether to show progress.  By default (None) it is shown in the main thread, if stderr is a terminal or a
+    notebook.
 
     A child process of multiprocessing never shows progress, since it shares stderr with its siblings.
     """
@@ -28,13 +29,13 @@ def watched(progress: bool | None) -> bool:
         progress = looked and threading.current_thread() is threading.main_thread()
     if not progress:
         return False
-    from multiprocessing import parent_process  # imported here because it is slow to load
+    from multiprocessing import parent_process  # imported here, since multiprocessing is slow to load
 
     return parent_process() is None
 
 
 def bar(*results: Any, **options: Any) -> Any:
-    """A tqdm bar, or None where tqdm is not installed."""
+    """A tqdm progress bar made with these arguments, or None where tqdm is not installed."""
     tqdm = _tqdm()
     return None if tqdm is None else tqdm(*results, **options)
 
@@ -58,7 +59,8 @@ def _tqdm() -> Any:
 def counted(
     results: Iterable[Any], total: int | None, name: str, unit: str, progress: bool | None = True
 ) -> Iterator[Any]:
-    """Yields the results as they come, with a progress bar, or with a line now and then where tqdm is not installed."""
+    """Yields the results as they come, and shows their number in a progress bar, or now and then in a line where tqdm
+    is not installed."""
     if not watched(progress):
         yield from results
         return

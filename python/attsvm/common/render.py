@@ -1,5 +1,5 @@
-"""Drawing of results without importing matplotlib: the ``plot`` package registers its functions here when it is
-imported."""
+"""Draws results without importing matplotlib: the package ``plot`` registers a function for each class of results when
+it is imported."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _drawing_of(result: Any) -> Callable[..., Any] | None:
 
 
 def axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure.  Never the current axes of pyplot, so that nothing is drawn into
-    another picture by accident."""
+    """The axes ``ax`` or, if None, those of a new figure.  The current axes of pyplot are never taken, so that nothing
+    is drawn into another picture by accident."""
     return new_figure().subplots() if ax is None else ax
 
 
@@ -62,13 +62,13 @@ def picture(result: Any) -> str | None:
     if _drawing_of(result) is None or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib import rc_context
-    from matplotlib.figure import Figure  # not pyplot, which would keep the figure open
+    from matplotlib.figure import Figure  # used instead of pyplot, which would keep the figure open
 
     figure, file = Figure(figsize=(WIDTH, HEIGHT), layout="constrained"), io.BytesIO()
     with rc_context({"font.size": FONT}):
         try:
             draw(result, figure.subplots())
-        except ValueError:  # no single picture: several runs or attention heads, or no weights
+        except ValueError:  # the result has no single picture: several runs or attention heads, or no weights
             return None
         figure.savefig(file, format="png", dpi=110)
     text = base64.b64encode(file.getvalue()).decode()

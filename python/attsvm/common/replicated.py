@@ -29,10 +29,10 @@ class Replicated(Result, dict[str, np.ndarray]):
 
     Notes
     -----
-    ``plot(ax, x=, hue=, value=, **line_kw)`` draws one number over one parameter of the grid: its mean over the runs,
-    and all other parameters, with its 95 % interval; ``hue``: one curve, in its own colour, for each value of a second
-    one.  ``plot(ax, x=, y=, value=, **image_kw)``, where there are two parameters and no ``hue``, draws the means over
-    both.  NaN, as of undecided runs, does not count; a cell of nothing else stays empty.
+    ``plot(ax, x=, hue=, value=, **line_kw)`` draws one number over one parameter of the grid: its mean over the runs
+    and over all other parameters, with its 95 % interval.  With ``hue`` there is one curve, in its own colour, for each
+    value of a second parameter.  ``plot(ax, x=, y=, value=, **image_kw)``, where there are two parameters and no
+    ``hue``, draws the means over both.  NaN, as of undecided runs, does not count.  A cell with only NaN stays empty.
 
     Printed means come with their standard error and the number of NaN.
 
@@ -127,7 +127,8 @@ def _means(
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Over the last axis, ignoring NaN: the mean, its standard error (NaN for fewer than two numbers) and the count."""
+    """The mean over the last axis without NaN, its standard error (NaN for fewer than two numbers), and the count of
+    numbers."""
     count = (~np.isnan(array)).sum(axis=-1)
     with warnings.catch_warnings(action="ignore"):  # NumPy warns where all numbers are NaN
         return np.nanmean(array, axis=-1), np.nanstd(array, axis=-1, ddof=1) / np.sqrt(count), count

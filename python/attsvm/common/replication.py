@@ -18,7 +18,7 @@ from .threads import as_jobs, on_workers
 
 # Number of tasks aimed at, and largest number of runs per task: all workers stay busy at little overhead.
 TASKS, LONGEST_TASK = 64, 32
-BEGIN = b'{"seed": '  # how every file of replicate begins
+BEGIN = b'{"seed": '  # the first bytes of every file that replicate writes
 Numbers = dict[str, np.ndarray]
 
 
@@ -33,7 +33,7 @@ def replicate(
     progress: bool | None = None,
     name: str | None = None,
 ) -> Replicated:
-    """``experiment(rng)`` for ``runs`` random generators; each of its numbers stacked over runs.
+    """Repeat ``experiment(rng)`` with ``runs`` random generators, and stack each of its numbers over the runs.
 
     Run i draws from the i-th child of ``SeedSequence(seed)`` and computes with one BLAS thread, so neither the
     number of workers, nor their kind, nor the number of runs changes what it finds.
@@ -128,7 +128,7 @@ def _task(
 
 
 def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, Any]) -> Numbers:
-    key = (run, *seed_of(cell))  # without a grid this is the run-th child of SeedSequence(seed).spawn()
+    key = (run, *seed_of(cell))  # without a grid, the spawn key of the run-th child of SeedSequence(seed).spawn()
     try:
         return _numbers(experiment(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)), **cell))
     except Exception as error:
@@ -151,25 +151,25 @@ def _numbers(result: Mapping[str, Any]) -> Numbers:
 
 
 class _Found:
-    """The numbers found so far, by cell and run, and the file that keeps them: one line {"seed", "run", "cell",
-    "found"} per run and cell."""
+    """The numbers of the runs so far, by cell of the grid and run, and the file that keeps them: one line {"seed",
+    "run", "cell", "found"} per run and cell."""
 
     def __init__(self, seed: int, names: list[str], cells: dict[Cell, dict[str, Any]]):
         self.seed, self.names, self.cells = seed, names, cells
         self.rows: dict[Cell, dict[int, Numbers]] = {cell: {} for cell in cells}
-        self.shapes: dict[str, Any] = {}  # shapes of the first result; all others must have the same
+        self.shapes: dict[str, Any] = {}  # shapes of the numbers of the first run; all other runs must have the same
         self.file: Any = None
 
     @contextlib.contextmanager
     def kept_in(self, path: str | os.PathLike[str] | None) -> Iterator[None]:
-        """Context: reads the rows that the file already has, and keeps it open to append new ones."""
+        """Context: reads the rows that the file already has, and keeps the file open to append new rows."""
         if path is None:
             yield
             return
         with open(path, "ab+") as self.file:
             self.file.seek(0)
             text = self.file.read()
-            whole = text[: text.rfind(b"\n") + 1]  # an interruption may have cut the last line short: it is dropped
+            whole = text[: text.rfind(b"\n") + 1]  # drops a last line that an interruption has cut short
             for number, line in enumerate(whole.splitlines(), start=1):
                 self._read(f"line {number} of {os.fspath(path)!r}", line)
             if not text.startswith(BEGIN[: len(text)]):
@@ -211,7 +211,8 @@ class _Found:
         self.rows[cell][run] = numbers
 
     def stacked(self, runs: int) -> Numbers:
-        """The arrays of the runs below ``runs`` that every cell has: (length of each axis, ..., runs, ...)."""
+        """The numbers of the runs below ``runs`` that every cell has, as arrays (length of each axis of the grid, ...,
+        runs, ...)."""
         done = sorted(run for run in set.intersection(*map(set, self.rows.values())) if run < runs)
         if not done:
             return {}

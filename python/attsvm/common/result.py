@@ -20,7 +20,7 @@ LONGEST = 120  # longest printed line, in characters
 
 
 class Result:
-    """Base class of the results.  Every subclass can be saved; it defines how it is printed and tabulated.
+    """Base class of the results.  Every subclass can be saved, and defines how its objects are printed and tabulated.
 
     ``_title()``, ``_lines()`` (pairs of a name and a text) and ``_tables()`` (headers with their rows) make the printed
     and the notebook form.  ``_meaning()`` is the text that can be unfolded in a notebook.  ``columns()`` makes the data
@@ -86,7 +86,7 @@ class Result:
             return NotImplemented
         return storage.same(storage.state_of(self), storage.state_of(other))
 
-    # needed for results that are lists or dictionaries, which have a != of their own
+    # needed for subclasses of list and dict, which have a != of their own
     def __ne__(self, other: object) -> bool:
         return not self == other
 
@@ -167,8 +167,8 @@ class Result:
 
 
 class Solved(Result):
-    """A result that holds the SVM answer it rests on, as ``solution``: its data, status and message are those of that
-    answer."""
+    """A result derived from an SVM answer, which it holds as ``solution``.  Its data, status and message are those of
+    the answer."""
 
     solution: Any
 
@@ -186,7 +186,7 @@ class Solved(Result):
 
 
 def plain(value: Any) -> Any:
-    """The value as Python numbers, lists and dictionaries: arrays become lists, results and their parts
+    """The value as Python numbers, lists and dictionaries: arrays become lists, and results and their parts become
     dictionaries."""
     if isinstance(value, Result):
         return plain(value._values())

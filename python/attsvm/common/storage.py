@@ -49,7 +49,7 @@ def storable_later(load_module: Callable[[], object]) -> None:
 
 
 def state_of(value: Any) -> dict[str, Any]:
-    """The state of an object of a storable class, as a file keeps it."""
+    """The parts of an object of a storable class that a file keeps, as a dictionary."""
     if hasattr(value, "_state"):
         return dict(value._state())
     if isinstance(value, tuple):  # a named tuple
@@ -58,7 +58,7 @@ def state_of(value: Any) -> dict[str, Any]:
 
 
 def save(value: Any, file: Any) -> None:
-    """Writes an object of a storable class.  ``file`` is a path or a file opened for writing bytes."""
+    """Writes an object of a storable class as an npz file.  ``file`` is a path or a file opened for writing bytes."""
     if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
         raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
     arrays: dict[str, np.ndarray] = {}
@@ -66,7 +66,7 @@ def save(value: Any, file: Any) -> None:
     text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
     members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
     opened = contextlib.nullcontext(file) if hasattr(file, "write") else replacing(file)
-    with opened as handle:  # an open file: savez would append .npz to a name
+    with opened as handle:  # savez gets an open file, since it would append .npz to a name
         np.savez(handle, **members)
 
 
@@ -134,7 +134,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The value as JSON can hold it; its arrays are moved to ``arrays``, under names that the JSON refers to."""
+    """The value in a form that JSON can hold.  Its arrays are moved to ``arrays``, under names that the JSON refers
+    to."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -156,7 +157,8 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _unpack(content: Any, archive: Any) -> Any:
-    """The value that ``_pack`` has packed.  The constructors of the classes raise an error if a value is not valid."""
+    """Restores a value that ``_pack`` has packed.  The constructors of the classes raise an error if a value is not
+    valid."""
     if isinstance(content, list):
         return [_unpack(part, archive) for part in content]
     if not isinstance(content, dict):
@@ -217,7 +219,8 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
 
 
 class Mapped:
-    """Pickles memory-mapped arrays as file paths and offsets; the receiving process needs the same files."""
+    """Base class that pickles memory-mapped arrays as file paths and offsets; the receiving process needs the same
+    files."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: _place(value) for name, value in vars(self).items()}
@@ -228,7 +231,8 @@ class Mapped:
 
 
 def _place(value: Any) -> Any:
-    """For a contiguous array that is a memory map, or a view of one: the call that maps it again; else the value."""
+    """Returns a function that maps the array again, if ``value`` is a contiguous array in a memory-mapped file; any
+    other value is returned itself."""
     root = value
     while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
         root = root.base
@@ -239,14 +243,14 @@ def _place(value: Any) -> Any:
 
 
 def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Appends rows as CSV in a single write; floats are written so that they read back exactly."""
+    """Appends rows to a file as CSV, in a single write; floats are written so that they read back exactly."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     file.write(text.getvalue())
 
 
 def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Writes a CSV table, in the place of an older file."""
+    """Writes a CSV table to a file, which replaces an older file at ``path``."""
     with replacing(path, "w") as file:
         write_lines(file, [header])
         write_lines(file, rows)

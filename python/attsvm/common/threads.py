@@ -18,9 +18,9 @@ from .check import as_count
 
 __version__ = "0.1.0"
 
-# NumPy's OpenBLAS aborts the process if it cannot allocate its work buffer, and keeps the buffer once it has one.  This
-# product is large enough to need the buffer, so it is allocated now, while memory is available. _core does the same for
-# its own OpenBLAS.
+# NumPy's OpenBLAS aborts the process if it cannot allocate its work buffer, and keeps the buffer once it has one.
+# This matrix product makes OpenBLAS allocate its work buffer at import, while memory is available.
+# The extension _core does the same for its own OpenBLAS.
 np.matmul(np.zeros((128, 128)), np.zeros((128, 128)))
 
 
@@ -62,7 +62,7 @@ def get_num_threads() -> int:
 
 
 def show_config() -> None:
-    """Print versions, the BLAS in use and the threads of a call.
+    """Print the versions of attsvm, NumPy and Python, the BLAS in use, and the number of threads of a call.
 
     Examples
     --------
@@ -92,8 +92,9 @@ def on_workers(
     """Context: an iterator over ``function(*task)`` for every task, computed by parallel workers with one BLAS thread
     each.  ``name`` is the caller's name for the error if joblib is missing.
 
-    Results come in the order of the tasks; with ``processes`` as they are done.  It is a plain loop if one worker is
-    asked for; or if ``n_jobs`` is None, joblib has not been imported, and there is one core or no joblib installed.
+    Results come in the order of the tasks; with ``processes`` they come as they are done.  The tasks run in a plain
+    loop, without workers, if ``n_jobs`` is 1; or if ``n_jobs`` is None, joblib has not been imported, and there is one
+    core or no joblib installed.
     """
     alone = n_jobs is None and sys.modules.get("joblib") is None
     alone = alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)
@@ -102,7 +103,7 @@ def on_workers(
             yield (function(*task) for task in tasks)
         return
     Parallel, delayed, effective_n_jobs = _joblib(name)
-    # nothing is configured, and joblib would use one worker: use all cores
+    # no joblib backend is configured, so joblib would use one worker: use all cores
     if n_jobs is None and effective_n_jobs(None) == 1:
         n_jobs = -1
     with one_blas_thread():
@@ -135,9 +136,9 @@ def _call(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> A
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Context: this process uses one BLAS thread, in attsvm's own BLAS and, if threadpoolctl is installed, in NumPy's
-    and any other."""
-    # both are looked up now: when Python exits the module may be cleared before the context ends
+    """Context in which this process uses one BLAS thread: in attsvm's own BLAS and, if threadpoolctl is installed, in
+    NumPy's and any other BLAS."""
+    # looked up now, since at Python's exit the module _core may be cleared before this context ends
     before, set_threads = _core.config()["threads"], _core.set_num_threads
     set_threads(1)
     try:

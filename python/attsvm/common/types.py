@@ -17,7 +17,7 @@ Random: TypeAlias = "int | np.random.Generator | None"
 
 
 class Selecting(Protocol):
-    """Anything that has selected tokens, such as a Run; the SVM does not need to know more of it."""
+    """All that the SVM needs to know of an object that has selected tokens, such as a Run."""
 
     @property
     def selected(self) -> Any: ...

@@ -16,7 +16,7 @@ MUST_ADD = "reduce must add its argument up over all workers, exactly once each"
 
 
 def _draw(below: int) -> int:
-    import secrets  # imported here because it loads hashlib
+    import secrets  # imported here because secrets loads hashlib, which is slow
 
     return secrets.randbelow(below)
 
@@ -51,9 +51,10 @@ class Workers:
         self._reduce = reduce
         self._over = False  # an error has ended the exchange: no other worker waits for this one
         self.rank, self._count = self._meet()
-        # Refuse a `reduce` that is a mean or a maximum instead of a sum.  If several workers drew the same slot, such a
-        # reduce looks like one worker alone.  Each worker therefore adds a fresh random number with both signs and
-        # compares; with one sign, the worker that drew the largest number would not notice a maximum.
+        # A `reduce` that is a mean or a maximum instead of a sum is refused here.
+        # If several workers drew the same slot, such a reduce looks like one worker alone.
+        # Each worker therefore adds a fresh random number and its negative, and compares the sums with them.
+        # If it added one number alone, the worker with the largest number would not notice a maximum.
         drawn = 1.0 + _draw(2**53 - 1)
         if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():
             raise ValueError(MUST_ADD)
@@ -75,8 +76,8 @@ class Workers:
             raise
 
     def _meet(self) -> tuple[int, int]:
-        """The rank of this worker and the number of workers.  Each worker draws a random slot until all slots differ;
-        ranks follow the order of the slots."""
+        """The rank of this worker and the number of workers.  Each worker draws a random slot until all slots differ,
+        and the ranks follow the order of the slots."""
         for slots in (2**k for k in range(6, 25, 3)):
             mine = _draw(slots)
             taken = np.zeros(slots)
@@ -89,8 +90,8 @@ class Workers:
         raise ValueError(MUST_ADD)
 
     def table(self, numbers: Iterable[float]) -> np.ndarray:
-        """A table (workers, len(numbers)) with the numbers of each worker.  The others' rows are zero before the sum,
-        so it is exact."""
+        """A table (workers, len(numbers)) with the numbers of each worker.  It is an exact sum, since each worker
+        leaves the rows of the other workers zero."""
         row = np.asarray(list(numbers), dtype=np.float64)
         table = np.zeros((self._count, len(row)))
         table[self.rank] = row
@@ -107,7 +108,7 @@ class Workers:
         return parts
 
     def first(self, array: np.ndarray) -> np.ndarray:
-        """The first worker's array, on every worker."""
+        """Returns the array of the first worker (rank 0) on every worker."""
         array = array if self.rank == 0 else np.zeros_like(array)
         self._sum(array.reshape(-1))
         return array
@@ -140,19 +141,19 @@ class Workers:
         return answer
 
     def fail(self, error: Exception, numbers: int) -> None:
-        """Tells the others that this worker has failed.  They wait in :meth:`combine` for its ``numbers`` losses and
-        scales."""
+        """Tells the other workers that this worker has failed.  The others wait in :meth:`combine` for its ``numbers``
+        losses and scales."""
         if not self._over:
-            # an error of reduce is dropped: the one that is passed on here is raised
+            # an error of `reduce` is dropped, since the caller raises `error`
             with contextlib.suppress(Exception):
                 self._part(self.table([1.0, *np.zeros(numbers)])[:, 0], error)
 
     def _part(self, failed: np.ndarray, error: BaseException | None = None) -> None:
-        """If any worker has failed: sends the text of the first failure to the workers that have not failed, which
-        raise it."""
+        """Ends the exchange if any worker has failed: all workers that have not failed raise the text of the first
+        failure."""
         if not failed.any():
             return
-        import traceback  # imported here because only failures need it
+        import traceback  # imported here, since only failures need a traceback
 
         said = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
         text = said and f"{_name()} failed, so all stop: {said}"
@@ -176,7 +177,7 @@ class Workers:
     def combine(
         self, gradient: np.ndarray, losses: np.ndarray, scales: np.ndarray, blocks: list[tuple[np.ndarray, slice]]
     ) -> None:
-        """Replaces losses, gradients and scales, in place, by the means over the queries of all workers.
+        """Replaces losses, gradients and their log scales, in place, by the means over the queries of all workers.
 
         ``blocks`` are parts (k, size) of ``gradient``, each with the slice of the k ``scales`` (logarithms) of its
         rows.  The workers first agree on the largest scale of each row, so that nothing underflows that would not have

@@ -1,4 +1,5 @@
-"""Pictures made of several results or of arrays.  Each draws into ``ax`` (a new figure by default) and returns it."""
+"""Pictures made of several results or of arrays.  Each function draws into the axes ``ax`` (of a new figure by default)
+and returns these axes."""
 
 from .answers import attention
 from .curves import band

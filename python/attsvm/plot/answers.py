@@ -86,7 +86,8 @@ def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, 
         row += len(part)
     look = {"aspect": "auto", "interpolation": "nearest", "cmap": "Blues", "vmin": 0, "vmax": 1}
     image = ax.imshow(shown, **(look | image_kw))
-    bars = [one.colorbar for one in ax.images if one.colorbar is not None]  # of a map that was drawn here before
+    # colour bars of heat maps that were drawn into these axes before
+    bars = [one.colorbar for one in ax.images if one.colorbar is not None]
     if bars:
         bars[0].set_label(label)
     else:
@@ -104,8 +105,9 @@ def _composed(parts: Decomposition, ax: Any = None, **image_kw: Any) -> Any:
 
 @drawing(SoftLabels)
 def _shares(found: SoftLabels, ax: Any = None, **image_kw: Any) -> Any:
-    """The shares to which the decoder's attention converges within each support, as a heat map."""
-    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # scaled first, so that their sum does not overflow
+    """Draws a heat map of the shares to which the next-token probabilities of a linear decoder converge, among the
+    tokens that follow each context."""
+    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # scaled, so that a sum of counts does not overflow
     ax = _heat_map([shares / shares.sum(axis=1, keepdims=True)], "share of the next tokens", ax, image_kw)
     ax.set_ylabel("context")
     return ax
@@ -156,7 +158,8 @@ def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Influence)
 def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws each sequence by how far W turns without it, and its multiplier; support sequences are highlighted."""
+    """Draws a point for each sequence: how far W turns if the sequence is left out, and the sequence's multiplier.
+    Support sequences are highlighted."""
     ax = _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
     ax.set(xlabel="turn of W without the sequence", ylabel="its multiplier")
     return ax
@@ -195,7 +198,7 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
 def _two_kinds(
     ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any], what: str = "tokens"
 ) -> Any:
-    """Draws two kinds of points; those of the support are highlighted."""
+    """Draws the points of the support highlighted, and the other points grey."""
     ax = axes(ax)
     look = {"linestyle": "none", "marker": ".", "markersize": 5}
     for part, color, label in ((others, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):

@@ -18,10 +18,10 @@ from ..svm.separation import Separation
 
 __all__ = ["COLORS", "HIGH", "LOW", "OWN_NORM", "band", "correlations", "finish", "largest", "style", "weights_of"]
 
-COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # of Okabe and Ito; colour-blind readers can tell them apart
+COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # colours of Okabe and Ito; colour-blind readers can tell them apart
 OWN_NORM: dict[str, Ball] = {"W": "frobenius", "(K, Q)": "nuclear"}
 SATURATED = 0.99  # least softmax at which a query counts as having selected its token
-LOW, HIGH = 10, 90  # percentiles at the edges of a band; they stay in the range of the curves
+LOW, HIGH = 10, 90  # percentiles at the lower and upper edge of a band of curves
 
 
 def style(trained: str, norm: str | float | None = None) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def correlations(weights: np.ndarray, W: np.ndarray | None) -> np.ndarray:
 
 
 def largest(probabilities: Any) -> np.ndarray:
-    """The largest probability of every query, of an array or a list of arrays of probabilities."""
+    """The largest probability of every query, from an array of probabilities or a list of arrays."""
     if isinstance(probabilities, list):
         return np.concatenate([np.atleast_2d(part).max(axis=1) for part in probabilities])
     return probabilities.max(axis=-1).ravel()

@@ -40,7 +40,8 @@ def draw_graphs(
     colors: tuple[str, str],
     arrow_kw: dict[str, Any],
 ) -> None:
-    """Draws the first graphs.  Edges within a component have the second colour; all others point down.
+    """Draws the first DRAWN graphs side by side.  Edges within a strong component have the second colour; all other
+    edges point down.
 
     The nodes of a graph lie on an ellipse, so that no edge runs through a third node.
     """

@@ -17,7 +17,7 @@ from .curves import band, correlations, largest, style, weights_of
 
 __all__ = ["correlation", "margin_share", "saturation"]
 
-OVER = 3  # top of the axis, divided by the least upper bound, since the first bounds are far above it
+OVER = 3  # the axis ends at this multiple of the least upper bound, since the first bounds are far above it
 
 
 @drawing(Run)
@@ -39,7 +39,7 @@ def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
 
 
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws the largest attention probability of queries along training: their mean, and a band.
+    """Draws the largest attention probability of queries along training: its mean, and a band of its percentiles.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The labels of a classifier of two classes."""
+"""Checks the labels of a classifier of two classes."""
 
 from __future__ import annotations
 

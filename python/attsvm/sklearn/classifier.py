@@ -1,4 +1,4 @@
-"""A classifier by attention."""
+"""A scikit-learn classifier that trains attention."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         (n,) array
         """
         attended = self.data(X, Z=Z).attended(self.W_)
-        assert isinstance(attended, np.ndarray)  # sequences of one length give an array
+        assert isinstance(attended, np.ndarray)  # sequences of equal length give one array, not a list
         return attended @ self.v_
 
     def predict(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
@@ -216,7 +216,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
             Rows sum to 1.
         """
         probabilities = self.data(X, Z=Z).probabilities(self.W_)
-        assert isinstance(probabilities, np.ndarray)  # sequences of one length give an array
+        assert isinstance(probabilities, np.ndarray)  # sequences of equal length give one array, not a list
         return probabilities
 
     def score(

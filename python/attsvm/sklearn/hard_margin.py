@@ -1,4 +1,4 @@
-"""The hard-margin SVM."""
+"""A scikit-learn classifier: the hard-margin SVM."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
             If no plane separates the classes; the message is that of the certificate.  For other than two classes, and
             for numbers that are not finite.  For ``sample_weight``, since no weight changes a hard margin.
         """
-        if unused.pop("sample_weight", None) is not None:  # no named parameter: scikit-learn looks at the signature
+        # scikit-learn would take a named parameter sample_weight as a sign that weights are supported
+        if unused.pop("sample_weight", None) is not None:
             raise ValueError(
                 "sample_weight must not be given: a hard margin must be met by every point, and weights do not change "
                 "it; leave points of weight 0 out, or allow for exceptions with sklearn.svm.SVC"
@@ -96,7 +97,7 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Share of rows whose class is predicted."""
+        """Share of rows whose class is predicted rightly."""
         return float(super().score(X, y, sample_weight=sample_weight))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:

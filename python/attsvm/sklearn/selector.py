@@ -1,4 +1,4 @@
-"""The SVM of a token selection."""
+"""A scikit-learn estimator: the SVM of a token selection."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TokenSelector(BaseEstimator):
         self.method = method
 
     def fit(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> TokenSelector:
-        """Solves the SVM.
+        """Finds the least W that selects the given tokens, by solving the SVM.
 
         Parameters
         ----------
