@@ -21,7 +21,7 @@ _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Function = Callable[[_Floats], tuple[_Floats, _Floats]]
 _Report = Callable[[int, float], None]
 
-# The fields of attsvm.svm.transform.Answer.
+# The fields of attsvm.svm.request.Answer.
 _Answer = tuple[int, _Floats, _Floats, float, float, int, int, str | None, BaseException | None]
 
 class _Method(Protocol):

@@ -12,9 +12,9 @@ from ..attention.selection import Selection
 from ..common.check import check_shapes
 from ..common.result import Result
 from ..svm.methods import solve_request
+from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
-from ..svm.transform import Request
 from .cases import Cases, as_cases, pulled
 from .head import Head
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from ..common.norms import Metric
 from ..common.result import Lines, Solved
+from .in_metric import solve_in_metric
 from .methods import solve_request
+from .request import Request
 from .separation import SHARDED, Separation
-from .solve import solve_in_metric
 from .support import holding
-from .transform import Request
 
 TOL = 1e-9  # the default tolerance of solve_svm
 

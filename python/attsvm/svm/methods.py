@@ -12,8 +12,8 @@ import numpy as np
 from .. import _core
 from ..attention.data import Data
 from .cycle import cycle
+from .request import OUT_OF_RANGE, Answer, Request, in_units, scaled_number
 from .separation import Separation
-from .transform import OUT_OF_RANGE, Answer, Request, in_units, scaled_number
 from .vocabulary import Vocabulary, solve_levels
 
 # METHODS[problem][norm][method] is a solver in the C extension.

@@ -15,8 +15,8 @@ from ..attention.data import Data, fits
 from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, check_shape
 from ..common.norms import Metric, as_metric, norm_name
 from ..common.result import Lines, Result, interval_bar
+from .request import Answer, Request
 from .support import holding, is_unique, log_pulls
-from .transform import Answer, Request
 
 # Singular values of W below this fraction of the largest do not count for its rank.
 # An answer with a gap of 1e-9 fixes W only to about 5e-5, so smaller singular values may be errors.

@@ -19,8 +19,8 @@ from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
 from .methods import CODE, solve_request
+from .request import Answer, Request
 from .separation import SHARDED, Separation
-from .transform import Answer, Request
 
 CODES = CODE | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])

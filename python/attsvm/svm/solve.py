@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
-from ..attention.selection import Selection, as_entries, intervals, number_undecided
+from ..attention.selection import Selection, as_entries, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
-from ..common.norms import read_norm, size
+from ..common.norms import read_norm
 from ..common.progress import closing_gap, watched
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
-from .methods import CODE, methods_of, solve_request
+from .in_metric import solve_in_metric
+from .methods import methods_of, solve_request
+from .request import Request
 from .separation import Separation
 from .sharded import solve_sharded
-from .transform import Request, Whitening
 
 # Gap at which `feasible` stops: a separating W is then known, and its margin within a factor of 2.
 ROUGH = 1.0
 # With at most SMALL numbers in the tokens, no progress is shown by default.
 # A solve over so few numbers is faster than finding out whether stderr is a terminal.
 SMALL = 10_000
-LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CERTIFICATE_LOOSEST of certificate.h)
 listeners: list[Callable[[Separation], None]] = []  # functions that are called with every answer of solve_svm
 
 
@@ -214,25 +214,6 @@ def solve_svm(
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
-
-
-def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
-    """Solves the SVM in a metric, as a Frobenius problem over whitened tokens; the bounds are computed again from the
-    original tokens."""
-    whitening = Whitening(data, metric, request.selection.reference)
-    plain = solve_request(whitening.plain, request)
-    answer, W = plain.answer, whitening.back(plain.answer.W)
-    low, high = answer.lower, answer.upper
-    bounded = plain.W is not None and plain.status != "no constraint"
-    if bounded and request.C is None and request.selection.rhs is None:
-        ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
-        low, high = (float(end[0]) for end in ends)
-        if low > 0:  # scale W so that its least margin is 1 again after rounding in the whitening
-            W = W / (low * float(size(W, metric)))
-        if not high <= low * (1 + LOOSEST):
-            answer = answer._replace(status=CODE["iteration limit"])
-    found = answer._replace(W=W, lower=low, upper=high)
-    return Separation(data, replace(request, norm=metric), found)
 
 
 def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobenius") -> Separation:

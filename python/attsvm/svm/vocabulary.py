@@ -13,7 +13,7 @@ from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.norms import of_values
 from ..common.progress import Report
-from .transform import Answer, Request
+from .request import Answer, Request
 
 OUTWARDS = 2.0**-50  # bounds are moved outwards by this relative rounding error of the keys' sizes and of W
 

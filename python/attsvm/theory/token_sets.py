@@ -17,7 +17,7 @@ from ..common.types import Norm
 from ..svm.methods import solve_request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
-from ..svm.transform import Request
+from ..svm.request import Request
 from .conditions import correlation
 
 LATE_SHOWN = 8  # largest number of queries that are listed by number
