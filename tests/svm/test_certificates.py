@@ -3,7 +3,7 @@
 import attsvm
 import numpy as np
 from attsvm import _core
-from attsvm.svm.transform import Answer
+from attsvm.svm.request import Answer
 from problems import sphere
 
 
