@@ -34,8 +34,8 @@ struct linear_work {
     struct linear_scratch *scratch; /* (threads) */
 };
 
-/* training/query_span and training/multipliers set `rows_alone`: they need only losses and rows of P.  All arguments
- * must outlive the work.  `threads` may be NULL for one thread. */
+/* training/multipliers sets `rows_alone`: it needs only losses and rows of P.  All arguments must outlive the work.
+ * `threads` may be NULL for one thread. */
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena);
 

@@ -9,22 +9,17 @@
 
 #include "training/general.h"
 #include "training/linear.h"
-#include "training/query_span.h"
 
 struct arena;
 struct threads;
-
-/* The evaluator of an objective at weights of one form.  It is chosen once. */
-enum evaluator { EVALUATOR_LINEAR, EVALUATOR_QUERY_SPAN, EVALUATOR_GENERAL };
 
 /* The scratch of evaluations, made once for all steps. */
 struct objective_work {
     const struct objective *objective;
     const struct weights *at;
-    enum evaluator evaluator;
     struct transform transform;
-    struct linear_work linear; /* only the work of the chosen evaluator is made */
-    struct query_span_work query_span;
+    int is_linear; /* 1: `linear` is made and evaluates; 0: `general` */
+    struct linear_work linear;
     struct general_work general;
 };
 

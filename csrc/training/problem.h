@@ -22,7 +22,7 @@ struct objective {
 enum form {
     FORM_MATRIX,  /* W */
     FORM_FACTORS, /* K and Q with W = K Q^T */
-    FORM_SPAN     /* W + C^T Z with a fixed W, see training/query_span.h */
+    FORM_SPAN     /* W + C^T Z with a fixed W, see training/transform.h */
 };
 
 /* Are the parameters of the output head weights too? */
@@ -35,7 +35,7 @@ struct weights {
     double *W;             /* (R H, dk, dz), or NULL if there are factors */
     double *K, *Q;         /* (R H, dk, m), (R H, dz, m) */
     ptrdiff_t m;
-    double *span; /* (R, 2, M, dk): U = Z W^T and C */
+    double *span; /* (R H, 2, M, dk): U = Z W^T and C */
     enum head_training head;
     double *v;              /* (R, n_v) parameters of a trained head: v or V, then a or lam */
     ptrdiff_t n_v, n_first; /* n_first: the size of v or V alone; both are 0 for a fixed head */
@@ -44,7 +44,7 @@ struct weights {
 /* The gradient is exp(log_scale) times these arrays. */
 struct gradient {
     double *W, *K, *Q, *span, *v;    /* in the same variables as the weights */
-    double *norm;                    /* for a span: (R) the norm of the arrays as dL/dW */
+    double *norm;                    /* for a span: (R H) the norm of the arrays as dL/dW */
     double *log_scale, *log_scale_v; /* (R H) for W, or K and Q; (R) for v */
     double *loss;                    /* (R) the mean loss, without the ridge */
 };

@@ -98,12 +98,12 @@ def _of_unit(W: np.ndarray) -> np.ndarray:
     return W / np.where(norm > 0, norm, 1.0)
 
 
-def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
+def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarray | None:
     """U = Z W^T followed by C = 0, for each run (runs, 2 M, dk): W is stored as its start plus C^T Z.  None if steps on
     W itself are cheaper."""
     data = problem.data
     M, dk = len(data.queries), data.dk
-    if not problem._from_scores or not _is_shorter(M, dk, data.dz, data._longest):
+    if not _is_shorter(M, dk, data.dz, data._longest, problem._from_scores and not trains_head):
         return None
     if not IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]:
         return None
@@ -114,17 +114,18 @@ def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
     return span
 
 
-def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
+def _is_shorter(M: int, dk: int, dz: int, longest: int, fixed: bool) -> bool:
     """Whether steps in the span of the queries are cheaper than steps on W.
 
     Besides the pass over the tokens, a step costs M^2 dk multiplications in the span.  On W it costs 2 M dk dz
     multiplications and the update of dk dz weights.
 
-    Short windows are processed eight at a time on W, but one by one in the span; this costs the span as much as 2300
-    multiplications per query.
+    Short windows are processed eight at a time on W, but one by one in the span.  This costs the span as much as 2300
+    multiplications per query with a fixed linear head (`fixed`), and 4000 with another head.  A single query leaves
+    seven of the eight places empty, so the span costs nothing more.
     """
-    if longest * dk <= SIDE_BY_SIDE:
-        return dk * (dz * (2 * M + 12) - M * M) > 2300 * M
+    if longest * dk <= SIDE_BY_SIDE and M > 1:
+        return dk * (dz * (2 * M + 12) - M * M) > (2300 if fixed else 4000) * M
     return 2 * M <= 3 * dz
 
 
