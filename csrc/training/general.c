@@ -57,7 +57,7 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     }
     work->O = arena_zeros(arena, padded, head->d);
     work->gradient = arena_zeros(arena, padded, head->d);
-    work->head = arena_doubles(arena, padded, head_scratch(head));
+    work->head = arena_doubles(arena, padded + GEMM_PANEL, head_scratch(head));
     ARENA_DOUBLES(arena, padded, 1, &work->value, &work->log_slope, &work->score, &work->shift);
     work->lift = arena_zeros(arena, padded, 1);
     int workers = threads != NULL ? threads->most : 1;

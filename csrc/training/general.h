@@ -54,7 +54,7 @@ struct general_work {
     double *U, *P, *log_scale;     /* windows one by one: (M, H, dk), (M, H, dk), (H, M) */
     double *logit;                 /* windows one by one: (H entries) by query, then head; U if keys are the identity */
     double *O, *gradient;          /* (padded M, head.d) */
-    double *head;                  /* (padded M, head_scratch) */
+    double *head;                  /* (padded M + GEMM_PANEL, head_scratch) */
     double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
     ptrdiff_t run;                                    /* number of the current run */
     double *delta, *scale; /* NULL, or (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M */

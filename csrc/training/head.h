@@ -42,12 +42,13 @@ void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 /* Makes the head read its parameters from `row`, first + rest numbers (lam is copied). */
 void head_place(struct head *head, const double *row);
 
-/* Number of doubles of scratch for each query: pre-activations for the mlp; rows of O and of the gradient for a call.
- */
+/* Number of doubles of scratch for each query: pre-activations and a packed matrix for the mlp; rows of O and of the
+ * gradient for a call.  The scratch has room for GEMM_PANEL queries more, since packed matrices are padded. */
 ptrdiff_t head_scratch(const struct head *head);
 
 /* Computes value [count] and gradient [d,lead] at O [d,lead], for `count` queries beginning with number `first`, each
- * in a column; a call needs all queries.  scratch is [head_scratch, lead].  Nonzero: the function has failed. */
+ * in a column; a call needs all queries.  scratch is [lead + GEMM_PANEL, head_scratch].  Nonzero: the function has
+ * failed. */
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
                   ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead);
 

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "attention/softmax.h"
 #include "base/arena.h"
+#include "base/exp_log.h"
 #include "base/simd.h"
 #include "base/threads.h"
 #include "linalg/gemm.h"
@@ -179,12 +179,13 @@ void transform_forward(double *U, const struct transform *transform, ptrdiff_t g
 SIMD_DISPATCH
 double transform_factors(double *log_scale, ptrdiff_t M)
 {
-    double scale = -INFINITY;
+    double scale = -INFINITY, by = -1.0 / (double)M;
 #pragma omp simd reduction(max : scale)
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = log_scale[q] > scale ? log_scale[q] : scale;
-    softmax_exponentials(log_scale, log_scale, scale > -INFINITY ? scale : 0, M);
-    vector_scale(log_scale, -1.0 / (double)M, M);
+    double offset = scale > -INFINITY ? scale : 0;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        log_scale[q] = by * exponential_nonpositive(log_scale[q] - offset);
     return scale;
 }
 
