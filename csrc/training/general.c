@@ -51,7 +51,7 @@ void general_init(struct general_work *work, int short_windows, const struct obj
         if (!arena->failed && !work->fixed)
             init_kept(work, arena);
     } else {
-        ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
+        work->U = work->P = arena_doubles(arena, H * M, w->dk);
         work->log_scale = arena_doubles(arena, H * M, 1);
         work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
     }

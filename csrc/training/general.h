@@ -51,7 +51,7 @@ struct general_work {
     int short_windows;               /* 1: eight windows at a time, with the next two members */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
-    double *U, *P, *log_scale;     /* windows one by one: (M, H, dk), (M, H, dk), (H, M) */
+    double *U, *P, *log_scale;     /* windows one by one: (M, H, dk), P in the place of U, and (H, M) */
     double *logit;                 /* windows one by one: (H entries) by query, then head; U if keys are the identity */
     double *O, *gradient;          /* (padded M, head.d) */
     double *head;                  /* (padded M + GEMM_PANEL, head_scratch) */
