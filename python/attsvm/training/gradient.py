@@ -13,7 +13,8 @@ from ..rules import UpdateRule, as_rule
 # csrc/training/update.c.
 RANK = 4 * 2.0**-52
 # Largest count of numbers in a window's keys up to which C, when it trains W itself, processes eight windows at a time.
-SIDE_BY_SIDE = 1024
+# If a key has fewer than SHORT_KEYS numbers, the count is eight times as large.
+SIDE_BY_SIDE, SHORT_KEYS = 1024, 16
 IN_RANGE = 1e-50, 1e50  # bounds of the largest number in the queries, so that Z Z^T stays in range
 
 
@@ -121,12 +122,16 @@ def _is_shorter(M: int, dk: int, dz: int, longest: int, fixed: bool) -> bool:
     multiplications and the update of dk dz weights.
 
     Short windows are processed eight at a time on W, but one by one in the span.  This costs the span as much as 2300
-    multiplications per query with a fixed linear head (`fixed`), and 4000 with another head.  A single query leaves
-    seven of the eight places empty, so the span costs nothing more.
+    multiplications per query with a fixed linear head (`fixed`), and 6000 + 150 M with another head.  A single query
+    leaves seven of the eight places empty, so the span costs nothing more; with keys so short that longer windows go
+    eight at a time, too, this holds for up to four queries.
     """
-    if longest * dk <= SIDE_BY_SIDE and M > 1:
-        return dk * (dz * (2 * M + 12) - M * M) > (2300 if fixed else 4000) * M
-    return 2 * M <= 3 * dz
+    size = longest * dk
+    if M == 1 or size > SIDE_BY_SIDE * (8 if dk < SHORT_KEYS else 1):
+        return 2 * M <= 3 * dz
+    if size > SIDE_BY_SIDE:
+        return M <= 4
+    return dk * (dz * (2 * M + 12) - M * M) > (2300 if fixed else 6000 + 150 * M) * M
 
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
