@@ -266,10 +266,3 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
     else
         backward_lanes(out, c, ldc, score, lds, top, T, 0);
 }
-
-SIMD_DISPATCH
-void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        weight[i] = exponential_nonpositive(logarithm[i] - offset);
-}

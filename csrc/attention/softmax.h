@@ -52,7 +52,4 @@ struct softmax softmax_backward(double *c, double *prob, const double *logit, co
 void softmax_backward_interleaved(struct softmax_interleaved *out, double *c, ptrdiff_t ldc, const double *score,
                                   ptrdiff_t lds, ptrdiff_t T);
 
-/* weight [n] = exp(logarithm - offset), where no logarithm [n] exceeds the offset. */
-void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n);
-
 #endif

@@ -1,6 +1,8 @@
 /* Binds output heads alone: their values and gradients at given attended vectors. */
 #include "binding/bind_objective.h"
 
+#include "linalg/gemm.h"
+
 enum { O = 4 }; /* index of the argument o, which follows the four arguments of the head */
 
 /* Evaluates an output head at attended vectors O (M, d).  The kernel head_evaluate reads and writes one column for each
@@ -13,7 +15,7 @@ static int head(struct bind_call *call)
     double *gradient = call->out[1].data, *columns, *slopes;
     if (!bind_head(&head, d, M, call->in, call->size) || head.kind == HEAD_CALL)
         return bind_refuse(call, "the parameters are not those of a head of vectors as long as these");
-    double *scratch = arena_doubles(&call->arena, M, head_scratch(&head));
+    double *scratch = arena_doubles(&call->arena, M + GEMM_PANEL, head_scratch(&head));
     ARENA_DOUBLES(&call->arena, d, M, &columns, &slopes);
     if (call->arena.failed)
         return STATUS_NO_MEMORY;

@@ -35,7 +35,7 @@
     FIELD(W, "double& W[RH,k,z]?") \
     FIELD(K, "double& K[RH,k,m]?") \
     FIELD(Q, "double& Q[RH,z,m]?") \
-    FIELD(SPAN, "double& span[R,2M,k]?") \
+    FIELD(SPAN, "double& span[RH,2M,k]?") \
     FIELD(V, "double& v[Rp]?") \
     FIELD(MEAN, "double& mean[a]?") \
     FIELD(ROOT, "double& root[b]?") \
@@ -139,14 +139,13 @@ static int read_kept(struct descent *descent, const struct weights *weights, str
 static int check_together(const struct objective *objective, const struct weights *weights,
                           const struct descent *descent, struct bind_call *call)
 {
-    int fixed = objective->scores != NULL && weights->head == HEAD_IS_FIXED && objective->ridge == 0
-                && call->in[COMBINE].object == Py_None;
-    if (descent->to_infimum && !fixed)
+    int alone = objective->ridge == 0 && call->in[COMBINE].object == Py_None;
+    if (descent->to_infimum && !(alone && objective->scores != NULL && weights->head == HEAD_IS_FIXED))
         return bind_refuse(call, "a descent to the infimum goes with a fixed linear head, without ridge");
-    int along_gradient = fixed && weights->W != NULL && descent->radius < 0 && descent->update.rule <= UPDATE_POLYAK
+    int along_gradient = alone && weights->W != NULL && descent->radius < 0 && descent->update.rule <= UPDATE_POLYAK
                          && !update_keeps_mean(&descent->update) && descent->update.decay == 0;
     if (weights->form == FORM_SPAN && !along_gradient)
-        return bind_refuse(call, "a span goes with W, a fixed linear head and steps along the gradient alone");
+        return bind_refuse(call, "a span goes with W and steps along the gradient alone");
     if ((weights->form == FORM_FACTORS) != (call->in[OUT_SQUARES].data != NULL))
         return bind_refuse(call, "half the squares are recorded of factors alone");
     if (weights->head == HEAD_IS_TRAINED && call->in[OUT_V].data == NULL)

@@ -144,9 +144,10 @@ static void join_norms(double *joint, double *scale, const struct run_parts *run
             *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
 }
 
-/* Makes the gradient the step direction of each part of run r, and computes its norms.  Returns STATUS_DONE if the run
- * can go on; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
-static int measure_gradient(struct run_state *state, ptrdiff_t r)
+/* Makes the gradient the step direction of each part of run r, and computes its norms.  The norm of all matrices
+ * together is computed only if it is `wanted`.  Returns STATUS_DONE if the run can go on; or STATUS_STATIONARY,
+ * STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
+static int measure_gradient(struct run_state *state, ptrdiff_t r, int wanted)
 {
     struct run_parts *run = &state->run_parts[r];
     const struct descent *descent = state->descent;
@@ -165,7 +166,8 @@ static int measure_gradient(struct run_state *state, ptrdiff_t r)
         part->step.scale = *part->log_scale;
         part->step.unbias = 1;
     }
-    join_norms(&run->joint, &run->scale, run);
+    if (wanted)
+        join_norms(&run->joint, &run->scale, run);
     if (descent->update.rule != UPDATE_POLYAK)
         return status;
     for (ptrdiff_t i = 0; state->objective->ridge > 0 && i < run->matrices; ++i)
@@ -315,9 +317,9 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
             status = callbacks->combine(callbacks->context, status, &state.gradient);
         if (status != STATUS_DONE)
             return status;
-        int going = measure_gradient(&state, 0);
+        int joint = wanted || descent->update.rule == UPDATE_POLYAK, going = measure_gradient(&state, 0, joint);
         for (ptrdiff_t r = 1; r < R; ++r)
-            going = combined(going, measure_gradient(&state, r));
+            going = combined(going, measure_gradient(&state, r, joint));
         /* record */
         if (wanted) {
             if ((status = record(out, row++, &state)) != STATUS_DONE)

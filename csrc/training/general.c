@@ -52,13 +52,13 @@ void general_init(struct general_work *work, int short_windows, const struct obj
         if (!arena->failed && !work->fixed)
             init_kept(work, arena);
     } else {
-        ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
+        work->U = work->P = arena_doubles(arena, H * M, w->dk);
         work->log_scale = arena_doubles(arena, H * M, 1);
         work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
     }
     work->O = arena_zeros(arena, padded, head->d);
     work->gradient = arena_zeros(arena, padded, head->d);
-    work->head = arena_doubles(arena, padded, head_scratch(head));
+    work->head = arena_doubles(arena, padded + GEMM_PANEL, head_scratch(head));
     ARENA_DOUBLES(arena, padded, 1, &work->value, &work->log_slope, &work->score, &work->shift);
     work->lift = arena_zeros(arena, padded, 1);
     int workers = threads != NULL ? threads->most : 1;
@@ -72,11 +72,13 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     }
 }
 
-/* columns_of returns the address of the columns of a block that begins with query `first`, in an array with d numbers
- * for each query.  lead_of returns the distance in memory between two rows of such columns. */
-static double *columns_of(double *array, const struct general_work *work, ptrdiff_t first, ptrdiff_t d)
+/* columns_of returns the address of the columns of a block, in an array with d numbers for each query.  `at` is the
+ * first query of the block.  If no trained head needs the columns later, `at` is the first query of the thread's first
+ * block: all blocks of the thread then use the same columns, which stay in the cache.  lead_of returns the distance in
+ * memory between two rows of such columns. */
+static double *columns_of(double *array, const struct general_work *work, ptrdiff_t at, ptrdiff_t d)
 {
-    return array + (work->whole ? first : first * d);
+    return array + (work->whole ? at : at * d);
 }
 
 static ptrdiff_t lead_of(const struct general_work *work, ptrdiff_t first, ptrdiff_t last)
@@ -150,12 +152,13 @@ static void attend_one_backward(const double *g, ptrdiff_t lead, const struct ge
     }
 }
 
-/* Computes the logits and attended vectors O of the block of queries first .. last-1. */
-static void attend(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first, ptrdiff_t last)
+/* Computes the logits and attended vectors O of the block of queries first .. last-1; `at` as in columns_of. */
+static void attend(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t at, ptrdiff_t first,
+                   ptrdiff_t last)
 {
     const struct general_output *output = &work->output;
     ptrdiff_t H = output->heads, dk = work->objective->w->dk, lead = lead_of(work, first, last);
-    double *O = columns_of(work->O, work, first, output->head.d);
+    double *O = columns_of(work->O, work, at, output->head.d);
     if (!work->short_windows) {
         transform_forward(work->U + first * H * dk, work->transform, work->run, first, last - first);
         for (ptrdiff_t q = first; q < last; ++q)
@@ -172,12 +175,12 @@ static void attend(struct general_work *work, const struct general_scratch *scra
 
 /* Computes the vector-Jacobian products P of a block of queries, and their log scales.  For a fixed linear head it also
  * computes the losses, which need only the backward pass. */
-static void attend_backward(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t first,
-                            ptrdiff_t last)
+static void attend_backward(struct general_work *work, const struct general_scratch *scratch, ptrdiff_t at,
+                            ptrdiff_t first, ptrdiff_t last)
 {
     const struct general_output *output = &work->output;
     ptrdiff_t dk = work->objective->w->dk, lead = lead_of(work, first, last), columns = simd_padded(last - first);
-    const double *G = columns_of(work->gradient, work, first, output->head.d);
+    const double *G = columns_of(work->gradient, work, at, output->head.d);
     const struct interleaved *windows = &work->windows.interleaved;
     if (!work->short_windows) {
         for (ptrdiff_t q = first; q < last; ++q)
@@ -215,15 +218,15 @@ static void multiply_by_labels(double *restrict gradient, double *restrict value
 }
 
 /* Computes the losses of a block of queries, and the gradient of each output u_q in its attended vector o_q. */
-static int evaluate(struct general_work *work, ptrdiff_t first, ptrdiff_t last)
+static int evaluate(struct general_work *work, ptrdiff_t at, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
     const struct head *head = &work->output.head;
     ptrdiff_t count = last - first, lead = lead_of(work, first, last);
     double *u = work->score + first, *value = work->value + first, *log_slope = work->log_slope + first;
-    double *gradient = columns_of(work->gradient, work, first, head->d);
-    if (head_evaluate(u, gradient, head, columns_of(work->O, work, first, head->d),
-                      columns_of(work->head, work, first, head_scratch(head)), first, count, lead)
+    double *gradient = columns_of(work->gradient, work, at, head->d);
+    if (head_evaluate(u, gradient, head, columns_of(work->O, work, at, head->d),
+                      columns_of(work->head, work, at, head_scratch(head)), first, count, lead)
         != 0)
         return STATUS_INTERRUPTED;
     multiply_by_labels(gradient, u, work->output.y + first, head->d, count, lead);
@@ -249,14 +252,16 @@ static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     struct general_work *work = share->work;
     const struct general_scratch *scratch = &work->scratch[worker];
     ptrdiff_t M = work->objective->w->n_queries, end = to * work->block < M ? to * work->block : M;
+    int apart = work->whole || work->at->head == HEAD_IS_TRAINED;
     for (ptrdiff_t first = from * work->block, last; first < end; first = last) {
         last = first + work->block < end ? first + work->block : end;
+        ptrdiff_t at = apart ? first : from * work->block;
         if (share->passes & ATTEND)
-            attend(work, scratch, first, last);
+            attend(work, scratch, at, first, last);
         if (share->passes & EVALUATE)
-            evaluate(work, first, last);
+            evaluate(work, at, first, last);
         if (share->passes & BACKWARD)
-            attend_backward(work, scratch, first, last);
+            attend_backward(work, scratch, at, first, last);
     }
 }
 
@@ -317,7 +322,7 @@ int general_gradient(struct gradient *gradient, struct general_work *work, int l
                           : work->whole ? ATTEND
                           : loss_alone  ? ATTEND | EVALUATE
                                         : ATTEND | EVALUATE | BACKWARD);
-        if (work->whole && evaluate(work, 0, M) != STATUS_DONE)
+        if (work->whole && evaluate(work, 0, 0, M) != STATUS_DONE)
             return STATUS_INTERRUPTED;
         if (work->whole && !loss_alone)
             make_passes(work, BACKWARD);

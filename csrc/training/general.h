@@ -51,10 +51,10 @@ struct general_work {
     int short_windows;               /* 1 if eight windows go at a time, with `windows` and `kept` */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
-    double *U, *P, *log_scale;     /* for windows one by one: (M, H, dk), (M, H, dk), and log scales (H, M) */
+    double *U, *P, *log_scale;     /* for windows one by one: (M, H, dk), P in the place of U, and log scales (H, M) */
     double *logit; /* for windows one by one: (H entries) by query, then attention head; U if keys are the identity */
-    double *O, *gradient;                             /* (padded M, head.d) */
-    double *head;                                     /* (padded M, head_scratch) */
+    double *O, *gradient;          /* (padded M, head.d) */
+    double *head;                  /* (padded M + GEMM_PANEL, head_scratch) */
     double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
     ptrdiff_t run;                                    /* number of the current run */
     double *delta, *scale; /* NULL, or (R H, entries) and (R H, M): the gradient dL/dlogit is -delta e^scale / M */

@@ -4,8 +4,17 @@
 #include <math.h>
 
 #include "base/simd.h"
+#include "linalg/gemm.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+
+/* The mlp head: hidden [h,lead] = V^T o, the pre-activations. */
+static void pre_activations(double *hidden, double *packed, const struct head *head, const double *O, ptrdiff_t count,
+                            ptrdiff_t lead)
+{
+    gemm_pack(packed, O, lead, count, head->d);
+    gemm_columns(hidden, lead, head->v, head->hidden, packed, head->d, head->hidden, count, head->d, 0);
+}
 
 /* The mlp head: adds a . relu(V^T o) to value [count].  hidden [h,lead] has the pre-activations V^T o on entry, and a *
  * [V^T o > 0] on return.  At a kink of relu the derivative is 0, the derivative from the left. */
@@ -59,21 +68,23 @@ static void logarithm(double *value, double *gradient, const struct head *head, 
 
 ptrdiff_t head_scratch(const struct head *head)
 {
-    return head->kind == HEAD_CALL ? 2 * head->d : head->hidden;
+    ptrdiff_t d = head->d, h = head->hidden;
+    return head->kind == HEAD_CALL ? 2 * d : head->kind == HEAD_MLP ? h + (d > h ? d : h) : 0;
 }
 
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
                   ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead)
 {
     ptrdiff_t d = head->d, h = head->hidden;
-    double *slopes = scratch + count * d;
+    double *slopes = scratch + count * d, *packed = scratch + h * lead;
     int status = 0;
     vector_zero(value, count);
     switch (head->kind) {
     case HEAD_MLP:
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, h, count, d, 1, head->v, h, O, lead, 0, scratch, lead);
+        pre_activations(scratch, packed, head, O, count, lead);
         rectify(value, scratch, head->a, h, count, lead);
-        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, d, count, h, 1, head->v, h, scratch, lead, 0, gradient, lead);
+        gemm_pack(packed, scratch, lead, count, h);
+        gemm_rows(gradient, lead, head->v, h, packed, h, d, count, h, 0);
         break;
     case HEAD_LINEAR:
     case HEAD_QUADRATIC:
@@ -141,7 +152,7 @@ void head_parameters(double *parameters, const struct head *head, const double *
 {
     ptrdiff_t d = head->d, h = head->hidden;
     if (head->kind == HEAD_MLP) {
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, h, count, d, 1, head->v, h, O, lead, 0, scratch, lead);
+        pre_activations(scratch, scratch + h * lead, head, O, count, lead);
         rectified_slopes(parameters + d * h, scratch, head->a, c, h, count, lead);
         matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, d, h, count, 1, O, lead, scratch, lead, 1, parameters, h);
         return;

@@ -44,13 +44,14 @@ void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
  * copied.) */
 void head_place(struct head *head, const double *row);
 
-/* Returns the number of doubles of scratch that a head needs for each query: pre-activations for an mlp, rows of O and
- * of the gradient for a call, else none. */
+/* Returns the number of doubles of scratch that a head needs for each query: pre-activations and a packed matrix for an
+ * mlp, rows of O and of the gradient for a call, else none.  The scratch has room for GEMM_PANEL queries more, since
+ * packed matrices are padded. */
 ptrdiff_t head_scratch(const struct head *head);
 
 /* Evaluates an output head: value [count] and gradient [d,lead] at O [d,lead], for `count` queries from number `first`
- * on, each in a column.  A head of kind HEAD_CALL needs all queries.  scratch is [head_scratch, lead].  Returns nonzero
- * if its function has failed. */
+ * on, each in a column.  A head of kind HEAD_CALL needs all queries.  scratch is [lead + GEMM_PANEL, head_scratch].
+ * Returns nonzero if its function has failed. */
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *scratch,
                   ptrdiff_t first, ptrdiff_t count, ptrdiff_t lead);
 

@@ -43,8 +43,7 @@ void linear_init(struct linear_work *work, int rows_alone, const struct objectiv
 static void make_rows(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
                       ptrdiff_t last)
 {
-    const struct weights *at = work->at;
-    ptrdiff_t R = at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
+    ptrdiff_t R = work->at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
     ptrdiff_t rows = (last - first) * R, before = first * R;
     struct backward_rows out = work->rows;
     double *U = scratch->U, *value = work->value + before, *log_slope = work->log_slope + before;
@@ -52,10 +51,7 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
     out.score += before;
     out.lift += before;
     out.shift += before;
-    if (at->form != FORM_SPAN)
-        transform_forward(U, work->transform, 0, first, last - first);
-    for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
-        vector_copy(U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, dk);
+    transform_forward(U, work->transform, 0, first, last - first);
     backward_block(&out, &scratch->backward, U, first, last);
     loss_values(value, log_slope, work->objective->loss, out.score, out.lift, out.shift, rows);
     for (ptrdiff_t i = 0; i < rows; ++i) {

@@ -34,8 +34,8 @@ struct linear_work {
     struct linear_scratch *scratch; /* (threads) */
 };
 
-/* Makes *work.  training/query_span and training/multipliers set `rows_alone`, since they need only losses and rows of
- * P.  All arguments must stay valid as long as *work is used.  `threads` may be NULL for one thread. */
+/* Makes *work.  training/multipliers sets `rows_alone`, since it needs only losses and rows of P.  All arguments must
+ * stay valid as long as *work is used.  `threads` may be NULL for one thread. */
 void linear_init(struct linear_work *work, int rows_alone, const struct objective *objective, const struct weights *at,
                  struct transform *transform, struct threads *threads, struct arena *arena);
 

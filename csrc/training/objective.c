@@ -15,37 +15,24 @@ void objective_init(struct objective_work *work, const struct objective *objecti
                     struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
-    int span = at->form == FORM_SPAN, linear = objective->scores != NULL && at->head == HEAD_IS_FIXED;
-    int short_windows = !span && !rows && interleaved_fits(w, linear ? 0 : objective->output->dv);
+    int linear = objective->scores != NULL && at->head == HEAD_IS_FIXED;
+    int short_windows = at->form != FORM_SPAN && !rows && interleaved_fits(w, linear ? 0 : objective->output->dv);
     *work = (struct objective_work){.objective = objective, .at = at};
     transform_init(&work->transform, w, at, linear ? at->runs : at->heads,
                    short_windows ? ALONE * (double)w->n_queries : 0, arena);
     short_windows &= !work->transform.through_factors;
-    work->evaluator = span ? EVALUATOR_QUERY_SPAN : linear && !short_windows ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
-    switch (work->evaluator) {
-    case EVALUATOR_LINEAR:
+    work->is_linear = linear && !short_windows;
+    if (work->is_linear)
         linear_init(&work->linear, rows, objective, at, &work->transform, threads, arena);
-        break;
-    case EVALUATOR_QUERY_SPAN:
-        query_span_init(&work->query_span, objective, at, &work->transform, threads, arena);
-        break;
-    case EVALUATOR_GENERAL:
+    else
         general_init(&work->general, short_windows, objective, at, &work->transform, threads, arena);
-    }
 }
 
 static int evaluate(struct gradient *gradient, struct objective_work *work, int loss_alone)
 {
-    switch (work->evaluator) {
-    case EVALUATOR_LINEAR:
-        linear_gradient(gradient, &work->linear);
-        break;
-    case EVALUATOR_QUERY_SPAN:
-        query_span_gradient(gradient, &work->query_span);
-        break;
-    case EVALUATOR_GENERAL:
+    if (!work->is_linear)
         return general_gradient(gradient, &work->general, loss_alone);
-    }
+    linear_gradient(gradient, &work->linear);
     return STATUS_DONE;
 }
 

@@ -9,22 +9,17 @@
 
 #include "training/general.h"
 #include "training/linear.h"
-#include "training/query_span.h"
 
 struct arena;
 struct threads;
 
-/* The functions that evaluate an objective at weights of one form.  One of them is chosen once for all steps. */
-enum evaluator { EVALUATOR_LINEAR, EVALUATOR_QUERY_SPAN, EVALUATOR_GENERAL };
-
-/* The state of an evaluator, made once for all steps. */
+/* The state of the evaluations of an objective, made once for all steps. */
 struct objective_work {
     const struct objective *objective;
     const struct weights *at;
-    enum evaluator evaluator;
     struct transform transform;
-    struct linear_work linear; /* of the three evaluators, only the chosen one has its work made */
-    struct query_span_work query_span;
+    int is_linear; /* 1 if `linear` is made and evaluates the objective; 0 if `general` does */
+    struct linear_work linear;
     struct general_work general;
 };
 

@@ -23,7 +23,7 @@ struct objective {
 enum form {
     FORM_MATRIX,  /* W */
     FORM_FACTORS, /* K and Q with W = K Q^T */
-    FORM_SPAN     /* W + C^T Z with a fixed W, see training/query_span.h */
+    FORM_SPAN     /* W + C^T Z with a fixed W, see training/transform.h */
 };
 
 /* Whether the parameters of the output head are trained with the attention weights. */
@@ -36,7 +36,7 @@ struct weights {
     double *W;             /* (R H, dk, dz), or NULL if there are factors */
     double *K, *Q;         /* (R H, dk, m) and (R H, dz, m), where W = K Q^T */
     ptrdiff_t m;
-    double *span; /* (R, 2, M, dk) the matrices U = Z W^T and C of a span */
+    double *span; /* (R H, 2, M, dk) the matrices U = Z W^T and C of a span */
     enum head_training head;
     double *v;              /* (R, n_v) parameters of a trained head: v or V, then a or lam */
     ptrdiff_t n_v, n_first; /* number of parameters of a trained head, and number of those in v or V; else 0 */
@@ -45,7 +45,7 @@ struct weights {
 /* A gradient, which is exp(log_scale) times these arrays. */
 struct gradient {
     double *W, *K, *Q, *span, *v;    /* gradients in W, K, Q, span and v, of the same shapes as the weights */
-    double *norm;                    /* for a span: (R) the norm of dL/dW, without its scale */
+    double *norm;                    /* for a span: (R H) the norm of dL/dW, without its scale */
     double *log_scale, *log_scale_v; /* log scales: (R H) of W, or of K and Q; (R) of v */
     double *loss;                    /* (R) the mean loss, without the ridge */
 };

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "attention/softmax.h"
 #include "base/arena.h"
+#include "base/exp_log.h"
 #include "base/simd.h"
 #include "base/threads.h"
 #include "linalg/gemm.h"
@@ -11,6 +11,13 @@
 #include "linalg/vector.h"
 
 #define QUERIES 128 /* largest number of queries in a block: rows and packed queries stay in cache for all tiles */
+
+/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if it is less than this fraction of
+ * the sum of the squares of the P_q z_q^T, ||P^T Z|| is computed from the matrix. */
+#define CANCELS 1e-3
+
+/* Sums of squares below this may have lost digits to underflow. */
+#define SMALLEST 1e-280
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
@@ -49,8 +56,14 @@ void transform_init(struct transform *transform, const struct windows *w, const 
         transform->packed = arena_doubles(arena, gemm_packed(m, w->n_queries), 1);
         return;
     }
-    if (at->form == FORM_SPAN)
+    if (at->form == FORM_SPAN) {
+        ptrdiff_t M = w->n_queries;
+        transform->gram = arena_doubles(arena, M, M);
+        transform->packed = arena_doubles(arena, gemm_packed(dk, M), 1);
+        if (!arena->failed)
+            matrix_rows_times_rows(transform->gram, w->queries, w->queries, M, M, dz);
         return;
+    }
     if (extra == 0)
         transform->packed_W = arena_doubles(arena, N / group * gemm_packed(group * dk, dz), 1);
     if ((transform->queries = arena_doubles(arena, gemm_packed(dz, w->n_queries), 1)) != NULL)
@@ -73,8 +86,8 @@ void transform_init_gradient(struct gradient *gradient, const struct weights *at
         gradient->W = arena_doubles(arena, N * w->dk, w->dz);
     }
     if (at->form == FORM_SPAN) {
-        gradient->span = arena_doubles(arena, 2 * R * w->n_queries, w->dk);
-        gradient->norm = arena_doubles(arena, R, 1);
+        gradient->span = arena_doubles(arena, 2 * N * w->n_queries, w->dk);
+        gradient->norm = arena_doubles(arena, N, 1);
     }
     if (at->head == HEAD_IS_TRAINED)
         gradient->v = arena_doubles(arena, R, at->n_v);
@@ -144,6 +157,12 @@ void transform_forward(double *U, const struct transform *transform, ptrdiff_t g
 {
     ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
     const double *Z = transform->w->queries + first * dz;
+    if (transform->at->form == FORM_SPAN) {
+        const double *span = transform->at->span + group * size * 2 * transform->w->n_queries * dk;
+        for (ptrdiff_t i = 0; i < queries * size; ++i)
+            vector_copy(U + i * dk, span + (i % size * 2 * transform->w->n_queries + first + i / size) * dk, dk);
+        return;
+    }
     if (!transform->through_factors) {
         gemm_rows(U, size * dk, Z, dz, transform->packed_W + group * gemm_packed(size * dk, dz), dz, queries, size * dk,
                   dz, 0);
@@ -160,13 +179,56 @@ void transform_forward(double *U, const struct transform *transform, ptrdiff_t g
 SIMD_DISPATCH
 double transform_factors(double *log_scale, ptrdiff_t M)
 {
-    double scale = -INFINITY;
+    double scale = -INFINITY, by = -1.0 / (double)M;
 #pragma omp simd reduction(max : scale)
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = log_scale[q] > scale ? log_scale[q] : scale;
-    softmax_exponentials(log_scale, log_scale, scale > -INFINITY ? scale : 0, M);
-    vector_scale(log_scale, -1.0 / (double)M, M);
+    double offset = scale > -INFINITY ? scale : 0;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        log_scale[q] = by * exponential_nonpositive(log_scale[q] - offset);
     return scale;
+}
+
+/* Multiplies row q of `rows` rows of P by factor[q].  `step` and `from` are the row lengths in memory of `to` and P,
+ * which may be the same array. */
+SIMD_DISPATCH
+static void multiply_rows(double *to, ptrdiff_t step, const double *P, ptrdiff_t from, const double *factor,
+                          ptrdiff_t rows, ptrdiff_t dk)
+{
+    for (ptrdiff_t q = 0; q < rows; ++q)
+#pragma omp simd
+        for (ptrdiff_t k = 0; k < dk; ++k)
+            to[q * step + k] = factor[q] * P[q * from + k];
+}
+
+struct span_product {
+    double *V; /* (M, dk) */
+    const struct transform *transform;
+};
+
+/* Computes rows from .. to-1 of V = Z Z^T P, for a packed P. */
+static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    const struct span_product *product = context;
+    const struct windows *w = product->transform->w;
+    ptrdiff_t M = w->n_queries, dk = w->dk;
+    gemm_rows(product->V + from * dk, dk, product->transform->gram + from * M, M, product->transform->packed, M,
+              to - from, dk, M, 0);
+}
+
+/* ||P^T Z||, from V = Z Z^T P unless it has lost digits.  G is scratch. */
+static double norm_of(const double *V, const double *P, double *G, const struct transform *transform)
+{
+    const struct windows *w = transform->w;
+    ptrdiff_t M = w->n_queries, dk = w->dk;
+    double square = vector_dot(V, P, M * dk), squares = 0;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        squares += transform->gram[q * M + q] * vector_dot(P + q * dk, P + q * dk, dk);
+    if (square > CANCELS * squares && squares > SMALLEST)
+        return sqrt(square);
+    matrix_columns_times_columns(G, P, w->queries, dk, w->dz, M);
+    return vector_norm(G, dk * w->dz);
 }
 
 struct product {
@@ -194,11 +256,20 @@ void transform_adjoint(struct gradient *gradient, double *P, double *log_scale, 
 {
     ptrdiff_t M = transform->w->n_queries, dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m;
     ptrdiff_t size = transform->group;
-    for (ptrdiff_t i = 0; i < size; ++i) {
-        gradient->log_scale[group * size + i] = transform_factors(log_scale + i * M, M);
-        for (ptrdiff_t q = 0; q < M; ++q)
-            vector_scale(P + (q * size + i) * dk, log_scale[i * M + q], dk);
+    int span = transform->at->form == FORM_SPAN;
+    for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
+        double *V = span ? gradient->span + 2 * n * M * dk : NULL, *to = span ? V + M * dk : P + i * dk;
+        gradient->log_scale[n] = transform_factors(log_scale + i * M, M);
+        multiply_rows(to, span ? dk : size * dk, P + i * dk, size * dk, log_scale + i * M, M, dk);
+        if (!span)
+            continue;
+        struct span_product product = {V, transform};
+        gemm_pack(transform->packed, to, dk, dk, M);
+        threads_for(threads, M, (double)(M * M) * (double)dk, multiply_by_gram, &product);
+        gradient->norm[n] = norm_of(V, to, gradient->W, transform);
     }
+    if (span)
+        return;
     if (!transform->through_factors) {
         struct product product = {transform_target(transform, gradient) + group * size * dk * dz, P, transform};
         threads_for(threads, size * dk, (double)(M * size * dk) * (double)dz, multiply_by_queries, &product);

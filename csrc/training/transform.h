@@ -8,6 +8,14 @@
  * Through W a step takes 2.0 times as long at n,T,d = 256,32,256 with m = 32; through factors it takes 3.5 times as
  * long at 1024,2,16 with m = 16.
  *
+ * Weights in the span of the queries are a third way.  The gradient is dL/dW = P^T Z, so descent from W(0) has
+ *
+ *     W(k) = W(0) + C(k)^T Z,    U(k) = Z W(k)^T = U(0) + (Z Z^T) C(k)
+ *
+ * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  It takes M^2 dk multiplications besides
+ * attention, and a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.  Steps on W
+ * take 9.9 times as long at n,T,d = 20,16,512.
+ *
  * A group is a set of matrices whose rows lie side by side for each query: all runs of a fixed linear head, or all
  * attention heads of one run. */
 #ifndef TRAINING_TRANSFORM_H
@@ -27,8 +35,10 @@ struct transform {
     double *queries, *packed_W; /* for products through W: the queries Z, and W of each group, packed */
     double *W, *G;              /* for products through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
     double *packed_Q, *packed_K, *packed_KT; /* for products through factors: Q, K and K^T of each number n, packed */
-    double *product;         /* for products through W, if weights are factors: scratch for a packed factor */
-    double *B, *PK, *packed; /* for products through factors: Z Q (M, group m), P K (M, m), and one of these packed */
+    double *product; /* for products through W, if weights are factors: scratch for a packed factor */
+    double *B, *PK;  /* for products through factors: Z Q (M, group m) and P K (M, m) */
+    double *packed;  /* for products through factors: Z Q or P K, packed.  In the span: the P of one matrix, packed */
+    double *gram;    /* in the span: (M, M) Z Z^T */
 };
 
 /* Returns the number of queries in a block: `most`, rounded down to whole panels, at least one panel, at most 128 and
@@ -75,7 +85,8 @@ double transform_factors(double *log_scale, ptrdiff_t M);
 
 /* The adjoint of transform_forward, called after the transform_forward of all queries.  It sets the gradients -1/M
  * sum_q e^log_scale_q P_q z_q^T of the matrices of one group, or the gradients of their factors, and their log scales,
- * from P [M, group dk] and log_scale [group, M].  It overwrites P and log_scale. */
+ * from P [M, group dk] and log_scale [group, M].  In the span of the queries it sets gradient->span and norm, and
+ * gradient->W is scratch.  It overwrites P and log_scale. */
 void transform_adjoint(struct gradient *gradient, double *P, double *log_scale, const struct transform *transform,
                        ptrdiff_t group, struct threads *threads);
 

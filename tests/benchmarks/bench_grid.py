@@ -96,11 +96,11 @@ def rate():
 
 
 def floor(kind, n, T, d, flops):
-    """Microseconds.  Few queries of a fixed linear head go in their span, which takes fewer products than W; another
-    head attends twice."""
+    """Microseconds.  Few queries go in their span, which takes fewer products than W; a head that is trained or not
+    linear attends twice."""
     queries, entries = (n * T, n * T * (T + 1) / 2) if kind == "causal" else (n, n * T)
     heads, passes = 4 if kind == "heads" else RUNS if kind == "runs" else 1, 2 if kind in OTHER_HEADS else 1
-    products = 4 * d if passes == 2 else min(4 * d, 2 * queries)
+    products = min(4 * d, 2 * queries)
     keys = np.ones(max(n * T * d, SEEN), dtype=np.float32 if kind == "single" else np.float64)
     reads = least(lambda: keys @ keys) * n * T * d / len(keys)
     return 1e6 * max(reads, heads * (products * queries * d + passes * 4 * entries * d) / flops)

@@ -15,9 +15,9 @@ from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, i
 from ..common.result import Lines, Solved
 from ..common.types import Norm
 from ..svm.methods import solve_request
+from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
-from ..svm.request import Request
 from .conditions import correlation
 
 LATE_SHOWN = 8  # largest number of queries that are listed by number

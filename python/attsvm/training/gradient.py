@@ -14,7 +14,8 @@ from ..rules import UpdateRule, as_rule
 # This threshold is also in csrc/training/update.c.
 RANK = 4 * 2.0**-52
 # Largest number of elements in a window's keys for which C processes eight windows at a time, if it trains W itself.
-SIDE_BY_SIDE = 1024
+# It is eight times as large if a key has fewer than SHORT_KEYS elements.
+SIDE_BY_SIDE, SHORT_KEYS = 1024, 16
 IN_RANGE = 1e-50, 1e50  # smallest and largest size of the queries' largest number, so that Z Z^T stays in range
 
 
@@ -100,12 +101,12 @@ def _of_unit(W: np.ndarray) -> np.ndarray:
     return W / np.where(norm > 0, norm, 1.0)
 
 
-def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
+def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarray | None:
     """Storage for weights that stay in the span of the queries Z, as W + C^T Z: U = Z W^T followed by C = 0, for each
     run (runs, 2 M, dk).  None if steps on W itself are cheaper."""
     data = problem.data
     M, dk = len(data.queries), data.dk
-    if not problem._from_scores or not _is_shorter(M, dk, data.dz, data._longest):
+    if not _is_shorter(M, dk, data.dz, data._longest, problem._from_scores and not trains_head):
         return None
     if not IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]:
         return None
@@ -117,18 +118,23 @@ def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
     return span
 
 
-def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
-    """Whether training steps in the span of the queries are cheaper than steps on W.
+def _is_shorter(M: int, dk: int, dz: int, longest: int, fixed: bool) -> bool:
+    """Whether steps in the span of the queries are cheaper than steps on W.
 
     Besides the pass over the tokens, a step costs M^2 dk multiplications in the span.  On W it costs 2 M dk dz
     multiplications and the update of dk dz weights.
 
-    Short windows are processed eight at a time on W, but one by one in the span; this costs the span as much as 2300
-    multiplications per query.
+    Short windows are processed eight at a time on W, but one by one in the span.  This costs the span as much as 2300
+    multiplications per query with a fixed linear head (`fixed`), and 6000 + 150 M with another head.  A single query
+    leaves seven of the eight places empty, so the span costs nothing more; with keys so short that longer windows go
+    eight at a time, too, this holds for up to four queries.
     """
-    if longest * dk <= SIDE_BY_SIDE:
-        return dk * (dz * (2 * M + 12) - M * M) > 2300 * M
-    return 2 * M <= 3 * dz
+    size = longest * dk
+    if M == 1 or size > SIDE_BY_SIDE * (8 if dk < SHORT_KEYS else 1):
+        return 2 * M <= 3 * dz
+    if size > SIDE_BY_SIDE:
+        return M <= 4
+    return dk * (dz * (2 * M + 12) - M * M) > (2300 if fixed else 6000 + 150 * M) * M
 
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:

@@ -236,8 +236,8 @@ def train(
         rate = rates(lr, begun, last, several) if default is None else default(*problem._token_squares)
         radius, norm = ball_of(own, ball, W0 is None)
         metric = metric_for(own, problem, radius, W0 is None)
-        plain = alone and v is None and radius < 0 and metric is None and not (first or decay)
-        span = span_of(problem, W0) if plain and W0 is not None and own.word in ALONG else None
+        plain = alone and radius < 0 and metric is None and not (first or decay)
+        span = span_of(problem, W0, train_head) if plain and W0 is not None and own.word in ALONG else None
         blocks = (several or 1) * (problem.heads or 1)
         memory = memory_of(own, first, matrices, v, blocks, metric)
         if before is not None:
