@@ -33,7 +33,7 @@ struct general_output {
 struct general_scratch {
     double *keys;                     /* of windows_keys */
     double *one, *score, *weight, *c; /* for one window: (dv) a vector; (longest) scores, probabilities, c */
-    double *U;                        /* for short windows: (dk, block) transformed queries */
+    double *U;                        /* for short windows: (H dk, block) transformed queries */
 };
 
 /* O, the gradient and the scratch of the head have a column for each query.  Each block has matrices of its own in

@@ -22,9 +22,9 @@ struct short_windows {
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
                         struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena);
 
-/* U [dk,columns] = the transformed queries first .. last-1 under matrix number n. */
-void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
-                             ptrdiff_t last);
+/* U [count dk,columns] = the transformed queries first .. last-1 under `count` matrices, beginning with number n. */
+void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t count,
+                             ptrdiff_t first, ptrdiff_t last);
 
 /* Computes the gradient of matrix number n and its scale from P and log_scale of attention head h, and overwrites
  * both. */
