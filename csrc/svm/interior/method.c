@@ -18,9 +18,9 @@
 /* The interior point aims at this fraction of the tolerance, because the certificate adds rounding to the gap. */
 #define SPARE 0.5
 
-/* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance.  The
- * certificate may refuse an answer whose gap is below the tolerance, because the slacks s still differ from A(W) - b.
- * In the last stage the interior point therefore goes on as far as it can. */
+/* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance of the
+ * solve.  The certificate may refuse an answer whose gap is below the tolerance, because the slacks s still differ from
+ * A(W) - b.  In the last stage the interior point therefore goes on as far as it can. */
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 

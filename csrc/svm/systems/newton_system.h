@@ -25,7 +25,7 @@ struct newton_system {
     /* Arrays (chunk, pk), (chunk, pz) and (pk, pz) of packed triangles; a triangle of order d has d (d+1) / 2 entries,
      * pk or pz of them for d = dk or dz. */
     double *keys, *queries, *product;
-    /* Scratch: delta and weighted are (longest, dk), and square has order max(dk, dz). */
+    /* Scratch: delta and weighted are (tokens of the longest window, dk), and square has order max(dk, dz). */
     double *delta, *weighted, *square;
     double *margin, *step; /* (m) twice: scratch */
     /* (m) each, |S| used: the residual of an iteration, and the residual after preconditioning */
