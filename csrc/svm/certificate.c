@@ -266,8 +266,8 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    /* If b has both signs, the sum b . lambda may cancel.  The residual is therefore taken relative to the longest row
-     * times b . lambda, if that is smaller than the weight. */
+    /* If b has both signs, the sum b . lambda may cancel.  The divisor of ||A^*(lambda)||_F is therefore at most b .
+     * lambda times the length of the longest row. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);

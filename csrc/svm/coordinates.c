@@ -14,8 +14,8 @@
 #define WHOLE 150
 /* number of rows of the first working set, relative to that of the support of the Frobenius answer */
 #define WIDER 1.3
-/* A right side b > 0 of a margin row is raised to this value if it is smaller, in the scaling with ||W||_F about 1. The
- * value is multiplied by the largest |b| if that is below 1. */
+/* In the scaled problem, whose ||W||_F is about 1, a right side b > 0 of a margin row below this value is raised to it.
+ * If the largest |b| is below 1, the limit is this value times the largest |b|. */
 #define LEAST (10 * CERTIFICATE_ROUNDING)
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
@@ -137,7 +137,7 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
                        double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
-    int fixed = 0; /* set if scaling W down may violate a row */
+    int fixed = 0; /* 1 if W must not be scaled down, as an equality row has b != 0 or a margin row b <= 0 */
     for (ptrdiff_t k = 0; k < m; ++k) {
         largest = fmax(largest, fabs(b[k]));
         fixed |= equal[k] ? b[k] != 0 : b[k] <= 0;

@@ -12,7 +12,7 @@
 /* Number of rows from which on passes over all rows are the main cost.  From this number on, row generation begins with
  * first rounds, in which block ascent solves the working set only roughly. */
 #define DEAR 1000000
-/* Largest number of rough first rounds.  In such a round the few epochs of block ascent cost far less than an accurate
+/* Largest number of rough first rounds.  Such a round, EPOCHS epochs of block ascent, costs far less than an accurate
  * solution on the working set. */
 #define FIRST_ROUNDS 8
 #define EPOCHS 60     /* number of epochs of block ascent in a rough first round */

@@ -28,8 +28,8 @@
  * set or the interior point is quickest at any number of rows. */
 #define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
-/* The active set is tried after other methods only if the number of rows with a multiplier (counted up to the number of
- * unknowns), times the number of all rows, is at most this product. */
+/* The active set is tried after other methods only if min(number of rows with a multiplier, number of unknowns), times
+ * the number of all rows, is at most this. */
 #define ACTIVE_MOST 4e8
 
 /* A problem for the active set or the interior point tries the interior point first if it has more than INTERIOR_MANY
@@ -111,7 +111,7 @@ static ptrdiff_t active_budget(const struct rows *rows, double dense)
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
-    /* an interior point leaves all multipliers positive, so this counts all rows as support; hence fmin below */
+    /* after an interior point all multipliers are positive, and every row counts as a support row */
     double support = (double)vector_nonzeros(best->lambda, rows->count);
     return fmin(support, auto_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
 }
@@ -276,7 +276,7 @@ int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, con
 {
     struct svm_options own = *options;
     own.norm = NORM_FROBENIUS;
-    /* 0: the default limits of the Frobenius methods; options->max_iter counts the iterations of another method */
+    /* 0 stands for the default limits, since options->max_iter counts iterations of another method */
     own.max_iter = 0;
     struct svm_answer *known = options->frobenius;
     int is_known = known != NULL && known->bound.lower > 0, status = STATUS_DONE;

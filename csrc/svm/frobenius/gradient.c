@@ -98,8 +98,8 @@ static double find_step(double *value, const double *d, double slope, double all
     return t;
 }
 
-/* Computes the gradient g of f at x.  At the start and every RENEW steps g is computed from x itself, else t A P A^* d
- * is added to it, where t d is the step (s->image holds A P A^* d). */
+/* Computes the gradient g of f at x.  At the start and every RENEW steps g is computed from x itself.  Otherwise its
+ * change over the last step t d, which is t A P A^* d, is added to g; s->image holds A P A^* d. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
     struct dual_descent *s = context;

@@ -72,7 +72,7 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    /* so low that, for b > 0, each product s_k x_k is at least 1/21 of the mean of these products */
+    /* the level is so low that, for b > 0, each product s_k x_k is at least 1/21 of the mean of these products */
     s->level = -1.1 * top;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
@@ -215,7 +215,7 @@ static int interior_point_iterate(struct interior_point *s)
         double gap = measure(s);
         s->rows->monitor->iterations = *iterations;
         s->rows->monitor->gap = gap;
-        /* `gap` is that of a norm; the soft objective is half its square, with a gap about twice as large */
+        /* `gap` is that of a norm; the soft objective, half its square, has about twice this gap, so tol is halved */
         double tol = s->options->soft > 0 ? s->options->tol / 2
                                           : certificate_tolerance(s->options->tol, s->lower, s->rows);
         /* stopping test */

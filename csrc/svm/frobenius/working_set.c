@@ -95,7 +95,7 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return WORKING_SET_DEPENDENT;
-        /* replaces r = U^-T G_Sj by U p, with the corrected coefficients p */
+        /* replaces r = U^-T G_Sj by U p, where p are the corrected coefficients of row j in the rows of S */
         cholesky_update_times(&s->factor, s->factor.r, s->step);
     }
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;

@@ -29,8 +29,8 @@ struct nuclear_ball {
     /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M. */
     double *drop, *dM;
     double *half, *turned; /* scratch of nuclear_solve: (p,q), (q,q) */
-    /* delta (m,p): the differences of the packed rows times `root`. far (n,max(p,q)), scratch: first the queries z
-     * times P_22, then the queries z times P_21. */
+    /* delta (m,p): the differences of the packed rows times `root`, the factor of P_11. far (n,max(p,q)) is scratch:
+     * first the queries z times P_22, then the queries z times P_21. */
     double *delta, *far;
     /* Products of the queries z and the differences delta with blocks of the scaling P: across (n,m) = z P_21 delta,
      * square (n,n) = z P_22 z. */

@@ -83,8 +83,8 @@ static int fixed_rank_step(struct polish *at)
         return STATUS_ITERATION_LIMIT;
     /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
-    /* J is the derivative of the margins A(K Q^T) in Y = [K; Q].  For V = T S Y (s->TSY), J V is computed as the
-     * margins of V_1 Q^T + K V_2^T, where V_1 and V_2 are the parts of V beside K and Q. */
+    /* J is the derivative of the margins A(K Q^T) in Y = [K; Q].  For V = T S Y (s->TSY), split like Y into V = [V_1;
+     * V_2], J V is computed as the margins of V_1 Q^T + K V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, at->M, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, at->M, q);
     coordinates_apply(right, set, at->M);

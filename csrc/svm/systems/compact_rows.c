@@ -26,9 +26,9 @@ struct compact_rows {
     double *P;               /* (M, dk) row q is the sum of x_k D_k over the rows k of query q */
     /* (M, dk) V = K P = Z W^T, for the queries Z; a row k of query q has the margin D_k . V_q */
     double *V;
-    /* (M, M) products Z Z^T of the queries, with which V = K P; NULL if there are many queries */
+    /* (M, M) K = Z Z^T for the queries Z, used to compute V = K P; NULL if there are many queries */
     const double *K;
-    double *W; /* (dk, dz) P^T Z for the queries Z, with which V = Z W^T; used if K is NULL */
+    double *W; /* (dk, dz) W = P^T Z, used to compute V = Z W^T if K is NULL */
     /* x (|S|) is the vector that is multiplied, `out` the product. */
     const double *x;
     double *out;

@@ -32,7 +32,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        /* so few queries at a time that n->keys and n->queries take about the memory of L, or less */
+        /* takes so few queries at a time that n->keys and n->queries need hardly more memory than L */
         n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL;
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->keys = arena_doubles(arena, n->chunk, pk);
