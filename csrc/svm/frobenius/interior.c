@@ -271,7 +271,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
-    if (s.n_margin > 0) { /* without margin rows the answer of the linear system stays */
+    if (s.n_margin > 0) { /* without margin rows the answer is the solution of the linear system */
         vector_copy(answer->lambda, s.best_x, s.m);
         vector_copy(answer->W, s.best_W, s.D);
     }

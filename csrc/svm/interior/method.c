@@ -187,7 +187,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     answer->iterations = 0;
     status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     int single = certificate_rotates(options->norm)
-                 && (g.p == 1 || g.q == 1); /* one singular value: the Frobenius answer suffices */
+                 && (g.p == 1 || g.q == 1); /* W has one row or column: its norm is the Frobenius norm */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE

@@ -161,7 +161,8 @@ static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair,
  * multipliers among rows that nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
-/* Gap above which a failure means that the pair was not close enough, so that one ridge is enough. */
+/* Gap of the given pair above which a failed polish means that the pair was not close enough to the solution.  Then no
+ * larger ridge is tried. */
 #define EARLY 2e-3
 
 int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,

@@ -213,7 +213,7 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            clear(f, k, k - 1); /* the diagonal of row k moves into the SIMD vector of column k - 1 */
+            clear(f, k, k - 1); /* the diagonal of row k moves to column k - 1, into an unwritten SIMD vector */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
     /* Column k now has one entry below the diagonal.  A rotation of the rows k and k+1 of U, and of y, removes this

@@ -73,7 +73,7 @@ static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 
 /* Sets L to the lower triangle of H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), where k runs over the
  * rows of S on query q.  Both factors are symmetric, so one matrix product of their packed triangles gives every entry,
- * at a quarter of the multiplications.  Returns STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
+ * at a quarter of the cost of whole matrices.  Returns STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
 static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;

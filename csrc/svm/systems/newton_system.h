@@ -12,13 +12,13 @@
 
 struct arena;
 
-#define NEWTON_SYSTEM_ABSENT 1e100 /* value of 1/d for a row outside the set S */
+#define NEWTON_SYSTEM_ABSENT 1e100 /* inverse weight 1/d of a row outside the set S */
 
 struct newton_system {
     const struct rows *rows;
     struct arena *arena; /* memory of one factorisation */
     ptrdiff_t m, D;
-    double *inverse;         /* (m) 1/d of each row, set by the caller before each factorisation */
+    double *inverse;         /* (m) inverse weight 1/d of each row, set by the caller before each factorisation */
     ptrdiff_t *member, size; /* the rows of the system's set S, ascending, and their number */
     double *L;               /* Cholesky factor, of order min(|S|, D) */
     ptrdiff_t chunk;         /* number of queries that one matrix product takes together */
