@@ -68,18 +68,18 @@ int certificate_check(struct bounds *bound, double *W, double *lambda, const str
 /* Sets negative multipliers on margin rows to zero. */
 void certificate_clean(double *lambda, const struct rows *rows);
 
-/* Returns the Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, after negative multipliers on margin
- * rows were set to zero.  The margin is at most this residual times the mean row length, weighted by |b_k lambda_k|.
- * The residual is infinite unless b . lambda is positive, and 0 if numerator and denominator are both zero, as on an
- * impossible row. */
+/* Returns the Farkas residual, after negative multipliers on margin rows were set to zero.  It is ||A^*(lambda)||_F
+ * divided by sum_k |b_k lambda_k| length_k, or by (b . lambda) times the length of the longest row if that is smaller.
+ * So the margin is at most the residual times the length of the longest row.  The residual is infinite unless b .
+ * lambda is positive.  It is then 0 if A^*(lambda) = 0, as on an impossible row. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
 /* Largest Farkas residual at which multipliers lambda prove infeasibility. */
 #define CERTIFICATE_FARKAS 1e-9
 
 /* Returns the gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row.
- * Rounding can prevent a gap below the second term.  The second term is at most CERTIFICATE_LOOSEST, its value for a
- * margin at the limit of the Farkas test. */
+ * Rounding can prevent a gap below the second term.  The second term is at most CERTIFICATE_LOOSEST, the value that it
+ * has if margin / rho is CERTIFICATE_FARKAS. */
 double certificate_tolerance(double tol, double margin, const struct rows *rows);
 #define CERTIFICATE_LOOSEST (100 * 2.220446049250313e-16 / CERTIFICATE_FARKAS)
 

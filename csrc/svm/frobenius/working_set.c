@@ -14,7 +14,7 @@
 #define NOISE 8.0
 
 /* If the distance of a row from the span of S has lost digits to cancellation, it is computed again from the tokens.
- * The row depends on S if that distance is below DEPENDS times the absolute sum of its coefficients.  DEPENDS is a
+ * With a_j = p' a_S + rest, row j depends on S if ||rest|| is at most DEPENDS times 1 + sum |p_i|.  DEPENDS is a
  * hundred times tighter than the Farkas residual that will be certified. */
 #define DEPENDS 1e-11
 
@@ -95,7 +95,8 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return WORKING_SET_DEPENDENT;
-        cholesky_update_times(&s->factor, s->factor.r, s->step); /* sets r = U p, with the corrected coefficients p */
+        /* replaces r = U^-T G_Sj by U p, where p are the corrected coefficients of row j in the rows of S */
+        cholesky_update_times(&s->factor, s->factor.r, s->step);
     }
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
