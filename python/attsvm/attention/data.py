@@ -85,7 +85,7 @@ class Data:
         data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data._single = len(Z.shape) == 2
         # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
-        # For numbers out of range the first solve computes the powers of two, since X may still change with copy=False.
+        # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
         if powers_of(largest_key, largest_query) is None:
             data._powers = None
         if not causal:

@@ -173,8 +173,8 @@ class BestTokens:
         return float(np.exp(self.wholes.min())) / len(self.top)
 
     def _barriers(self, share: float) -> np.ndarray:
-        """Lower bounds of each query's log excess loss if its output is ``share (g_i1 - g_i2)``, a share of the gap of
-        the two best scores, below its largest value: -inf on a tie, infinite for a query that sees one token."""
+        """Lower bounds (M,) of the logarithm of each query's excess loss if its output is below its largest value by
+        ``share`` times the gap of its two best scores: -inf if these tie, infinite for a query that sees one token."""
         with np.errstate(all="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
@@ -339,7 +339,7 @@ class State(NamedTuple):
     holds: bool = False
     # R E: bound of |d log mu / ds + <r, D>| along W + s D, ||D|| = 1: r a row that is no threat, mu its multiplier
     drift: float = math.inf
-    # tau: bound of the sum of |mu| over threats (tokens that score at least as much), divided by the sum over P
+    # tau: bound of the sum of |mu| over threats, divided by the sum of mu over all other rows
     threats: float = math.inf
     pull: float = math.inf  # ||M||
     # bound of the sum of |mu| over all rows: times the length of the longest row, it bounds the norm of the gradient

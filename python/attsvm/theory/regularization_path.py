@@ -266,8 +266,8 @@ class _Search:
         return self._made(radius, W, log_excess, log_gradient, gap)
 
     def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """A point of the path, with the ridge that has the same minimiser: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op
-        = 2 ridge`` for the nuclear norm."""
+        """A point W of the path, with the ridge that has the same minimiser: ``||G||_F = 2 ridge ||W||_F``, with G the
+        gradient of the loss at W, or ``||G||_op = 2 ridge`` for the nuclear norm."""
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
