@@ -81,7 +81,7 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
     """
     (left, K), (right, Q) = (
-        np.linalg.qr(factor[:width].astype(np.float64))  # leaves out the row through which a position bias enters
+        np.linalg.qr(factor[:width].astype(np.float64))  # without the row of K or Q by which a position bias enters
         for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
     )
     U, values, Vt = np.linalg.svd(K @ Q.T)

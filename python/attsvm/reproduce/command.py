@@ -160,7 +160,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
-        warnings.simplefilter("ignore", ConvergenceWarning)  # main()'s filter does not act in workers
+        warnings.simplefilter("ignore", ConvergenceWarning)  # main()'s filter of warnings does not act in workers
         results = measure(figure, runs, args.seed, threads)
     drawn = figure.plot(results)
     pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}

@@ -70,7 +70,7 @@ class Layer:
         """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
             return self.residual.same(standard)
-        tokens = standard.k.shape[2]  # an input without an axis of this size holds relative positions, not tokens
+        tokens = standard.k.shape[2]  # an input without an axis of `tokens` rows holds relative positions, not tokens
         given = [x for x in standard.call.inputs if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
         different = {(x.data_ptr(), x.shape) for x in given if x.shape[-1] == width}

@@ -26,8 +26,8 @@ CAPTION = (
     "from its SVM and from the two controls, run by run. Right: the balance of the margins."
 )
 RUNS, QUICK = 40, 12
-# For each setting: number of sequences, number of tokens in each, dimension, number of layers,
-# standard deviation of the entries of W(0), whether factors K and Q are trained, and length of the value vectors.
+# For each setting: the number of sequences, of tokens in each, of dimensions and of layers,
+# then the standard deviation of the entries of W(0), whether factors K and Q are trained, the length of the values.
 SETTINGS_OF = {
     "two layers": (4, 5, 12, 2, 0.0, False, 1.0),
     "random start": (6, 4, 16, 2, 0.3, False, 1.0),

@@ -110,7 +110,7 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        # Kept for the first kind of sequence only, on which all prompts end on the best token.
+        # The direction is stored only for the first kind of sequence, on which all prompts end on the best token.
         found.setdefault("direction", unit(trained.W[..., 0]))
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]

@@ -146,7 +146,7 @@ def gradient(name, W, X, Z, g):
         least = np.maximum(size, 1e-12)
         a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
         rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
-        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # the loss depends on U's direction only
+        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # the loss depends only on U / |U|, U = W z
         return np.einsum("rnd,rne->rde", np.where(size > 0, rows / least, rows), Z) / N
     elif name == "dropout of probabilities":
         return dropped(logits, X, Z, g)
