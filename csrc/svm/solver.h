@@ -92,7 +92,7 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
  * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
 svm_method solver_check;
 
-/* solver_conclude in the Frobenius norm for lambda alone: sets W = A^*(lambda) first. */
+/* solver_conclude in the Frobenius norm for lambda alone: sets W = A^*(lambda), formed once for both bounds. */
 int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          int stopped, struct arena *arena);
 

@@ -20,8 +20,10 @@
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
 
-/* Largest number of rows with an initial support (initial_support.h): on more rows it costs more than it saves. */
+/* Largest number of rows with an initial support (initial_support.h), and of queries per unknown: on more it costs more
+ * than it saves. */
 #define START_ROWS (2 * ACTIVE_SET_ROWS)
+#define START_QUERIES 2.5
 
 /* Rounds between two polls of the monitor on few rows: reading the clock costs a tenth of a short round. */
 #define POLL_EVERY 16
@@ -174,7 +176,8 @@ int frobenius_active(struct svm_answer *answer, const struct rows *rows, const s
                      struct arena *arena)
 {
     answer->iterations = 0;
-    if (rows->n_equal == 0 && rows->count <= START_ROWS) {
+    if (rows->n_equal == 0 && rows->count <= START_ROWS
+        && (double)rows->w->n_queries <= START_QUERIES * (double)rows_unknowns(rows)) {
         struct arena_mark mark = arena_mark(arena);
         int status = attempt(answer, rows, options, 1, arena);
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
