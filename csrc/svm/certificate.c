@@ -189,10 +189,10 @@ static int of_both(struct bounds *bound, double *W, double *lambda, double *marg
                    const struct rows *rows, enum svm_norm norm, double p, struct arena *arena)
 {
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
-    double size = vector_norm(W, dk * dz), of_w, of_m;
+    double size = vector_norm(W, dk * dz), of_w = size, of_m = size;
     double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
-    int status = certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena);
-    if (status == STATUS_DONE)
+    int status = norm != NORM_FROBENIUS ? certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena) : STATUS_DONE;
+    if (status == STATUS_DONE && M != W)
         status = certificate_norm(&of_m, M, dk, dz, norm, p, 1, arena);
     if (status != STATUS_DONE)
         return status;
@@ -200,7 +200,7 @@ static int of_both(struct bounds *bound, double *W, double *lambda, double *marg
     double product = vector_dot(rows->rhs, lambda, rows->count) - doubt.product;
     if (s > 0) {
         vector_scale(W, s, dk * dz);
-        s *= enforce(W, margin, rows, vector_norm(W, dk * dz), arena);
+        s *= enforce(W, margin, rows, s * size, arena);
     }
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? (of_m > 0 ? of_m + doubt.combination : 0) / product : INFINITY;
@@ -234,18 +234,19 @@ static void of_soft(struct bounds *bound, const double *W, const double *lambda,
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
 }
 
-int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
-                      double p, double C, struct arena *arena)
+int certificate_check(struct bounds *bound, double *W, double *lambda, int combined, const struct rows *rows,
+                      enum svm_norm norm, double p, double C, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, rows_unknowns(rows), 1);
+    double *margin = arena_doubles(arena, rows->count, 1);
+    double *M = combined ? W : arena_doubles(arena, rows_unknowns(rows), 1);
     double *U = rows_scratch(rows, arena);
     int status = STATUS_DONE;
     if (arena->failed)
         return STATUS_NO_MEMORY;
     certificate_clean(lambda, rows);
-    rows_apply(margin, rows, W, U);
     rows_adjoint(M, rows, lambda, U);
+    rows_apply(margin, rows, W, U);
     if (C > 0)
         of_soft(bound, W, lambda, margin, M, rows, C);
     else

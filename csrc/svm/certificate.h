@@ -50,7 +50,8 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
 
 /* Computes bounds of the largest margin; p is the exponent of the entrywise norm.  If the lower bound is positive, W
  * [dk,dz] is scaled by s(W) in place.  With the Frobenius norm lambda [m] is scaled too, so that W = A^*(lambda) stays
- * true.  Negative multipliers on margin rows are set to zero.
+ * true.  If `combined` is set, the norm is Frobenius, and W is made here: A^*(lambda) before the scaling.  Negative
+ * multipliers on margin rows are set to zero.
  *
  * If C is not 0, the bounds are those of the soft margin's objective in the Frobenius norm,
  *
@@ -62,8 +63,8 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
  *     b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2,  with ridge_k = 1 / (2 C length_k^2).
  *
  * W is not changed.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
-int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
-                      double p, double C, struct arena *arena);
+int certificate_check(struct bounds *bound, double *W, double *lambda, int combined, const struct rows *rows,
+                      enum svm_norm norm, double p, double C, struct arena *arena);
 
 /* Sets negative multipliers on margin rows to zero. */
 void certificate_clean(double *lambda, const struct rows *rows);

@@ -137,7 +137,8 @@ double working_set_margins(struct working_set *s)
     double weight = 0;
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
         weight += fabs(s->x[s->factor.member[i]]);
-    if (s->gram.K != NULL)
+    const struct windows *w = s->rows->w;
+    if (s->gram.K != NULL && w->n_queries <= 2 * w->dz) /* through W it takes two products with Z */
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     else
         margins_of(s, s->x);
