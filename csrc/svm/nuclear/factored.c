@@ -76,7 +76,7 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
 
 /* Runs the polish (Newton's method at fixed rank) from the current factors.  If that gives a smaller gap, W and lambda
  * go into the answer.  Returns STATUS_DONE if the answer is certified. */
-static int factored_finish(struct factored *s, struct svm_answer *answer, const struct svm_options *options,
+static int factored_polish(struct factored *s, struct svm_answer *answer, const struct svm_options *options,
                            struct arena *arena)
 {
     const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
@@ -125,7 +125,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
     int status = factored_init(&s, &near, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_finish(&s, answer, options, arena);
+    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_polish(&s, answer, options, arena);
 }
 
 static int factored_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -143,7 +143,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, status, arena);
     arena_release(arena, mark);
-    status = frobenius_auto_start(answer, rows, options, arena);
+    status = frobenius_first(answer, rows, options, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct factored s;
@@ -170,7 +170,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
             continue;
         }
         /* polish and certificate */
-        status = factored_finish(&s, answer, options, arena);
+        status = factored_polish(&s, answer, options, arena);
         if (status == STATUS_DONE)
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)

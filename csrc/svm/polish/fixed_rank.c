@@ -165,7 +165,7 @@ static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
  * larger ridge is tried. */
 #define EARLY 2e-3
 
-int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
+int fixed_rank_polish(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
                       ptrdiff_t *iterations, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
@@ -173,15 +173,15 @@ int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const str
     unsigned char *support = arena_take(arena, g->m, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = STATUS_ITERATION_LIMIT, tries = near->gap > EARLY ? 1 : TRIES;
-    vector_copy(start.W, near->W, g->p * g->q);
-    vector_copy(start.lambda, near->lambda, g->m);
+    int status = STATUS_ITERATION_LIMIT, tries = pair->gap > EARLY ? 1 : TRIES;
+    vector_copy(start.W, pair->W, g->p * g->q);
+    vector_copy(start.lambda, pair->lambda, g->m);
     for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
         struct fixed_rank s = {.ridge = ridges[i]};
         memcpy(support, active, (size_t)g->m);
         status = fixed_rank_init(&s, &start, support, g, arena);
         if (status == STATUS_DONE)
-            status = newton_iterate(near, &s.at, tol, iterations);
+            status = newton_iterate(pair, &s.at, tol, iterations);
     }
     arena_release(arena, mark);
     return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
