@@ -17,7 +17,7 @@
 
 /* Relative tolerance of the two tests of an exchange.  A margin row is met if its margin falls short of its right side
  * b by less than this fraction of b.  A multiplier counts as zero if it is negative by less than this fraction of the
- * largest multiplier.  The value is a tenth of the smallest gap that it makes sense to ask for. */
+ * largest multiplier.  The value is a hundredth of the default tolerance of a solve. */
 #define ACTIVE_SET_MET 1e-11
 
 /* Largest number of rows at which the active set method is quicker than every other method.  It is twice as large if

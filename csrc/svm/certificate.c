@@ -61,7 +61,8 @@ struct doubt {
     double combination, product;
 };
 
-/* Number of roundings in a term of b . lambda: of its b, its length, its multiplier and their product. */
+/* Number of rounding errors in one term b_k lambda_k of b . lambda: those of the right side, the row's length, the
+ * multiplier and the product. */
 #define ROUNDINGS 4
 
 static struct doubt rounding_of(const double *lambda, const struct rows *rows)
@@ -81,8 +82,9 @@ void certificate_clean(double *lambda, const struct rows *rows)
             lambda[k] = 0;
 }
 
-/* Returns the amount by which the margin of row k may fall short of b > 0, for ||W||_F = size.  It is a fraction of b;
- * or it is rounding, if other rows have a much larger b than this row (at most CERTIFICATE_MISS of the largest b). */
+/* Returns the amount by which the margin of row k may fall short of b > 0, for ||W||_F = size.  This is
+ * CERTIFICATE_MISS times b, or the rounding error of the margin if that is larger.  The rounding error counts only up
+ * to CERTIFICATE_MISS times the largest b of all rows. */
 static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size)
 {
     double rounding = fmin(CERTIFICATE_ROUNDING * size, CERTIFICATE_MISS * rows->largest / rows->length[k]);
@@ -104,7 +106,7 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
         if (b > 0) {
             missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size);
             double factor = a > noise ? b / a : INFINITY;
-            s = factor > s ? factor : s; /* written out, because calls of fmax would be slow */
+            s = factor > s ? factor : s; /* the maximum is written out, because calls of fmax would be slow */
         } else {
             missing |= a < b - noise - 1e-12 * fabs(b);
             most = a < -noise && b / a < most ? b / a : most;
@@ -187,10 +189,10 @@ static int of_both(struct bounds *bound, double *W, double *lambda, double *marg
                    const struct rows *rows, enum svm_norm norm, double p, struct arena *arena)
 {
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
-    double size = vector_norm(W, dk * dz), of_w, of_m;
+    double size = vector_norm(W, dk * dz), of_w = size, of_m = size;
     double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
-    int status = certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena);
-    if (status == STATUS_DONE)
+    int status = norm != NORM_FROBENIUS ? certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena) : STATUS_DONE;
+    if (status == STATUS_DONE && M != W)
         status = certificate_norm(&of_m, M, dk, dz, norm, p, 1, arena);
     if (status != STATUS_DONE)
         return status;
@@ -198,7 +200,7 @@ static int of_both(struct bounds *bound, double *W, double *lambda, double *marg
     double product = vector_dot(rows->rhs, lambda, rows->count) - doubt.product;
     if (s > 0) {
         vector_scale(W, s, dk * dz);
-        s *= enforce(W, margin, rows, vector_norm(W, dk * dz), arena);
+        s *= enforce(W, margin, rows, s * size, arena);
     }
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? (of_m > 0 ? of_m + doubt.combination : 0) / product : INFINITY;
@@ -224,25 +226,27 @@ static void of_soft(struct bounds *bound, const double *W, const double *lambda,
         }
         double dual = lambda[k] / rows->length[k];
         slack += missing > 0 ? of_entry * of_entry : 0;
-        price += dual * (dual / (4 * C)); /* dual * dual alone may underflow where C is tiny */
+        /* multipliers are tiny if C is, so dual * dual without the division by C may underflow */
+        price += dual * (dual / (4 * C));
     }
     bound->upper = met ? vector_dot(W, W, D) / 2 + C * slack : INFINITY;
     bound->lower = vector_dot(rows->rhs, lambda, rows->count) - vector_dot(M, M, D) / 2 - price;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
 }
 
-int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
-                      double p, double C, struct arena *arena)
+int certificate_check(struct bounds *bound, double *W, double *lambda, int combined, const struct rows *rows,
+                      enum svm_norm norm, double p, double C, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, rows_unknowns(rows), 1);
+    double *margin = arena_doubles(arena, rows->count, 1);
+    double *M = combined ? W : arena_doubles(arena, rows_unknowns(rows), 1);
     double *U = rows_scratch(rows, arena);
     int status = STATUS_DONE;
     if (arena->failed)
         return STATUS_NO_MEMORY;
     certificate_clean(lambda, rows);
-    rows_apply(margin, rows, W, U);
     rows_adjoint(M, rows, lambda, U);
+    rows_apply(margin, rows, W, U);
     if (C > 0)
         of_soft(bound, W, lambda, margin, M, rows, C);
     else
@@ -263,7 +267,8 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    /* If b has both signs, the sum b . lambda may cancel, and a smaller positive sum proves less. */
+    /* If b has both signs, the sum b . lambda may cancel.  The divisor of ||A^*(lambda)||_F is therefore at most b .
+     * lambda times the length of the longest row. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);

@@ -50,7 +50,8 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
 
 /* Computes bounds of the largest margin; p is the exponent of the entrywise norm.  If the lower bound is positive, W
  * [dk,dz] is scaled by s(W) in place.  With the Frobenius norm lambda [m] is scaled too, so that W = A^*(lambda) stays
- * true.  Negative multipliers on margin rows are set to zero.
+ * true.  If `combined` is set, the norm is Frobenius, and W is made here: A^*(lambda) before the scaling.  Negative
+ * multipliers on margin rows are set to zero.
  *
  * If C is not 0, the bounds are those of the soft margin's objective in the Frobenius norm,
  *
@@ -62,24 +63,24 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
  *     b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2,  with ridge_k = 1 / (2 C length_k^2).
  *
  * W is not changed.  Returns STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
-int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
-                      double p, double C, struct arena *arena);
+int certificate_check(struct bounds *bound, double *W, double *lambda, int combined, const struct rows *rows,
+                      enum svm_norm norm, double p, double C, struct arena *arena);
 
 /* Sets negative multipliers on margin rows to zero. */
 void certificate_clean(double *lambda, const struct rows *rows);
 
-/* Returns the Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, after negative multipliers on margin
- * rows were set to zero.  The margin is at most this residual times the mean row length, weighted by |b_k lambda_k|.
- * The residual is infinite unless b . lambda is positive, and 0 if numerator and denominator are both zero, as on an
- * impossible row. */
+/* Returns the Farkas residual, after negative multipliers on margin rows were set to zero.  It is ||A^*(lambda)||_F
+ * divided by sum_k |b_k lambda_k| length_k, or by (b . lambda) times the length of the longest row if that is smaller.
+ * So the margin is at most the residual times the length of the longest row.  The residual is infinite unless b .
+ * lambda is positive.  It is then 0 if A^*(lambda) = 0, as on an impossible row. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
 /* Largest Farkas residual at which multipliers lambda prove infeasibility. */
 #define CERTIFICATE_FARKAS 1e-9
 
 /* Returns the gap that is accepted: max(tol, 100 eps rho / margin), where rho is the length of the longest row.
- * Rounding can prevent a gap below the second term.  The second term is at most CERTIFICATE_LOOSEST, its value for a
- * margin at the limit of the Farkas test. */
+ * Rounding can prevent a gap below the second term.  The second term is at most CERTIFICATE_LOOSEST, the value that it
+ * has if margin / rho is CERTIFICATE_FARKAS. */
 double certificate_tolerance(double tol, double margin, const struct rows *rows);
 #define CERTIFICATE_LOOSEST (100 * 2.220446049250313e-16 / CERTIFICATE_FARKAS)
 

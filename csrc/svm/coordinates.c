@@ -10,9 +10,13 @@
 #include "svm/certificate.h"
 #include "svm/rows_build.h"
 
-#define WHOLE 150 /* least size of the first working set; with fewer rows, all of them join */
-#define WIDER 1.3 /* size of the first working set, relative to the support of the Frobenius answer */
-#define LEAST (10 * CERTIFICATE_ROUNDING) /* least right side of a margin row with b > 0; ||W||_F is about 1 */
+/* The first working set has at least this many rows, or all rows if there are fewer. */
+#define WHOLE 150
+/* number of rows of the first working set, relative to that of the support of the Frobenius answer */
+#define WIDER 1.3
+/* In the scaled problem, whose ||W||_F is about 1, a right side b > 0 of a margin row below this value is raised to it.
+ * If the largest |b| is below 1, the limit is this value times the largest |b|. */
+#define LEAST (10 * CERTIFICATE_ROUNDING)
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
@@ -27,7 +31,8 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
         g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
         double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
-        g->b[k] = fmax(rows->rhs[k] / scale, least); /* the certificate would treat a smaller b as rounding */
+        /* raises a small b > 0 to `least`: the certificate would treat it as rounding */
+        g->b[k] = fmax(rows->rhs[k] / scale, least);
     }
     return STATUS_DONE;
 }
@@ -132,7 +137,7 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
                        double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
-    int fixed = 0; /* set if scaling W down may violate a row */
+    int fixed = 0; /* 1 if W must not be scaled down, as an equality row has b != 0 or a margin row b <= 0 */
     for (ptrdiff_t k = 0; k < m; ++k) {
         largest = fmax(largest, fabs(b[k]));
         fixed |= equal[k] ? b[k] != 0 : b[k] <= 0;

@@ -18,9 +18,9 @@ struct equalities {
  * stops it; after an interruption `e` must not be used. */
 int equalities_factor(struct equalities *e, const struct rows *rows, struct arena *arena);
 
-/* Moves W to the nearest W with E(W) = level b on the equality rows; `level` is 1, or 0 if W is a direction.  The
- * correction is A^*(nu) for some multipliers nu.  Unless lambda is NULL, nu is added to lambda [m], so that W =
- * A^*(lambda) stays true. */
+/* Moves W to the nearest W with E(W) = level b on the equality rows.  `level` is 1 for weights, 0 for a direction, and
+ * the iterate's level in the interior point method.  The correction is A^*(nu) for some multipliers nu.  Unless lambda
+ * is NULL, nu is added to lambda [m], so that W = A^*(lambda) stays true. */
 void equalities_project(double *W, double *lambda, double level, const struct equalities *e);
 
 #endif

@@ -12,9 +12,11 @@
 /* Number of rows from which on passes over all rows are the main cost.  From this number on, row generation begins with
  * first rounds, in which block ascent solves the working set only roughly. */
 #define DEAR 1000000
-#define FIRST_ROUNDS 8 /* largest number of rough first rounds; their epochs are far cheaper than a solution */
-#define EPOCHS 60      /* number of epochs of block ascent in a rough first round */
-#define FEW_JOIN 2e-3  /* first rounds end if fewer rows join than this fraction of the working set */
+/* Largest number of rough first rounds.  Such a round, EPOCHS epochs of block ascent, costs far less than an accurate
+ * solution on the working set. */
+#define FIRST_ROUNDS 8
+#define EPOCHS 60     /* number of epochs of block ascent in a rough first round */
+#define FEW_JOIN 2e-3 /* first rounds end if fewer rows join than this fraction of the working set */
 /* In the rough first rounds a row joins if it falls short of b by more than this fraction of b. */
 #define CLEARLY 1e-2
 #define ROWS_AT_ONCE 4 /* largest number of violated rows that a query adds in one round */
@@ -38,8 +40,8 @@ static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double pa
 }
 
 /* Chooses the first working set: the equality rows, the rows with a multiplier in the warm start, and from each query
- * the row that falls furthest short of b under the W of these multipliers.  Without a warm start that W is A^*(b), the
- * sum over all margin rows. */
+ * the row that falls furthest short of b under W = A^*(x).  Here x are the multipliers of the warm start; without one,
+ * x = max(b, 0) on margin rows and 0 on equality rows. */
 static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
                  struct arena *arena)
 {

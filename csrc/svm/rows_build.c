@@ -105,7 +105,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
             rows->length[m] = length;
             rows->rhs[m] = b / length;
             rows->longest = length > rows->longest ? length : rows->longest;
-            /* written out, because calls of fmax would be slow */
+            /* the maximum is written out, because calls of fmax would be slow */
             rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest;
             asks |= equal ? b != 0 : b > 0;
             homogeneous &= equal ? b == 0 : b > 0;

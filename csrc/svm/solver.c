@@ -90,27 +90,26 @@ static int decide(struct svm_answer *answer, const struct rows *rows, const stru
     return lower > 0 || options->soft > 0 ? STATUS_ITERATION_LIMIT : STATUS_UNDECIDED;
 }
 
-int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
-                    struct arena *arena)
+static int conclude(struct svm_answer *answer, int combined, const struct rows *rows, const struct svm_options *options,
+                    int stopped, struct arena *arena)
 {
     if (stopped < 0)
         return stopped;
-    int status = certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
+    int status = certificate_check(&answer->bound, answer->W, answer->lambda, combined, rows, options->norm, options->p,
                                    options->soft, arena);
     return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
+}
+
+int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
+                    struct arena *arena)
+{
+    return conclude(answer, 0, rows, options, stopped, arena);
 }
 
 int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          int stopped, struct arena *arena)
 {
-    struct arena_mark mark = arena_mark(arena);
-    double *P = rows_scratch(rows, arena);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    certificate_clean(answer->lambda, rows);
-    rows_adjoint(answer->W, rows, answer->lambda, P);
-    arena_release(arena, mark);
-    return solver_conclude(answer, rows, options, stopped, arena);
+    return conclude(answer, 1, rows, options, stopped, arena);
 }
 
 int solver_check(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

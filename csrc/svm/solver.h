@@ -98,7 +98,8 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
  * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
 svm_method solver_check;
 
-/* Concludes in the Frobenius norm from lambda alone: sets W = A^*(lambda) and calls solver_conclude. */
+/* Concludes in the Frobenius norm from lambda alone: sets W = A^*(lambda), which is formed once for both bounds, and
+ * calls solver_conclude. */
 int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          int stopped, struct arena *arena);
 

@@ -6,7 +6,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* A unit vector counts as inside the span if its projection off the span is shorter than this. */
+/* A unit vector counts as inside the span if its component orthogonal to the span is shorter than this. */
 #define PARALLEL 1e-14
 
 /* A basis of a span, which grows while vectors are added in batches. */

@@ -67,7 +67,7 @@ void general_init(struct general_work *work, int short_windows, const struct obj
         struct general_scratch *scratch = &work->scratch[i];
         scratch->keys = arena_doubles(arena, windows_scratch(w), 1);
         scratch->one = arena_doubles(arena, output->dv, 1);
-        scratch->U = short_windows ? arena_doubles(arena, w->dk, simd_padded(work->block)) : NULL;
+        scratch->U = short_windows ? arena_doubles(arena, H * w->dk, simd_padded(work->block)) : NULL;
         ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
 }
@@ -165,12 +165,12 @@ static void attend(struct general_work *work, const struct general_scratch *scra
             attend_one(O + q - first, lead, work, scratch, q);
         return;
     }
-    for (ptrdiff_t h = 0; h < H; ++h) {
-        short_windows_transform(scratch->U, &work->windows, work->run * H + h, first, last);
+    ptrdiff_t columns = simd_padded(last - first);
+    short_windows_transform(scratch->U, &work->windows, work->run * H, H, first, last);
+    for (ptrdiff_t h = 0; h < H; ++h)
         interleaved_attend(O + (output->concatenate ? h * output->dv * lead : 0), lead, &work->kept[h],
-                           &work->windows.interleaved, scratch->U, simd_padded(last - first), first, last,
-                           h > 0 && !output->concatenate);
-    }
+                           &work->windows.interleaved, scratch->U + h * work->objective->w->dk * columns, columns,
+                           first, last, h > 0 && !output->concatenate);
 }
 
 /* Computes the vector-Jacobian products P of a block of queries, and their log scales.  For a fixed linear head it also
@@ -194,7 +194,7 @@ static void attend_backward(struct general_work *work, const struct general_scra
         double *log_scale = work->windows.log_scale + h * work->padded + first;
         const struct interleaved_kept *kept = work->fixed ? NULL : &work->kept[h];
         if (work->fixed)
-            short_windows_transform(scratch->U, &work->windows, work->run, first, last);
+            short_windows_transform(scratch->U, &work->windows, work->run, 1, first, last);
         else if (h == 0 || output->concatenate)
             interleaved_scores(kept->score, windows, G + (output->concatenate ? h * output->dv * lead : 0), lead, first,
                                last);

@@ -31,9 +31,10 @@ struct general_output {
 
 /* Scratch arrays of one thread. */
 struct general_scratch {
-    double *keys;                     /* scratch for windows_keys */
-    double *one, *score, *weight, *c; /* for one window: a vector (dv); scores, probabilities and c (longest) */
-    double *U;                        /* for short windows: (dk, block) transformed queries */
+    double *keys;               /* scratch for windows_keys */
+    double *one;                /* (dv) the attended vector of one window */
+    double *score, *weight, *c; /* the scores, probabilities and c of one window, for each of its tokens */
+    double *U;                  /* for short windows: (H dk, block) transformed queries */
 };
 
 /* State of an evaluation.  The arrays O, gradient and head have a column for each query.  In each array, every block of
@@ -53,8 +54,8 @@ struct general_work {
     struct interleaved_kept *kept; /* (H) */
     double *U, *P, *log_scale;     /* for windows one by one: (M, H, dk), P in the place of U, and log scales (H, M) */
     double *logit; /* for windows one by one: (H entries) by query, then attention head; U if keys are the identity */
-    double *O, *gradient;          /* (padded M, head.d) */
-    double *head;                  /* (padded M + GEMM_PANEL, head_scratch) */
+    double *O, *gradient;                             /* (padded M, head.d) */
+    double *head;                                     /* (padded M + GEMM_PANEL, head_scratch) */
     double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
     ptrdiff_t run;                                    /* number of the current run */
     double *delta, *scale; /* NULL, or (R H, entries) and (R H, M): the gradient dL/dlogit is -delta e^scale / M */

@@ -15,12 +15,12 @@ void short_windows_init(struct short_windows *windows, const double *scores, con
     interleaved_init(&windows->interleaved, w, scores, values, dv, transform->idle, arena);
 }
 
-void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
-                             ptrdiff_t last)
+void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t count,
+                             ptrdiff_t first, ptrdiff_t last)
 {
     ptrdiff_t dk = windows->transform->w->dk, dz = windows->transform->w->dz, columns = simd_padded(last - first);
-    gemm_rows(U, columns, windows->W + n * dk * dz, dz, windows->interleaved.transposed + first * dz, dz, dk, columns,
-              dz, 0);
+    gemm_rows(U, columns, windows->W + n * dk * dz, dz, windows->interleaved.transposed + first * dz, dz, count * dk,
+              columns, dz, 0);
 }
 
 /* Multiplies column i of P [dk,columns] by factor[i]. */

@@ -22,9 +22,10 @@ struct short_windows {
 void short_windows_init(struct short_windows *windows, const double *scores, const double *values, ptrdiff_t dv,
                         struct transform *transform, ptrdiff_t heads, ptrdiff_t block, struct arena *arena);
 
-/* U [dk,columns] = W Z^T for the queries first .. last-1 and the W of number n = r H + h (run r, attention head h). */
-void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t first,
-                             ptrdiff_t last);
+/* U [count dk,columns] = W Z^T for the queries first .. last-1 and `count` matrices W, whose numbers n = r H + h (run
+ * r, attention head h) begin with `n`. */
+void short_windows_transform(double *U, const struct short_windows *windows, ptrdiff_t n, ptrdiff_t count,
+                             ptrdiff_t first, ptrdiff_t last);
 
 /* Computes the gradient of matrix number n = r H + h (run r, attention head h) and its log scale, from P and log_scale
  * of the head.  Overwrites P and log_scale. */

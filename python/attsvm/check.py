@@ -94,13 +94,13 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """An upper bound on the norm of A / scale.  Nuclear, spectral: `factors` = (U^T, V^T), U V^T is near A / scale."""
+    """An upper bound on the norm of A / scale.  Nuclear, spectral: U V^T is near A / scale; `factors` are U^T, V^T."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))
     if norm in ("max", "sum"):
         return Fraction((max if norm == "max" else sum)(entries), scale)
-    if norm not in DUAL:  # the entrywise l_p norm, of entries over the largest one; no power is below exp(-10000)
+    if norm not in DUAL:  # the l_p norm; entries are divided by the largest, powers below exp(-10000) rounded up to it
         spend(40000 * len(entries))  # 30 correctly rounded digits give the p-th root of a sum to a relative 1e-24
         with localcontext(Context(prec=30, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             top, p = Decimal(max(entries)), Decimal(norm.numerator) / norm.denominator
@@ -116,10 +116,10 @@ def bound(A, scale, norm, factors):
 
 
 def step(equations, scale, missed, witness):
-    """A bound t: some change of the unknowns `basis`, each by at most t, meets all equations, now missed by `missed`.
+    """A bound t: all equations, whose errors are `missed`, hold after some change of each `basis` unknown by at most t.
     An equation is {unknown: factor * scale}.  `dependent` lists sums of equations that read 0 = 0.  The first equation
     of a sum may not be in later sums: it follows from the others.  The equations that stay are B x = r.  R is close to
-    the inverse of B: if the rows of |I - R B| add up to < 1, B is invertible by R B."""
+    the inverse of B: if each row of |I - R B| adds up to < 1, R B and thus B is invertible."""
     if not any(missed.values()):
         return Fraction(0)
     gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
@@ -172,7 +172,7 @@ def theorem(data):
         )
         spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
         for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # -inf: no row
-            # a row: x_a - x_t, z, b, whether it is an equation, the keys a and t
+            # a row: x_a - x_t, z, its right side b, whether it is an equation, and the indices of the keys a and t
             b = Fraction(t not in beside) if asked is None else number(asked[t])
             rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
     need(fits(gone, [int]) and {*gone} <= {*range(len(queries))}, "without names a query that is none", ValueError)
@@ -186,9 +186,9 @@ def theorem(data):
     total, equations = sum(x * rows[e][2] for e, x in y.items()) / units, {}
     most = len(y) if proof["claim"] == "infeasible" else len(rows) - len(margins)
     spend(1000 * most * dk * dz)
-    if proof["claim"] == "infeasible":  # the equations are sum y_e A_e = 0, and the multipliers are their unknowns
+    if proof["claim"] == "infeasible":  # equations: the rows, times the multipliers (the unknowns), sum to zero
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
-        place = {tuple(key): k for k, key in enumerate(keys)}  # with `lift`, distinct tokens count as orthogonal
+        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift` treats distinct tokens as orthogonal
         for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
             a, t = (place[tuple(keys[k])] for k in pair)
             parts = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] else dict(enumerate(difference))

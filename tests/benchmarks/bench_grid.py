@@ -12,9 +12,7 @@ tables, writes results/grid.json and puts the tables into notebooks/performance.
 """
 
 import json
-import math
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -24,6 +22,8 @@ import numpy as np
 import speed_pages
 from grid_contenders import CONTENDERS, OTHER_HEADS, RUNS
 from places import TESTS
+from speed_pages import show
+from speed_rows import drawn
 from threadpoolctl import threadpool_limits
 
 SHAPES = [(6, 8, 10), (128, 5, 5), (1024, 2, 16), (100, 20, 20), (64, 32, 64), (1, 3000, 60), (1024, 64, 128)]
@@ -34,21 +34,12 @@ CAUSAL = (8, 256, 64)
 KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
 NAMES = KINDS | {"heads": "four attention heads", "mlp": "MLP", "quadratic": "quadratic", "trained": "trained head"}
 NAMES |= {"single": "float32"}
-SEED, DRAWN, TOKENS = 20261126, 60, 2**23  # of the shapes that are drawn; at most 64 MiB of tokens
+SEED, TOKENS = 20261126, 2**23  # of the shapes that are drawn; at most 64 MiB of tokens
+DRAWN = ["W", "KQ", "single", *OTHER_HEADS]
 ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
 FEWEST, MOST, SECONDS = 2, 9, 2.0  # rounds of a row, and when to stop
 SEEN = 2**14  # numbers that take longer to read than a call of NumPy
 SLOW = 2e7  # multiplications of a step beyond which several runs are not compared
-
-
-def drawn(seed):
-    """Kinds and shapes: n of 1 to 5,000, T of 2 to 5,000 and d of 2 to 512, log-uniform."""
-    rng, rows = np.random.default_rng(seed), []
-    while len(rows) < DRAWN:
-        n, T, d = np.exp(rng.uniform(np.log([1, 2, 2]), np.log([5000, 5000, 512]))).round().astype(int).tolist()
-        if n * T * d <= TOKENS:
-            rows.append((str(rng.choice(["W", "KQ", "single", *OTHER_HEADS])), (n, T, d)))
-    return rows
 
 
 class Contender:
@@ -74,25 +65,10 @@ class Contender:
         self.process.wait()
 
 
-def least(work, times=5):
-    """The least processor time of one call, of enough calls to be seen."""
-    calls, took = 1, []
-    while len(took) < times:
-        begin = time.process_time()
-        for _ in range(calls):
-            work()
-        spent = time.process_time() - begin
-        if spent < ONCE:
-            calls = math.ceil(1.5 * calls * ONCE / max(spent, ONCE / 100))
-        else:
-            took.append(spent / calls)
-    return min(took)
-
-
 def rate():
     """Flops a second of a DGEMM of 1,024 rows."""
     A = np.ones((1024, 1024))
-    return 2 * 1024**3 / least(lambda: A @ A)
+    return 2 * 1024**3 / machine.seconds(lambda: A @ A)[0]
 
 
 def floor(kind, n, T, d, flops):
@@ -102,7 +78,7 @@ def floor(kind, n, T, d, flops):
     heads, passes = 4 if kind == "heads" else RUNS if kind == "runs" else 1, 2 if kind in OTHER_HEADS else 1
     products = min(4 * d, 2 * queries)
     keys = np.ones(max(n * T * d, SEEN), dtype=np.float32 if kind == "single" else np.float64)
-    reads = least(lambda: keys @ keys) * n * T * d / len(keys)
+    reads = machine.seconds(lambda: keys @ keys)[0] * n * T * d / len(keys)
     return 1e6 * max(reads, heads * (products * queries * d + passes * 4 * entries * d) / flops)
 
 
@@ -131,10 +107,6 @@ def compare(row, running):
     return {name: 1e6 * min(t) for name, t in times.items()}
 
 
-def show(us):
-    return f"{us:.2f} us" if us < 10 else f"{us:.0f} us" if us < 1000 else f"{us / 1000:.3g} ms"
-
-
 def table(rows):
     """A line for each named shape, for each head and each rule; then what the drawn ones are like."""
     lines, cells = [], {(row["kind"], row["row"]): row for row in rows if not row["drawn"]}
@@ -152,22 +124,7 @@ def table(rows):
         lines += [""]
     label = ",".join(map(str, CAUSAL))
     lines += [f"A causal step at {label}, where every token is a query, takes {cell('causal', label)}.", ""]
-    found = sorted((row for row in rows if row["drawn"]), key=lambda row: row["ratio"])
-    ratios = [row["ratio"] for row in found]
-    lines += [
-        f"{len(found)} shapes, each with an output head or form of weights, were drawn by seed {rows[-1]['drawn']}. "
-        f"The median of the ratios is {statistics.median(ratios):.2f}; {sum(r < 1 for r in ratios)} are below 1.",
-        "",
-        "| drawn n,T,d | | floor | attsvm | peer | ratio |",
-        "| --- " * 6 + "|",
-    ]
-    for row in found[:8]:
-        peer = f"{row['peer']}, {show(row[row['peer']])}"
-        kind = NAMES[row["kind"]]
-        lines += [
-            f"| {row['row']} | {kind} | {show(row['floor'])} | {show(row['attsvm'])} | {peer} | {row['ratio']:.2f} |"
-        ]
-    return "\n".join(lines)
+    return "\n".join([*lines, speed_pages.drawn([row for row in rows if row["drawn"]], NAMES)])
 
 
 def main(seed=SEED):
@@ -178,7 +135,7 @@ def main(seed=SEED):
     print(f"{flops / 1e9:.0f} Gflop/s")
     named = ((KINDS, SHAPES), (OTHER_HEADS, HEAD_SHAPES), (RULES, RULE_SHAPES), (["causal"], [CAUSAL]))
     wanted = [(kind, size, 0) for kinds, shapes in named for kind in kinds for size in shapes]
-    for kind, (n, T, d), of in [*wanted, *((kind, size, seed) for kind, size in drawn(seed))]:
+    for kind, (n, T, d), of in [*wanted, *((kind, size, seed) for kind, size in drawn(seed, DRAWN, TOKENS))]:
         if kind == "runs" and n * d * (T + d) > SLOW:
             continue
         label, us = f"{n},{T},{d}", compare([kind, n, T, d], running)

@@ -2,24 +2,23 @@
 
     PYTHONPATH=tests/support python tests/benchmarks/bench_growth.py
 
-Processor time, the least of three; the exponent is the slope of its logarithm over the last four doublings.  Selections
+Least processor time; the exponent is the slope of its logarithm over the last four doublings.  Selections
 are planted, so that all have an answer.  Writes results/growth.json and the table of notebooks/performance.md.
 """
 
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
 import attsvm
 import numpy as np
 import speed_pages
-from machine import write
+from machine import seconds, write
 from threadpoolctl import threadpool_limits
 
 BASE = {"n": 64, "T": 16, "d": 8}
 PROOF = Path(tempfile.gettempdir()) / "growth.json"
-DOUBLINGS, ROUNDS, LONG, MOST = 5, 3, 0.5, 20.0
+DOUBLINGS, MOST = 5, 20.0
 
 
 def functions(n, T, d):
@@ -56,21 +55,6 @@ def functions(n, T, d):
     }
 
 
-def seconds(call):
-    best, spent = np.inf, 0.0
-    for _ in range(ROUNDS):
-        begin = time.process_time()
-        repeats = 0
-        while repeats == 0 or time.process_time() - begin < 2e-3:
-            call()
-            repeats += 1
-        best = min(best, (time.process_time() - begin) / repeats)
-        spent += best * repeats
-        if spent > LONG:
-            break
-    return best
-
-
 def main():
     threadpool_limits(1)
     warnings.simplefilter("ignore")
@@ -81,7 +65,7 @@ def main():
             for name, call in functions(**shape).items():
                 row = rows.setdefault(name, {}).setdefault(size, [])
                 if not row or row[-1] <= MOST:
-                    row.append(seconds(call))
+                    row.append(seconds(call)[0])
         print(size, flush=True)
     lines = ["| function | at n, T, d = 64, 16, 8 | n x 32 | T x 32 | d x 32 |", "| --- " * 5 + "|"]
     for name, row in rows.items():

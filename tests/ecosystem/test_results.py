@@ -254,10 +254,11 @@ def test_notebook_form(case, monkeypatch):
 
 
 SHOWN = {
-    "optimal": lambda ax: ax.lines[0].get_ydata().min() > 1 - 1e-9,
+    "optimal": lambda ax: ax.lines[0].get_ydata().min() > 1 - 1e-9 and set(ax.lines[2].get_ydata()) == {1},
     "path": lambda ax: ax.get_xlabel() == "radius" and (np.diff(ax.lines[0].get_ydata()) < 0).all(),
     "influence": lambda ax: (ax.lines[0].get_xdata() == 0).all() and ax.lines[1].get_xdata().min() > 0,
-    "diagnosis": lambda ax: ax.lines[0].get_ydata().max() < 0,  # the optimal tokens: nothing scores better
+    # The optimal tokens: nothing scores better, and a line says where scores are equal.
+    "diagnosis": lambda ax: ax.lines[0].get_ydata().max() < 0 and set(ax.lines[2].get_ydata()) == {0},
     "run on W": lambda ax: len(ax.lines) == 2 and (ax.lines[0].get_ydata() <= ax.lines[1].get_ydata()).all(),
 }
 

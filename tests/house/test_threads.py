@@ -88,6 +88,10 @@ TRAINED = {
     "runs": ({}, {"W": weights(3, 20, 20), "runs": 3}),
     "head": ({}, {"train_head": True}),
     "in the span of few queries": ({"n": 80, "T": 40, "d": 80}, {}),
+    "in the span before an MLP": (
+        {"n": 80, "T": 40, "d": 80, "head": attsvm.MLPHead(weights(80, 5)), "heads": 2},
+        {"W": weights(2, 80, 80)},
+    ),
     "MLP": ({"head": MLP}, {"W": weights(20, 20)}),
     "MLP, three heads": ({"head": MLP, "heads": 3, "single": True}, {"W": weights(3, 20, 20)}),
     "concatenated heads": (

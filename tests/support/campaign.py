@@ -1,24 +1,18 @@
 """Attention SVMs of every norm and option, at random: shapes log-uniform, up to 100,000 rows and 4,096 entries of W."""
 
-import json
-import os
-import resource
-import time
+from functools import partial
 
 import attsvm
 import numpy as np
+from machine import forked
 
-__all__ = ["DRAWS", "MOST", "problem", "shape", "solved"]
+__all__ = ["DRAWS", "MOST", "log_uniform", "problem", "shape", "solved", "tokens"]
 
 NORMS = ("frobenius", "nuclear", "spectral", "max", 1.1, 1.5, 3.0, 10.0)
 OPTIONS = ("hard", "soft", "several", "margins", "metric", "infeasible", "rank")
 KINDS = ("gaussian", "lattice", "nearly parallel", "outlier", "few queries", "one long window")
 DRAWS = 3  # of each shape
-MOST, ROUNDS, QUICK = (
-    30.0,
-    3,
-    0.2,
-)  # seconds of processor after which a solve is stopped, and up to which it is repeated
+MOST = 30.0  # seconds of processor after which a solve is stopped
 
 
 def log_uniform(g, least, most):
@@ -41,10 +35,8 @@ def shape(seed):
     return norm, option, kind, lengths, dk, dz, float(10 ** g.uniform(-3, 3))
 
 
-def problem(seed, draw):
-    """Data, selection, options of solve_svm."""
-    norm, option, kind, lengths, dk, dz, C = shape(seed)
-    g = np.random.default_rng([39, seed, draw])
+def tokens(g, kind, lengths, dk, dz):
+    """Of all windows, and the queries."""
     X, Z = g.standard_normal((sum(lengths), dk)), g.standard_normal((len(lengths), dz))
     if kind == "lattice":
         X, Z = np.rint(2 * X), np.where((np.rint(2 * Z) == 0).all(1, keepdims=True), 1.0, np.rint(2 * Z))
@@ -54,6 +46,14 @@ def problem(seed, draw):
         X[0] *= 1e3
     if kind == "few queries":
         Z = Z[g.integers(0, max(1, len(Z) // 20), len(Z))]
+    return X, Z
+
+
+def problem(seed, draw):
+    """Data, selection, options of solve_svm."""
+    norm, option, kind, lengths, dk, dz, C = shape(seed)
+    g = np.random.default_rng([39, seed, draw])
+    X, Z = tokens(g, kind, lengths, dk, dz)
     r = min(2, dk, dz) if option == "rank" else min(dk, dz)
     U = Z @ g.standard_normal((dz, r)) @ g.standard_normal((r, dk))
     X = np.split(X, np.cumsum(lengths)[:-1])
@@ -83,25 +83,4 @@ def problem(seed, draw):
 
 def solved(data, chosen, options):
     """Seconds of processor, gigabytes beyond what this process holds, and how it ended."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(MOST) + 1, int(MOST) + 1))
-        before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, np.inf
-        for _ in range(ROUNDS):
-            begin = time.process_time()
-            try:
-                status = attsvm.solve_svm(data, chosen, **options).status
-            except MemoryError:
-                status = "MemoryError"
-            seconds = min(seconds, time.process_time() - begin)
-            if seconds > QUICK:
-                break
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        os.write(writer, json.dumps([seconds, grown / 1e6, status]).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as said:
-        text = said.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else [MOST, float("nan"), "stopped"]
+    return forked(partial(attsvm.solve_svm, data, chosen, **options), lambda sol: sol.status, MOST)

@@ -5,6 +5,8 @@ import json
 import multiprocessing
 import os
 import platform
+import resource
+import signal
 import subprocess
 import time
 import warnings
@@ -15,6 +17,8 @@ import attsvm
 import numpy as np
 from places import ROOT, TESTS
 from threadpoolctl import threadpool_limits
+
+MEMORY, SPENT, SEEN = 2**31, 0.2, 0.04  # bytes of a measured process; its seconds of processor, and those of a reading
 
 
 def described():
@@ -51,6 +55,46 @@ def apart(measured, rows):
     return found
 
 
+def seconds(call):
+    """The least processor time of one call, of enough calls to be seen, and what the last returned."""
+    least, spent, calls = float("inf"), 0.0, 1
+    while spent < SPENT:
+        begin = time.process_time()
+        for _ in range(calls):
+            found = call()
+        took = time.process_time() - begin
+        spent += took
+        if took < SEEN:
+            calls *= 2
+        else:
+            least = min(least, took / calls)
+    return least, found
+
+
+def forked(call, says, most):
+    """Seconds of a call in a process of its own, gigabytes beyond what this process holds, and what it says of its
+    answer, or what went wrong."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+            signal.setitimer(signal.ITIMER_PROF, most + SPENT)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            took, found = seconds(call)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            answer = took, grown / 1e6, says(found)
+        except Exception as error:
+            answer = most, float("nan"), repr(error)
+        os.write(writer, json.dumps(answer).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        text = said.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else [most, float("nan"), "stopped"]
+
+
 def problems(description, usual):
     """Numbers of the problems that are asked for; one thread, no warnings."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -66,9 +110,4 @@ def cholesky_seconds():
     """A factor of order 4,096 on one core: the unit of the large rows, since it follows the machine's speed."""
     A = np.random.default_rng(0).standard_normal((4096, 4096))
     A = A @ A.T + 4096 * np.eye(4096)
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        np.linalg.cholesky(A)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    return min(seconds(lambda: np.linalg.cholesky(A))[0] for _ in range(3))

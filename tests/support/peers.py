@@ -6,20 +6,31 @@ structured gradient.  Nuclear: SCS and Clarabel on the dual  max 1.x,  [I, -M; -
 M = A^*(x),  and the primal-dual hybrid gradient in NumPy.  Max: HiGHS on the
 linear program.  Spectral: Clarabel on W and its block matrix.  First-order methods stop at an error near 3e-7, about as
 far as they go; L-BFGS-B where its projected gradient is below 5e-7, which on unit rows is an error of about 5e-7,
-or, by another name, below 1e-5, its default.
+or, by another name, below 1e-5, its default.  Soft: scikit-learn's LinearSVC with several tolerances, and a primal
+Newton method in NumPy.
 """
 
 import functools
+import itertools
 
+import clarabel
+import daqp
 import numpy as np
+import scs
+from machine import forked
 from scipy import sparse
 from scipy.optimize import linprog, minimize
+from sklearn.svm import LinearSVC, OneClassSVM
 
 NEAR = 3e-7
+LEAST, TIMES, MOST = 0.5, 20, 20.0  # a peer is stopped after TIMES as long as attsvm, but within these seconds
+KIND = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
 
 
 class Rows:
-    """delta_nt = x_selected - x_t and z_n, one query and T tokens a sequence."""
+    """delta_nt = x_selected - x_t and z_n, one query and T tokens a sequence; C of a soft margin."""
+
+    C = None
 
     def __init__(self, X, Z, selected):
         self.X, self.Z, self.selected = X, Z, selected
@@ -55,6 +66,14 @@ class Rows:
         logits = np.matmul(self.X, (self.Z @ W.T)[:, :, None])[:, :, 0]
         return (logits[np.arange(len(logits)), self.selected][:, None] - logits)[self.others]
 
+    def value(self, W, norm="frobenius"):
+        """The objective of a soft margin, or the norm of the multiple of W that meets the rows."""
+        margins = self.margins(W)
+        if self.C is not None:
+            return objective(W, 1 - margins, self.C)
+        size = np.abs(W).max() if norm == "max" else np.linalg.norm(W, KIND[norm])
+        return size / margins.min() if margins.min() > 0 else np.inf
+
 
 class RaggedRows(Rows):
     """The same from any windows, with the differences written out."""
@@ -80,8 +99,6 @@ class RaggedRows(Rows):
 
 
 def by_daqp(rows):
-    import daqp
-
     gram = rows.gram()
     m = len(gram)
     none = np.full(m, 1e30)
@@ -90,8 +107,6 @@ def by_daqp(rows):
 
 def by_daqp_on_weights(rows):
     """min 1/2 ||w||^2  s.t.  D w >= 1, a row of D being delta z^T: what is better where rows outnumber weights."""
-    import daqp
-
     D = rows.products()
     m, n = D.shape
     above, below = np.full(m, 1e30), np.ones(m)
@@ -100,8 +115,6 @@ def by_daqp_on_weights(rows):
 
 
 def by_one_class(rows):
-    from sklearn.svm import OneClassSVM
-
     gram = rows.gram()
     machine = OneClassSVM(kernel="precomputed", nu=1.0001 / len(gram), tol=1e-10).fit(gram)
     dual = np.zeros(len(gram))
@@ -156,8 +169,6 @@ def lmi(rows, upper):
 
 
 def by_scs(rows):
-    import scs
-
     A, b, N, weights = lmi(rows, False)
     problem = {"A": A, "b": b, "c": -np.ones(A.shape[1])}
     cones = {"l": A.shape[1], "s": [N]}
@@ -166,8 +177,6 @@ def by_scs(rows):
 
 def clarabel_solution(c, A, b, margins, order):
     """min c.x, of which the first rows are margins and the others a triangle that is positive semidefinite."""
-    import clarabel
-
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
@@ -245,6 +254,43 @@ def by_clarabel_spectral(rows):
     return np.array(found.x)[:-1].reshape(-1, basis.shape[1]) @ basis.T
 
 
+# --------------------------------------------------------------------------------------------- soft margins
+
+
+def objective(w, slack, C):
+    return (w**2).sum() / 2 + C * np.square(np.maximum(slack, 0)).sum()
+
+
+def by_newton(rows):
+    """In the primal."""
+    A, C = rows.products(), rows.C
+    w, value = np.zeros(A.shape[1]), C * len(A)
+    for _ in range(200):
+        slack = 1 - A @ w
+        B = A[slack > 0]
+        gradient = w - 2 * C * (B.T @ slack[slack > 0])
+        if np.linalg.norm(gradient) <= 1e-10 * (np.linalg.norm(w) + C * np.linalg.norm(B.sum(0))):
+            break
+        if len(B) < A.shape[1]:  # by the smaller of the two systems
+            step = gradient - B.T @ np.linalg.solve(B @ B.T + np.eye(len(B)) / (2 * C), B @ gradient)
+        else:
+            step = np.linalg.solve(np.eye(len(w)) + 2 * C * B.T @ B, gradient)
+        size = 1.0
+        while (now := objective(w - size * step, slack + size * (A @ step), C)) > value - 1e-4 * size * (
+            gradient @ step
+        ) and size > 1e-10:
+            size /= 2
+        w, value = w - size * step, now
+    return w.reshape(-1, rows.Z.shape[1])
+
+
+def by_linear_svc(rows, tol, dual):
+    A = rows.products()
+    sign = np.where(np.arange(len(A)) % 2, -1.0, 1.0)  # it wants two classes
+    machine = LinearSVC(C=rows.C, fit_intercept=False, tol=tol, dual=dual, max_iter=2000).fit(A * sign[:, None], sign)
+    return machine.coef_.reshape(-1, rows.Z.shape[1])
+
+
 # Of a peer that can be called in two ways the better one counts.
 PEERS = {
     "daqp": [by_daqp, by_daqp_on_weights],
@@ -256,4 +302,22 @@ PEERS = {
     "pdhg": [by_pdhg],
     "highs": [by_highs],
     "clarabel W": [by_clarabel_spectral],
+    "newton": [by_newton],
+    "LinearSVC": [
+        functools.partial(by_linear_svc, tol=tol, dual=dual)
+        for tol, dual in itertools.product((1e-2, 1e-4, 1e-6), (False, True))
+    ],
 }
+
+
+def beside(solve, rows, names, near, norm="frobenius"):
+    """Microseconds of processor of a solve, and of the fastest of these peers that comes so near to its value; "none"
+    where none does before it is stopped, and then TIMES as long."""
+    best = rows().value(solve().W, norm)
+    ours, _, status = forked(solve, lambda sol: sol.status, MOST)
+    fastest, theirs, most = "none", min(MOST, TIMES * ours), min(MOST, max(LEAST, TIMES * ours))
+    for name, call in ((peer, call) for peer in names for call in PEERS[peer]):
+        took, _, off = forked(lambda call=call: call(rows()), lambda W: rows().value(W, norm) / best - 1, most)
+        if not isinstance(off, str) and off <= near and (fastest == "none" or took < theirs):
+            fastest, theirs, most = name, took, min(most, max(LEAST, 2 * took))
+    return {"status": status, "attsvm": 1e6 * ours, "peer": fastest, fastest: 1e6 * theirs, "ratio": theirs / ours}

@@ -5,6 +5,7 @@ python tests/support/speed_pages.py     writes both (bench_svm.py does so itself
 
 import json
 import re
+import statistics
 
 from places import ROOT, TESTS
 
@@ -12,7 +13,12 @@ PERFORMANCE = ROOT / "notebooks" / "performance.md"
 NAMES = {
     **{"daqp": "DAQP", "one class": "OneClassSVM", "l-bfgs-b": "L-BFGS-B, dual"},
     **{"l-bfgs-b, 1e-5": "L-BFGS-B, dual, gtol 1e-5", "scs": "SCS, dual", "clarabel": "Clarabel, dual"},
-    **{"pdhg": "PDHG in NumPy", "highs": "HiGHS, linear program", "clarabel W": "Clarabel, on W"},
+    **{
+        "pdhg": "PDHG in NumPy",
+        "highs": "HiGHS, linear program",
+        "clarabel W": "Clarabel, on W",
+        "newton": "Newton's method",
+    },
 }
 NORMS = {"frobenius": "Frobenius", "arrays": "Frobenius, from arrays"}
 SHOWN = [
@@ -27,6 +33,28 @@ def time(milliseconds):
         if number < 995 or unit == "s":
             return f"{number:.0f} {unit}" if number >= 9.95 else f"{number:.1f} {unit}"
     raise AssertionError
+
+
+def show(us):
+    return f"{us:.2f} us" if us < 10 else f"{us:.0f} us" if us < 1000 else f"{us / 1000:.3g} ms"
+
+
+def drawn(rows, names):
+    """What problems drawn by a seed are like, and the eight least ratios; times in microseconds."""
+    found = sorted(rows, key=lambda row: row["ratio"])
+    ratios, times = [row["ratio"] for row in found], [name for name in ("floor", "attsvm") if name in found[0]]
+    lines = [
+        f"{len(found)} problems were drawn by seed {found[0]['drawn']}. The median of the ratios is "
+        f"{statistics.median(ratios):.2f}; {sum(r < 1 for r in ratios)} are below 1.",
+        "",
+        f"| drawn n,T,d | | {' | '.join(times)} | peer | ratio |",
+        "| --- " * (4 + len(times)) + "|",
+    ]
+    for row in found[:8]:
+        kind, peer = (names.get(row[word], row[word]) for word in ("kind", "peer"))
+        cells = [row["row"], kind, *(show(row[name]) for name in times), f"{peer}, {show(row[row['peer']])}"]
+        lines.append(f"| {' | '.join(cells)} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
 
 
 def off(peer):
@@ -52,7 +80,7 @@ def performance(found):
                 ratio = peer["milliseconds"] / row["milliseconds"]
                 end = [NAMES[name], time(peer["milliseconds"]), off(peer), f"{ratio:.1f}"]
             lines.append(f"| {' | '.join(start + end)} |")
-    return "\n".join([*lines, "", said(found)])
+    return "\n".join([*lines, "", said(found), "", drawn(found["drawn"], NORMS | NAMES)])
 
 
 def readme(found):

@@ -8,7 +8,18 @@ from attsvm.heads.cases import as_cases
 from bert import packaged_model, read_encoder
 from builders import paper
 
+DRAWN = 60
 HEADS = [((1, 8), 100), ((2, 4), 100), ((1, 8), 400)]  # (layer, head), queries
+
+
+def drawn(seed, kinds, numbers, fits=lambda kind, n, T, d: True):
+    """Kinds and shapes: n of 1 to 5,000, T of 2 to 5,000 and d of 2 to 512, log-uniform, of at most so many numbers."""
+    rng, rows = np.random.default_rng(seed), []
+    while len(rows) < DRAWN:
+        n, T, d = np.exp(rng.uniform(np.log([1, 2, 2]), np.log([5000, 5000, 512]))).round().astype(int).tolist()
+        if n * T * d <= numbers and fits(kind := str(rng.choice(kinds)), n, T, d):
+            rows.append((kind, (n, T, d)))
+    return rows
 
 
 def random_selection(n, T, d):

@@ -20,9 +20,10 @@
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
 
-/* Largest number of rows for which an initial support is computed (initial_support.h): on more rows it costs more than
- * it saves. */
+/* Largest number of rows, and of queries per unknown, for which an initial support is computed (initial_support.h): on
+ * more it costs more than it saves. */
 #define START_ROWS (2 * ACTIVE_SET_ROWS)
+#define START_QUERIES 2.5
 
 /* Number of rounds between two polls of the monitor if there are few rows: reading the clock costs a tenth of a short
  * round. */
@@ -179,7 +180,8 @@ int frobenius_active(struct svm_answer *answer, const struct rows *rows, const s
                      struct arena *arena)
 {
     answer->iterations = 0;
-    if (rows->n_equal == 0 && rows->count <= START_ROWS) {
+    if (rows->n_equal == 0 && rows->count <= START_ROWS
+        && (double)rows->w->n_queries <= START_QUERIES * (double)rows_unknowns(rows)) {
         struct arena_mark mark = arena_mark(arena);
         int status = attempt(answer, rows, options, 1, arena);
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED

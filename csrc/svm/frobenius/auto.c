@@ -28,7 +28,8 @@
  * set or the interior point is quickest at any number of rows. */
 #define LONG 5 /* number of rows per query */
 #define ACTIVE_UNKNOWNS 100
-/* Largest product of the numbers of support rows and of rows at which the active set is tried after other methods. */
+/* The active set is tried after other methods only if min(number of rows with a multiplier, number of unknowns), times
+ * the number of all rows, is at most this. */
 #define ACTIVE_MOST 4e8
 
 /* A problem for the active set or the interior point tries the interior point first if it has more than INTERIOR_MANY
@@ -56,7 +57,7 @@
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
-/* Typical number of rows of a query that block ascent visits in an epoch: those close to their b. */
+/* Typical number of rows of a query that block ascent visits in an epoch: the rows whose margin is close to b. */
 #define VISITED 8
 
 /* A soft margin skips block ascent if the Gram matrices of its queries cost more than GRAM_WORTH times as much as the
@@ -110,7 +111,7 @@ static ptrdiff_t active_budget(const struct rows *rows, double dense)
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
-    /* after an interior point all multipliers are positive, so that every row counts */
+    /* after an interior point all multipliers are positive, and every row counts as a support row */
     double support = (double)vector_nonzeros(best->lambda, rows->count);
     return fmin(support, auto_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
 }
@@ -275,7 +276,8 @@ int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, con
 {
     struct svm_options own = *options;
     own.norm = NORM_FROBENIUS;
-    own.max_iter = 0; /* the limit of options->norm does not apply: the Frobenius methods count other iterations */
+    /* 0 stands for the default limits, since options->max_iter counts iterations of another method */
+    own.max_iter = 0;
     struct svm_answer *known = options->frobenius;
     int is_known = known != NULL && known->bound.lower > 0, status = STATUS_DONE;
     if (is_known)
@@ -289,7 +291,7 @@ int frobenius_auto_start(struct svm_answer *answer, const struct rows *rows, con
         solver_copy(known, answer, rows);
     answer->method = NULL;
     rows->monitor->iterations = 0;
-    rows->monitor->gap = INFINITY; /* the gap in the Frobenius norm is no bound of the gap in options->norm */
+    rows->monitor->gap = INFINITY; /* the gap of the Frobenius answer says nothing about the gap in options->norm */
     if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, status, arena);
     return status;

@@ -15,17 +15,19 @@
 #include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/methods.h"
 
-/* The initial guess takes rows more than LOW standard deviations below the mean margin of their query. */
+/* The first guess of multipliers keeps the rows whose ratio margin / b is more than LOW standard deviations below the
+ * mean ratio of their query's rows. */
 #define LOW 0.25
-#define NEAR_START 1e-2 /* largest gap of a warm start from which the first block ascent is skipped */
+#define NEAR_START 1e-2 /* largest relative gap of a warm start after which the first block ascent is skipped */
 #define LAST_FLIPS 0.01 /* block ascent ends when an epoch changes less than this fraction of the support */
-/* Half the number of epochs after the first failed active-set run; each failure doubles the number. */
+/* Number of epochs from which the doubling starts.  After a failed (or skipped) active-set run, block ascent continues
+ * for twice this number of epochs, after the next one for twice as many again, up to MOST_EPOCHS. */
 #define MORE_EPOCHS 4
-#define MOST_EPOCHS 64 /* largest number of epochs of block ascent at a time */
+#define MOST_EPOCHS 64 /* largest number of epochs of block ascent before an active-set run */
 #define ACTIVE_SET_RUNS 24
-/* With more than FULL positive multipliers per entry of W, an active-set run tends to diverge.  So while there are
- * more, and their number still falls, block ascent continues instead.  Without this rule the SVMs of data splits, whose
- * solves are stopped after a few iterations, lose .07 of their accuracy. */
+/* With more than FULL positive multipliers per entry of W, an active-set run tends to diverge.  While the number of
+ * positive multipliers is above this limit and still falls, block ascent continues instead.  (Without this rule, SVMs
+ * of planted attention heads that were stopped after eight iterations lost .07 of their accuracy.) */
 #define FULL 0.96
 
 /* Block ascent leaves a problem to a dense method, as tight (the support is nearly as large as the number of unknowns),
@@ -43,15 +45,16 @@
  * Farkas residuals near 1e-11. */
 #define PROBE 1e11
 
-/* Guesses the first multipliers.  Each row is first solved in isolation (lambda = b).  Rows whose margins then fall far
- * below the mean of their query are likely support rows, and only they keep a multiplier. */
+/* Guesses the first multipliers.  Each row is first solved in isolation (lambda = b).  Rows whose ratio margin / b then
+ * falls below the mean ratio of their query by more than LOW standard deviations are likely support rows, and only they
+ * keep a multiplier. */
 static int guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     struct svm_options own = *s->options;
     double *start = s->trial;
     own.start = start;
-    own.soft = 0; /* solver_start scales the guess as for a hard margin */
+    own.soft = 0; /* solver_start scales the guess by the dual of hard margins, also for a soft margin */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         start[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, start, s->U);

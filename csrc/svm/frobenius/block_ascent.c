@@ -68,7 +68,7 @@ void block_ascent_end(struct block_ascent *blocks)
 /* Context of the parallel loop that computes the Gram matrices of queries. */
 struct grams {
     const struct block_ascent *blocks;
-    double *delta; /* (most, dk) scratch for each worker thread */
+    double *delta; /* (most, dk) scratch for each worker thread; `most` is the largest number of rows of a query */
 };
 
 static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)

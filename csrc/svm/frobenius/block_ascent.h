@@ -38,9 +38,10 @@ struct block_ascent {
     /* Matrices of the current group: K = Z Z^T (waiting, waiting), V = Z W^T (waiting, dk), and P (waiting, dk), the
      * change of each p_q. */
     double *K, *V, *P;
-    double *W;                        /* (dk, dz) */
-    double *all, *U;                  /* (m) margins of all rows at the last inspection; (M, dk) scratch */
-    double *lambda, *margin, *change; /* (most) multipliers, gradient and change in a visit to one query */
+    double *W;       /* (dk, dz) */
+    double *all, *U; /* (m) margins of all rows at the last inspection; (M, dk) scratch */
+    /* (most) each: multipliers, gradient and change of multipliers in a visit to one query */
+    double *lambda, *margin, *change;
     unsigned char *equal;
 };
 

@@ -98,8 +98,8 @@ static double find_step(double *value, const double *d, double slope, double all
     return t;
 }
 
-/* Computes the gradient g of f at x: from x itself at the start and every RENEW steps, else by adding the image of the
- * step. */
+/* Computes the gradient g of f at x.  At the start and every RENEW steps g is computed from x itself.  Otherwise its
+ * change over the last step t d, which is t A P A^* d, is added to g; s->image holds A P A^* d. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
     struct dual_descent *s = context;
@@ -156,7 +156,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0)
         return status;
     project(s.x, &s);
-    double value = 0; /* f at x; differentiate computes it */
+    double value = 0; /* value of f at x, which the function differentiate computes */
     status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

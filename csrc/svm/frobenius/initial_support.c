@@ -22,7 +22,8 @@ static const struct {
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
 #define ROUNDS 8 /* largest number of rounds of solve and exchange after each ascent */
-/* Rounds end if the number of wrong rows is above this fraction of the last number (at first: of |S|). */
+/* The rounds end if a round finds more rows with the wrong sign than this fraction of the number in the round before.
+ * In the first round the limit is this fraction of |S|. */
 #define WRONG 0.6
 /* Largest fraction of the support S that is exchanged row by row; if more rows change, a new factor is cheaper. */
 #define ONE_BY_ONE 0.1

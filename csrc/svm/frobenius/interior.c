@@ -72,7 +72,8 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    s->level = -1.1 * top; /* so low that, for b > 0, the least s_k x_k is at least 1/21 of their mean */
+    /* the level is so low that, for b > 0, each product s_k x_k is at least 1/21 of the mean of these products */
+    s->level = -1.1 * top;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
             s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
@@ -100,7 +101,8 @@ static double measure(struct interior_point *s)
         if (s->rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
-    if (!rows->homogeneous) /* if b fixes the scale of W, only 1 / level can scale W, and only if W meets the rows */
+    /* if b fixes the scale of W, only W / level can meet the rows, and it does so only if A(W) >= level b */
+    if (!rows->homogeneous)
         least = short_of <= CERTIFICATE_ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;
@@ -156,7 +158,7 @@ static int interior_point_advance(struct interior_point *s)
     double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
-    /* factorisation, and dx and dW per unit of dlevel, which both directions use */
+    /* factors the system; computes dx and dW per unit of dlevel, which the predictor and the corrector use */
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;
@@ -213,7 +215,8 @@ static int interior_point_iterate(struct interior_point *s)
         double gap = measure(s);
         s->rows->monitor->iterations = *iterations;
         s->rows->monitor->gap = gap;
-        double tol = s->options->soft > 0 ? s->options->tol / 2 /* a soft objective is half a square, hence tol / 2 */
+        /* `gap` is that of a norm; the soft objective, half its square, has about twice this gap, so tol is halved */
+        double tol = s->options->soft > 0 ? s->options->tol / 2
                                           : certificate_tolerance(s->options->tol, s->lower, s->rows);
         /* stopping test */
         if (gap <= tol / 2)
@@ -268,7 +271,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
-    if (s.n_margin > 0) { /* without margin rows the answer of the linear system stays */
+    if (s.n_margin > 0) { /* without margin rows the answer is the solution of the linear system */
         vector_copy(answer->lambda, s.best_x, s.m);
         vector_copy(answer->W, s.best_W, s.D);
     }

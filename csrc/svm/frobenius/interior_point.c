@@ -9,8 +9,8 @@
 #include "svm/active_set.h"
 
 #define MORE_PROXIMAL 100 /* factor by which the proximal term grows when Cholesky fails */
-/* The system's diagonal term 1/d of equality rows, as a fraction of the least 1/d of soft rows: a smaller term would
- * lose digits. */
+/* Diagonal term 1/d of the equality rows in the system on the support of a soft margin, as a fraction of the least
+ * ridge (the 1/d of soft rows).  A smaller term would lose digits. */
 #define FIRM 1e-5
 #define PASSES 3 /* number of passes of iterative refinement on the support */
 /* Largest number of systems that are solved to find the support; from a good guess 1 to 4 are enough. */
@@ -22,7 +22,8 @@
 #define NEWTON_STEPS 50
 /* Number of corrections of a proof of infeasibility; each removes rounding errors of the one before. */
 #define REFUTATIONS 3
-/* Least multiplier in the weights of interior_point_refute, as a fraction of the largest multiplier. */
+/* interior_point_refute weighs a row by the square of its multiplier.  Multipliers below this fraction of the largest
+ * multiplier count as this fraction. */
 #define SMALLEST 1e-8
 
 int interior_point_factor(struct interior_point *s)
@@ -207,8 +208,9 @@ int interior_point_equalities(struct interior_point *s)
     return solver_conclude(answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
 }
 
-/* The correction of the proof is  v <- v - D A (I + A^* D A)^-1 A^* v,  with a diagonal D of order v^2.  It removes A^*
- * v, and changes every v_k by only a small fraction of itself, so that signs stay. */
+/* The multipliers v of the proof are corrected by  v <- v - D A (I + A^* D A)^-1 A^* v,  where the diagonal D is
+ * proportional to v^2.  The correction removes A^* v, and changes every v_k by only a small fraction of v_k, so that
+ * signs stay. */
 int interior_point_refute(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
@@ -216,7 +218,7 @@ int interior_point_refute(struct interior_point *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
-        /* weights D of order v^2; newton.inverse is 1 / D */
+        /* weights D, proportional to the squared multipliers; newton.inverse is 1 / D */
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
             s->newton.inverse[k] = rows->equal[k] ? 0 : s->proximal / (size * size);

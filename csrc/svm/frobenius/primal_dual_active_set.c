@@ -12,11 +12,14 @@
 #include "svm/systems/compact_rows.h"
 
 #define EXCHANGES 60 /* largest number of systems that are solved in one run */
-/* Ridge of systems solved by a factor: below the eigenvalues of a support with a margin of 1e-4. */
+/* Ridge of systems that a Cholesky factor solves.  It is smaller than the eigenvalues of the Gram matrix of a support
+ * with a margin of 1e-4. */
 #define PROXIMAL 1e-9
-/* Conjugate gradient iterations on one system after which factors are used; four times as many for full accuracy. */
+/* Largest number of conjugate gradient iterations on one system (four times as many if it is solved to full accuracy).
+ * If they do not suffice, later systems are solved by Cholesky factors. */
 #define PATIENCE 60
-/* Largest cost of the first factor, in conjugate gradient iterations, unless these have failed. */
+/* Largest cost of the first Cholesky factor, in iterations of conjugate gradients.  The cost is not limited once
+ * conjugate gradients have failed. */
 #define AS_CHEAP 100
 #define QUICKER 4        /* multiplications per second of a factorisation, relative to those of conjugate gradients */
 #define DENSE_MOST 12000 /* largest number of rows for which a factor is used */
@@ -289,7 +292,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     ptrdiff_t before = PTRDIFF_MAX;
     int climbs = 0;
     choose_support(s);
-    /* Accuracy of the first system.  Block ascent ends at an error near 1e-2; factors are more exact than asked. */
+    /* Relative residual asked for in the first system.  Block ascent leaves an error near 1e-2, and the solution must
+     * be more exact than that.  A factor always gives a smaller residual than asked for; conjugate gradients do not. */
     double eta = is_dense(s) ? 1e-2 : 1e-4;
     for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->rows->monitor); ++i) {
         /* the system on S */
@@ -330,7 +334,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next active set S; during ascent it is chosen from lambda instead of w */
+        /* next active set S: from w, or from lambda once the run has switched to ascent */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

@@ -3,11 +3,11 @@
  *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows
  *
  * A run is a semismooth Newton method.  It guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x, and
- * exchanges the rows with the wrong sign: rows with w < 0 leave, and of each query the row furthest below its margin
- * enters.  This can cycle.  Once the number of wrong rows does not fall, the run switches to ascent for the rest of its
- * steps.  Then S is the rows with a multiplier and the rows that W = A^* x violates.  For this S, x + t (w - x),
- * clipped at 0, raises the dual for some t > 0 (Bertsekas, "Projected Newton methods", 1982).  Only points that raise
- * the dual are kept.
+ * exchanges the rows with the wrong sign: rows with w < 0 leave, and of each query the row whose margin is furthest
+ * below b enters.  This can cycle.  Once the number of wrong rows does not fall, the run switches to ascent for the
+ * rest of its steps.  Then S is the rows with a multiplier and the rows that W = A^* x violates.  For this S, x + t (w
+ * - x), clipped at 0, raises the dual for some t > 0 (Bertsekas, "Projected Newton methods", 1982).  Only points that
+ * raise the dual are kept.
  *
  * Systems are solved by a Cholesky factor if S has few rows compared with the entries of W, or is badly conditioned.  A
  * ridge keeps the factor regular although rows may depend on each other (copies of tokens, or more rows on one query

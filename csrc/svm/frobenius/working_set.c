@@ -14,7 +14,7 @@
 #define NOISE 8.0
 
 /* If the distance of a row from the span of S has lost digits to cancellation, it is computed again from the tokens.
- * The row depends on S if that distance is below DEPENDS times the absolute sum of its coefficients.  DEPENDS is a
+ * With a_j = p' a_S + rest, row j depends on S if ||rest|| is at most DEPENDS times 1 + sum |p_i|.  DEPENDS is a
  * hundred times tighter than the Farkas residual that will be certified. */
 #define DEPENDS 1e-11
 
@@ -95,7 +95,8 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return WORKING_SET_DEPENDENT;
-        cholesky_update_times(&s->factor, s->factor.r, s->step); /* sets r = U p, with the corrected coefficients p */
+        /* replaces r = U^-T G_Sj by U p, where p are the corrected coefficients of row j in the rows of S */
+        cholesky_update_times(&s->factor, s->factor.r, s->step);
     }
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
@@ -136,7 +137,8 @@ double working_set_margins(struct working_set *s)
     double weight = 0;
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
         weight += fabs(s->x[s->factor.member[i]]);
-    if (s->gram.K != NULL)
+    const struct windows *w = s->rows->w;
+    if (s->gram.K != NULL && w->n_queries <= 2 * w->dz) /* through W it takes two products with Z */
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     else
         margins_of(s, s->x);

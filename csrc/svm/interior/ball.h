@@ -28,8 +28,8 @@ struct ball_norm {
      * Returns the factor by which lambda must be scaled to lie well inside the dual ball, or NAN if a factorisation
      * failed. */
     double (*start)(struct ball *ball, struct arena *arena);
-    /* Computes the blocks kappa and T (in factors) of the Hessian H at the current point, and w, the minimiser of H(1,
-     * .).  Returns 0, or nonzero if rounding has put the point outside the cone. */
+    /* Computes the blocks kappa and T (as factors) of the Hessian H at the current point, and w, the dW that minimises
+     * H(1, dW).  Returns 0, or nonzero if rounding has put the point outside the cone. */
     int (*scale)(struct ball *ball, struct arena *arena);
     /* V [p,q] <- T^-1 V. */
     void (*solve)(struct ball *ball, double *V);
@@ -37,11 +37,11 @@ struct ball_norm {
      * kappa are the blocks of the Hessian, and u [m] = A(w).  Returns STATUS_DONE or STATUS_INTERRUPTED. */
     int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
     /* Sets the target R of a step, dY = R - H(dh, dW), so that the step leads to products S Y = mu, to first order.  If
-     * `corrected`, the second-order products of the last direction are subtracted from the products to be reached.
-     * Stores R as `along` and in force [p,q] <- T^-1 (force - M(R)). */
+     * `corrected`, the second-order products of the last direction are subtracted from the products to be reached. Sets
+     * ball->along = <R, S(1, w)>, and replaces force [p,q] by T^-1 (force - M(R)). */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
-    /* Computes the steps of the ball's own slacks and multipliers from dh and dV, or from dM.  A full step changes M by
-     * dM. */
+    /* Computes the steps of the ball's own slacks and multipliers.  The spectral and entrywise balls compute them from
+     * dh and dV, the nuclear ball from dM, the change of M in a full step. */
     void (*direct)(struct ball *ball, double dh, const double *dV, const double *dM);
     /* Computes the largest primal and dual step lengths that keep the point in the cone; both are at most BALL_FAR. */
     void (*lengths)(struct ball *ball, double *primal, double *dual);

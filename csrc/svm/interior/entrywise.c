@@ -87,7 +87,8 @@ static double entrywise_start(struct ball *ball, struct arena *arena)
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0 if there are only equality rows, so that M = 0 */
+    /* if there are only equality rows, which start with multipliers 0, M and its norm are 0 */
+    double inside = top > 0 ? BALL_INSIDE / top : 0;
     b->unit = BALL_ABOVE * vector_largest(ball->W, b->D);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];

@@ -185,8 +185,8 @@ static int factor(struct loop *s)
     return STATUS_ITERATION_LIMIT;
 }
 
-/* Sets dV [p,q] = T^-1 A^*(dlambda) + force, where s->force already holds T^-1 times the force.  Returns the step
- * dh. */
+/* Sets dM [p,q] = A^*(dlambda) and dV [p,q] = T^-1 dM + s->force, where ball->norm->target has already multiplied
+ * s->force by T^-1.  Returns the step dh = (rho + u . dlambda) / kappa. */
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;

@@ -18,9 +18,9 @@
 /* The interior point aims at this fraction of the tolerance, because the certificate adds rounding to the gap. */
 #define SPARE 0.5
 
-/* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance.  The
- * certificate may refuse an answer whose gap is below the tolerance, because the slacks s still differ from A(W) - b.
- * In the last stage the interior point therefore goes on as far as it can. */
+/* Gaps to which the interior point iterates before the polish is tried.  The first 0 stands for the tolerance of the
+ * solve.  The certificate may refuse an answer whose gap is below the tolerance, because the slacks s still differ from
+ * A(W) - b.  In the last stage the interior point therefore goes on as far as it can. */
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 
@@ -187,7 +187,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     answer->iterations = 0;
     status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     int single = certificate_rotates(options->norm)
-                 && (g.p == 1 || g.q == 1); /* one singular value: the Frobenius answer suffices */
+                 && (g.p == 1 || g.q == 1); /* W has one row or column: its norm is the Frobenius norm */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE

@@ -29,10 +29,11 @@ struct nuclear_ball {
     /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M. */
     double *drop, *dM;
     double *half, *turned; /* scratch of nuclear_solve: (p,q), (q,q) */
-    /* delta (m,p): the differences of the packed rows times `root`. far (n,max(p,q)): the queries z times P_22, then z
-     * times P_21. */
+    /* delta (m,p): the differences of the packed rows times `root`, the factor of P_11. far (n,max(p,q)) is scratch:
+     * first the queries z times P_22, then the queries z times P_21. */
     double *delta, *far;
-    /* Products of queries z and differences delta in P: across (n,m) = z P_21 delta, square (n,n) = z P_22 z. */
+    /* Products of the queries z and the differences delta with blocks of the scaling P: across (n,m) = z P_21 delta,
+     * square (n,n) = z P_22 z. */
     double *across, *square;
 };
 
@@ -67,7 +68,8 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0 if there are only equality rows, so that M = 0 */
+    /* if there are only equality rows, which start with multipliers 0, M and its norm are 0 */
+    double inside = top > 0 ? BALL_INSIDE / top : 0;
     vector_scale(ball->M, inside, p * q);
     vector_zero(s->psd.Y, N * N);
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -125,7 +127,7 @@ static int nuclear_fill(struct ball *ball, double *K, const struct coordinates_p
     matrix_rows_times_rows(s->square, s->far, set->z, n, n, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, p, q, 1.0, set->z, q, P + p * N, N, 0.0, s->far, p);
     matrix_rows_times_rows(s->across, s->far, set->delta, n, m, p);
-    /* K_kl = <B_k, P B_l P> of svm/polish/schur.h */
+    /* Schur matrix <B_k, X B_l P> of svm/polish/schur.h, with X = P */
     schur_combine(K, K, s->across, s->across, s->square, s->square, set);
     return monitor_stops(set->monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
 }

@@ -37,7 +37,8 @@ int psd_frame(struct psd *s, double c, const double *V, struct arena *arena);
 /* Sets B [N,N] = G^T [[0, V], [V^T, 0]] G, the matrix of V [p,q] in the frame of G. */
 void psd_into_frame(double *B, struct psd *s, const double *V);
 
-/* Sets V [p,q] = 2 (G B G^T)_12, twice the upper right block of B [N,N] outside the frame of G. */
+/* Sets V [p,q] = 2 (G B G^T)_12, twice the upper right p by q block of G B G^T.  B [N,N] is a matrix in the frame of G,
+ * and G B G^T the same matrix outside of that frame. */
 void psd_out_of_frame(double *V, struct psd *s, const double *B);
 
 /* Sets the target R of the step, dS + dY = R, so that the step leads to products S Y = mu, to first order.  If

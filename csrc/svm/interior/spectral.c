@@ -19,7 +19,7 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-/* Corrections of w end once one leaves kappa = H(1, w) at this fraction of its last value, or above. */
+/* w is corrected as long as each correction lowers kappa = H(1, w) to less than this fraction of its value before. */
 #define STEADY 0.9
 
 struct spectral_ball {
@@ -28,16 +28,20 @@ struct spectral_ball {
     ptrdiff_t r;    /* min(p, q) */
     double *E;      /* (N,N) G^T S(1, w) G */
     double dh, *dW; /* dh and dW (p,q): the step */
-    /* L (p,p) and K (q,q) are the inverses of the Cholesky factors of P_11 and P_22.  U (p,r), V (r,q) and c (r) are
-     * the singular value decomposition of L P_12 K^T. */
+    /* L (p,p) and K (q,q) are the inverses of the Cholesky factors of P_11 and P_22, the diagonal blocks of the scaling
+     * P (the L^-1 and N^-1 of the head of this file).  U (p,r), V (r,q) and c (r) are the singular value decomposition
+     * L P_12 K^T = U diag(c) V. */
     double *L, *K, *U, *V, *c;
-    double *A, *B; /* A (r,p) = U^T L and B (r,q) = V^T K, with r = min(p, q) */
+    /* The singular vectors U and V above, times the inverse Cholesky factors L and K: A (r,p) = U^T L and B (r,q) = V
+     * K. */
+    double *A, *B;
     /* Coefficients (r,r) in the frame of singular vectors: `even` multiplies an entry (i, j), `odd` its mirror image
      * (j, i). */
     double *even, *odd;
     double *half, *inner, *turned; /* scratch of spectral_solve: (p,q), (r,r), (r,q) */
-    /* Products with the differences and queries of the packed rows: delta (m,p) = delta L^T, z (n,q) = z K^T, a (m,r) =
-     * delta A^T, b (n,r) = z B^T; products (n,n) = z K^T K z^T. */
+    /* Products of the differences set->delta and the queries set->z of the packed rows with the matrices above: delta
+     * (m,p) = set->delta L^T, z (n,q) = set->z K^T, a (m,r) = set->delta A^T, b (n,r) = set->z B^T, and products (n,n)
+     * = z z^T. */
     double *delta, *z, *a, *b, *products;
     struct metric_gram gram;
 };
@@ -119,7 +123,7 @@ static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, do
     return info;
 }
 
-/* Computes E = G^T S(1, w) G and kappa = ||E||^2 from w. */
+/* Computes from w the slacks S(1, w) in the frame of G, E = G^T S(1, w) G, and kappa = H(1, w) = ||E||^2. */
 static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;
@@ -157,7 +161,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         }
     matrix_columns_times_columns(s->A, s->U, s->L, r, p, p);
     matrix_product(s->B, s->V, s->K, r, q, q);
-    /* w, the minimiser of H(1, .), and corrections of it */
+    /* computes w, which minimises H(1, w), and corrects it */
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
     spectral_solve(ball, ball->w);
     ball->kappa = INFINITY;
@@ -166,7 +170,8 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         along(s);
         if (!(ball->kappa < before * STEADY))
             break;
-        psd_out_of_frame(s->dW, psd, s->E); /* residual of w: it is zero at the minimiser */
+        /* residual of w, half the negative gradient of H(1, w): it is zero if w is the minimiser */
+        psd_out_of_frame(s->dW, psd, s->E);
         spectral_solve(ball, s->dW);
         vector_add(ball->w, 1, s->dW, p * q);
     }

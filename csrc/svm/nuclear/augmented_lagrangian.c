@@ -106,7 +106,8 @@ int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, d
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)
         return STATUS_NO_MEMORY;
-    value(gradient, s->Y, s); /* s->c belongs to the last trial point; this computes it at the best point */
+    /* computes s->c at the best point Y: so far it belongs to the last trial point of lbfgs */
+    value(gradient, s->Y, s);
     for (ptrdiff_t k = 0; k < s->part.rows.count; ++k)
         s->lambda[s->part.row[k]] = s->c[k];
     arena_release(arena, mark);

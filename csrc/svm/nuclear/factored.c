@@ -26,13 +26,15 @@ static const struct {
 } rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
 
-/* Columns of K and Q beyond 0.7 sqrt(number of multipliers).  Together they were at least 1.5 times the rank of every
- * solution tried. */
+/* K and Q have this many columns, plus 0.7 sqrt(number of multipliers that are not zero).  In every solution tried, the
+ * sum was at least 1.5 times the rank of W. */
 #define COLUMNS 8
-/* A row is dropped after the first round if its margin exceeds b by more than this many units of b. */
+/* A row with multiplier 0 is dropped after the first round if its margin exceeds b by more than this fraction of the
+ * mean b (weighted by |lambda|). */
 #define SPARE 0.5
 
-#define NEAR 0.5 /* least margin of a warm start that is polished, as a fraction of its mean margin */
+/* a warm start is polished if its least margin / b is at least this fraction of its mean margin / b */
+#define NEAR 0.5
 
 /* State of one call of the method "factored". */
 struct factored {
@@ -52,7 +54,8 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
     return r < least ? r : least;
 }
 
-/* Takes the factors and multipliers from `near`.  The rows are scaled by the norm of its W. */
+/* Takes the factors and multipliers from `near`, the Frobenius answer or a warm start.  The rows are scaled by the
+ * Frobenius norm of near->W. */
 static int factored_init(struct factored *s, const struct svm_answer *near, const struct rows *rows, double tol,
                          struct arena *arena)
 {
@@ -115,7 +118,8 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
             least = fmin(least, margin[k] / rows->rhs[k]);
     if (!(reached > 0) || !isfinite(asked / reached) || least * asked < NEAR * reached)
         return STATUS_UNDECIDED;
-    for (ptrdiff_t i = 0; i < D; ++i) /* scales W: its margins and b get the same mean, weighted by the multipliers */
+    /* scales W: the mean of its margins, weighted by the multipliers, becomes that of b */
+    for (ptrdiff_t i = 0; i < D; ++i)
         near.W[i] = options->start_W[i] * (asked / reached);
     struct factored s;
     int status = factored_init(&s, &near, rows, options->tol, arena);

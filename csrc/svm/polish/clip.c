@@ -57,8 +57,8 @@ void clip_derivative(struct clip *s, double tau, double shift)
             s->odd[i * r + j] = s->odd[j * r + i] = (even - odd) / 2;
         }
     }
-    /* The tail acts on whole rows or columns of the frame of singular vectors.  These include the r by r part on which
-     * `even` acts, so the tail is subtracted from `even`. */
+    /* `tail` multiplies whole rows (p < q) or columns (p > q) of a matrix in the frame of singular vectors.  These
+     * include the r by r part that `even` multiplies, so `tail` is subtracted from `even`. */
     for (ptrdiff_t i = 0; i < r; ++i)
         for (ptrdiff_t j = 0; j < r; ++j)
             s->even[i * r + j] -= s->tail[s->p > s->q ? j : i];

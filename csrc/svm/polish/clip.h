@@ -19,8 +19,9 @@ struct clip {
     double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
     /* Coefficients of the operator T = tau clip' / (1 - clip' + shift): each factor pi of the derivative clip' becomes
      * tau pi / (1 - pi + shift).  `even` is the mean of T's factors for the symmetric and the skew part, `odd` is half
-     * their difference, and `tail` belongs to the longer side.  With D' = U^T D V^T, T D is U (even o D' + odd o D'^T)
-     * V^T, plus D V^T diag(tail) V if p > q, or plus U diag(tail) U^T D if p < q. */
+     * their difference, and `tail` has T's factors for the vectors of the longer side that have no singular value. With
+     * D' = U^T D V^T, T D is U (even o D' + odd o D'^T) V^T, plus D V^T diag(tail) V if p > q, or plus U diag(tail) U^T
+     * D if p < q. */
     double *even, *odd, *tail; /* (r,r), (r,r), (r) */
     double *half, *D, *turned; /* scratch of the shapes (p,q), (r,r), (r,q) */
 };

@@ -22,16 +22,19 @@
 #include "linalg/vector.h"
 #include "svm/polish/schur.h"
 
-/* Number of columns beyond the estimated rank: with too few columns, Newton's method finds another point. */
+/* The factors K and Q have this many columns more than the estimated rank of W.  With fewer columns than the rank of
+ * the solution, Newton's method would converge to a point that is not the solution. */
 #define SPARE_COLUMNS 3
 /* Largest number of steps in a row that do not halve the residual; 3 to 6 steps in all are usual. */
 #define PATIENCE 15
-#define LEAST_SHIFT 1e-9 /* least shift tau: T and the constant of the quadratic convergence stay below 1e9 */
+/* Least shift tau in T = (S + tau I)^-1.  It limits the norm of T, and the constant of the quadratic convergence, to
+ * about 1e9. */
+#define LEAST_SHIFT 1e-9
 
 struct fixed_rank {
     struct polish at; /* the point W = K Q^T, with Y = [K; Q] */
     ptrdiff_t r;
-    double ridge;                /* added to the diagonal of the Schur matrix, as a fraction of the diagonal */
+    double ridge;                /* this fraction of each diagonal entry of the Schur matrix is added to it */
     double *Y, *SY, *TSY, *step; /* (N,r) */
     double *half, *zQ;           /* (q,r), (n,r) scratch */
     double *gram, *singular;
@@ -80,8 +83,8 @@ static int fixed_rank_step(struct polish *at)
         return STATUS_ITERATION_LIMIT;
     /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
-    /* J is the derivative of the margins in Y.  J V, with V = T S Y, is computed as the margins of V_1 Q^T + K
-     * V_2^T. */
+    /* J is the derivative of the margins A(K Q^T) in Y = [K; Q].  For V = T S Y (s->TSY), split like Y into V = [V_1;
+     * V_2], J V is computed as the margins of V_1 Q^T + K V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, at->M, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, at->M, q);
     coordinates_apply(right, set, at->M);
@@ -158,7 +161,8 @@ static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair,
  * multipliers among rows that nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
-/* Gap above which a failure means that the pair was not close enough, so that one ridge is enough. */
+/* Gap of the given pair above which a failed polish means that the pair was not close enough to the solution.  Then no
+ * larger ridge is tried. */
 #define EARLY 2e-3
 
 int fixed_rank_polish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,

@@ -26,9 +26,11 @@ struct schur {
     double *XZZ, *PZZ; /* (n,n) scratch: products z^T X z and z^T P z */
 };
 
-/* Combines products with X and P to the Schur matrix <B_k, X B_l P>, on and below its diagonal [m,m].  For rows k of
- * query i and l of query j it sets G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li.  On entry H is delta^T X
- * delta and G is delta^T P delta; if X = P, H may be G. */
+/* Combines products with X and P to the Schur matrix <B_k, X B_l P>, on and below its diagonal [m,m].  On entry H is
+ * delta^T X delta and G is delta^T P delta; if X = P, H may be G.  XDZ, PDZ, XZZ and PZZ are the products of struct
+ * schur.  For a row k of query i and a row l of query j the result is
+ *
+ *     G_kl = H_kl PZZ_ij + G_kl XZZ_ij + XDZ_jk PDZ_il + PDZ_jk XDZ_il. */
 void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
                    const double *PZZ, const struct coordinates_packed *set);
 

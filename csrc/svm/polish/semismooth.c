@@ -40,7 +40,7 @@ struct semismooth {
     double *K, *u; /* matrix K (|S|,|S|) and vector u (|S|) of the Newton equations */
     /* Differences (|S|,r) and queries (n,r) of the packed rows in the basis of the singular vectors of Z. */
     double *delta, *z;
-    double *weighted, *queries; /* (|S| or n,r) and (n,n) scratch */
+    double *weighted, *queries; /* scratch of the shapes (max(|S|, n), r) and (n, n) */
     struct metric_gram gram;
 };
 

@@ -31,7 +31,8 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* spare rows of U: a new factor (kept = 0) needs few */
+    /* number of spare rows of U: fewer for a new factor (kept = 0) than for a factor that grows by single rows */
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8;
     ptrdiff_t stride = simd_padded(n + more + ROOM), most = simd_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);
@@ -63,7 +64,8 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
 #define TALL 8  /* number of rows of U computed together */
 #define WIDE 16 /* number of columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
-/* Subtracts the products of the rows above row `from` from the tile U [from .. from+TALL, j .. j+width]. */
+/* Subtracts sum_k U_ki U_kj, over the rows k < from of the factor U, from each entry (i, j) of the tile U [from ..
+ * from+TALL-1, j .. j+width-1]. */
 INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
 {
     double sum[TALL][WIDE];
@@ -85,8 +87,9 @@ INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from,
             U[(from + r) * stride + j + c] = sum[r][c];
 }
 
-/* Computes the Cholesky factor in place.  On entry U [n, stride] holds G on and right of the diagonal and beta in
- * column n.  On return it holds the factor, and y in column n.  Returns 1 if a pivot was at most `least`. */
+/* Computes the Cholesky factor G = U^T U in place.  On entry U [n, stride] holds the Gram matrix G on and right of the
+ * diagonal, and the right sides beta_S in column n.  On return it holds the factor, and y = U^-T beta_S in column n.
+ * Returns 1 if a pivot was at most `least`. */
 SIMD_DISPATCH
 static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, ptrdiff_t stride, double least)
 {
@@ -210,7 +213,7 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            clear(f, k, k - 1); /* the diagonal of row k moves into the SIMD vector of column k - 1 */
+            clear(f, k, k - 1); /* the diagonal of row k moves to column k - 1, into an unwritten SIMD vector */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
     /* Column k now has one entry below the diagonal.  A rotation of the rows k and k+1 of U, and of y, removes this

@@ -24,9 +24,11 @@ struct compact_rows {
     double *inverse;         /* inverses of the queries' blocks of the matrix, one after the other */
     ptrdiff_t *offset;       /* (M) index in `inverse` at which the block of query q begins */
     double *P;               /* (M, dk) row q is the sum of x_k D_k over the rows k of query q */
-    double *V;               /* (M, dk) row q is V_q, with which row k of query q has the margin D_k . V_q */
-    const double *K;         /* (M, M) Z Z^T of the queries Z, so that V = K P; NULL if there are many queries */
-    double *W;               /* (dk, dz) P^T Z of the queries Z, so that V = Z W^T; used if K is NULL */
+    /* (M, dk) V = K P = Z W^T, for the queries Z; a row k of query q has the margin D_k . V_q */
+    double *V;
+    /* (M, M) K = Z Z^T for the queries Z, used to compute V = K P; NULL if there are many queries */
+    const double *K;
+    double *W; /* (dk, dz) W = P^T Z, used to compute V = Z W^T if K is NULL */
     /* x (|S|) is the vector that is multiplied, `out` the product. */
     const double *x;
     double *out;

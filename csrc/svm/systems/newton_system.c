@@ -11,7 +11,8 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Largest number of a query's rows for which plain loops over a triangle are quicker than a matrix product. */
+/* Largest number of rows k of one query for which plain loops compute the lower triangle of sum_k d_k delta_k delta_k^T
+ * quicker than a matrix product. */
 #define FEW_ROWS 4
 
 static ptrdiff_t packed(ptrdiff_t d)
@@ -31,7 +32,8 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* keys and queries take no more memory than L */
+        /* takes so few queries at a time that n->keys and n->queries need hardly more memory than L */
+        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL;
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->keys = arena_doubles(arena, n->chunk, pk);
         n->queries = arena_doubles(arena, n->chunk, pz);
@@ -71,7 +73,7 @@ static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 
 /* Sets L to the lower triangle of H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), where k runs over the
  * rows of S on query q.  Both factors are symmetric, so one matrix product of their packed triangles gives every entry,
- * at a quarter of the multiplications.  Returns STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
+ * at a quarter of the cost of whole matrices.  Returns STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
 static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
@@ -98,7 +100,8 @@ static int assemble(struct newton_system *n)
             for (ptrdiff_t j = 0; j < dz; ++j)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
-            /* for l = i this also writes right of the diagonal of L, where no entry is ever read */
+            /* a block on the diagonal (l = i) is written whole, also right of the diagonal of L, where no entry is ever
+             * read */
             for (ptrdiff_t j = 0; j < dz; ++j)
                 vector_copy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, dz);
         }

@@ -12,20 +12,20 @@
 
 struct arena;
 
-#define NEWTON_SYSTEM_ABSENT 1e100 /* value of 1/d for a row outside the set S */
+#define NEWTON_SYSTEM_ABSENT 1e100 /* inverse weight 1/d of a row outside the set S */
 
 struct newton_system {
     const struct rows *rows;
     struct arena *arena; /* memory of one factorisation */
     ptrdiff_t m, D;
-    double *inverse;         /* (m) 1/d of each row, set by the caller before each factorisation */
+    double *inverse;         /* (m) inverse weight 1/d of each row, set by the caller before each factorisation */
     ptrdiff_t *member, size; /* the rows of the system's set S, ascending, and their number */
     double *L;               /* Cholesky factor, of order min(|S|, D) */
     ptrdiff_t chunk;         /* number of queries that one matrix product takes together */
     /* Arrays (chunk, pk), (chunk, pz) and (pk, pz) of packed triangles; a triangle of order d has d (d+1) / 2 entries,
      * pk or pz of them for d = dk or dz. */
     double *keys, *queries, *product;
-    /* Scratch: delta and weighted are (longest, dk), and square has order max(dk, dz). */
+    /* Scratch: delta and weighted are (tokens of the longest window, dk), and square has order max(dk, dz). */
     double *delta, *weighted, *square;
     double *margin, *step; /* (m) twice: scratch */
     /* (m) each, |S| used: the residual of an iteration, and the residual after preconditioning */

@@ -70,7 +70,7 @@ static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t s
         left[(*n_left)++] = e->member[i++];
 }
 
-/* Returns how many of the exchanged rows changed [count] have no column in Y yet. */
+/* Returns the number of exchanged rows, listed in changed [count], that have no column in Y yet. */
 static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     ptrdiff_t without = 0;

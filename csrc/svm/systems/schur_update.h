@@ -21,7 +21,7 @@ struct arena;
 
 struct schur_update {
     const struct rows *rows;
-    const double *ridge;     /* (m) must not change while this struct is in use */
+    const double *ridge;     /* (m) ridge of each row; the caller must not change it while this struct is in use */
     struct arena *arena;     /* memory of the current factor, its columns and the scratch of a solve */
     ptrdiff_t size;          /* number of rows of the base set B; 0 before the first factor */
     ptrdiff_t *member;       /* (|B|) rows of the base set B, ascending */

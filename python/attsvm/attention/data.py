@@ -20,7 +20,7 @@ from ..common.storage import storable
 from .layout import Layout, NoSequences
 
 # Tokens or queries are scaled before a solve if their largest number lies outside LEAST .. SAFE.
-# Squares of products of larger or smaller numbers could overflow or underflow.
+# Squares of products of numbers outside LEAST .. SAFE could overflow or underflow.
 SAFE, LEAST = 2.0**200, 2.0**-200
 
 
@@ -69,7 +69,7 @@ class Data:
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
         self._none = isinstance(layout, NoSequences)
-        # data without sequences are not _single, so that their empty selection is checked in Python
+        # _single is False for data without sequences, so that Python checks their empty selection, not C
         self._single = layout.single and not self._none
 
     @classmethod
@@ -84,8 +84,8 @@ class Data:
         data._stored, data._rows = data._handle, entries - len(data.queries)
         data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data._single = len(Z.shape) == 2
-        # Numbers in range need no scaling by powers of two.
-        # For numbers out of range the first solve computes the powers of two, since X may still change with copy=False.
+        # Tokens and queries whose largest numbers lie within LEAST .. SAFE need no scaling by powers of two.
+        # Powers of two for other data are computed by the first solve, since X may still change with copy=False.
         if powers_of(largest_key, largest_query) is None:
             data._powers = None
         if not causal:
@@ -233,8 +233,8 @@ class Data:
 
     @cached_property
     def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Which queries see several tokens, and the same for their entries, as bool arrays.  None if all queries see
-        several tokens, or none does.
+        """Two bool arrays: which queries see several tokens, and which entries (pairs of a query and a token) belong to
+        such queries.  None if all queries see several tokens, or none does.
 
         A query that sees one token has no constraint in the SVM, and a solve leaves it out.
         """
@@ -503,7 +503,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 def largest(array: np.ndarray) -> float:
     """The largest absolute value in an array of data."""
     size = _core.largest(array)
-    assert size is not None  # None would mean that C cannot read the array, but C can read all arrays of data
+    assert size is not None  # _core.largest returns None for an array that C cannot read; C reads all arrays of data
     return size
 
 

@@ -212,8 +212,8 @@ class NoSequences:
         return self._stand_in(name, array, (*self._shape(), self.tokens), ())
 
     def _stand_in(self, name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
-        """Data without sequences: the flat array that stands in for a user's empty one, a row of zeros, or of True for
-        bools.
+        """Replaces a user's empty array, given for data without sequences, by a flat array with one row: zeros, or True
+        for bools.
 
         As a selection, either row selects token 0.  Raises ValueError if the shape is not that of the data.
         """

@@ -16,7 +16,7 @@ from ..common.types import Norm
 from .data import Data, outside
 
 CHOSEN = 0.9  # a query has chosen a token when it gives the token at least this probability
-# with several selected tokens: at most LOW probability on each other token, at least HIGH on each selected one
+# A query that selects several tokens has chosen when it gives each of them at least HIGH, each other at most LOW.
 LOW, HIGH = 1e-6, 1e-3
 # smallest and largest size of the margins asked for, so that the squared norm of W stays in range
 SMALLEST, LARGEST = 1e-150, 1e150

@@ -11,7 +11,8 @@ import numpy as np
 from ..common.check import as_floats, as_numeric, check_shape, is_ragged
 
 CACHE_LINE = 64  # bytes
-SMALL = 1024  # largest number of elements of an array that is not aligned: a training step copies small windows anyway
+# Copies of at most SMALL elements are not aligned to a cache line, since a training step copies small windows anyway.
+SMALL = 1024
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

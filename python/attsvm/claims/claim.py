@@ -371,8 +371,8 @@ class _Sample:
         self.unsaid = f"{self.silent} without a number" if self.silent else ""
 
     def against(self, below: Any, above: Any) -> list[Any]:
-        """The values that replace a missing number so that it violates the claim: ``below`` if there is a lower bound,
-        ``above`` if there is an upper bound."""
+        """The values that stand for a missing number at its worst: ``below`` if the claim has a lower bound, ``above``
+        if it has an upper bound."""
         low, high = self.low, self.high
         return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
 
@@ -386,7 +386,7 @@ class _Sample:
         return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
 
     def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
-        """A claim on counts; ``intervals(n)`` returns the intervals that n runs with the same shares would have."""
+        """A claim on counts; ``intervals(n)`` returns the intervals that n runs with the measured shares would have."""
         runs = self.runs
 
         def needed() -> int | None:

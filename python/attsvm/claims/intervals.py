@@ -20,8 +20,10 @@ __all__ = [
 
 TAIL = 0.025  # probability of each of the two tails outside a 95 % interval
 LEAST_MEDIAN = 6  # least number of runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
-DRAWS = 10_000  # number of random weights for the interval of a mean: its tail is .025 +- .0016
-MOST_RUNS = 100_000  # largest number of runs that is tried: if even it does not decide, the statistic is the bound
+# Number of random draws that estimate the ends of a mean's interval: the tails of .025 have a standard error of .0016.
+DRAWS = 10_000
+# enough_runs tries up to this number of runs; if that many do not decide, the statistic is taken to equal its bound.
+MOST_RUNS = 100_000
 
 
 def binomial_interval(successes: int, runs: int, tail: float = TAIL) -> tuple[float, float]:
@@ -51,20 +53,19 @@ def _special() -> Any:
 
 
 def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, float]:
-    """The 95 % interval of p10 - p01, the difference between two shares of the same runs.
+    """The 95 % interval of the share of runs with a first flag alone minus the share with a second flag alone.
 
-    p10 is the share of runs with the first flag alone, p01 that with the second flag alone.  The ends combine the 98.75
-    % Clopper-Pearson intervals of p10 and p01.  Their four tails of .625 % sum to .025.
+    The ends combine the 98.75 % Clopper-Pearson intervals p10 and p01 of these two shares.  Their four tails of .625 %
+    sum to .025.
     """
     (low10, high10), (low01, high01) = (binomial_interval(count, runs, TAIL / 4) for count in (gains, losses))
     return low10 - high01, high10 - low01
 
 
 def median_rank(runs: int) -> int:
-    """The largest r with P(Bin(runs, 1/2) < r) <= .025: the rank of both ends of an interval of the median, or 0.
+    """The rank r such that the r-th smallest and r-th largest run enclose the median in 95 % of samples; 0 if none.
 
-    The r-th smallest and the r-th largest of the runs enclose the median in 95 % of all samples, whatever their
-    distribution.
+    It is the largest r with P(Bin(runs, 1/2) < r) <= .025, for runs of any distribution.
     """
     return int((_special().bdtr(np.arange(runs), runs, 0.5) <= TAIL).sum())
 
@@ -88,7 +89,7 @@ def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float,
     Clopper-Pearson interval.  For other numbers the coverage is not proved, but no distribution is known for which it
     is below 95 % (Phan, Thomas and Learned-Miller, ICML 2021).
     """
-    rng = np.random.default_rng(0)  # fixed weights, so that a page can be reproduced to the digit
+    rng = np.random.default_rng(0)  # every call draws the same weights, so that a page can be reproduced to the digit
     runs, outside = len(sample), int(TAIL * DRAWS)
     weights = rng.standard_exponential((DRAWS, runs + 1))
     weights /= weights.sum(axis=1, keepdims=True)

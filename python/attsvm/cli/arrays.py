@@ -61,7 +61,7 @@ def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def as_data(arrays: dict[str, np.ndarray]) -> Data:
-    """Data of cross-attention with queries Z or, without Z, of self-attention by the first token; without padding."""
+    """Data without padding: attention of the queries Z or, without Z, of the first token of each sequence."""
     X: Any = arrays["X"]
     if "lengths" in arrays:
         check_shape("X", X, "n, T, d")

@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         metavar="TEXT",
         type=Path,
         nargs="*",
-        default=[],  # otherwise argparse lists TEXT among missing arguments
+        default=[],  # without a default, argparse lists TEXT among missing arguments
         help="a file, one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference); "
         "where the model takes images, a folder of them or image files (default: scikit-learn's digits)",
     )
@@ -98,7 +98,7 @@ def _indices(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    _without_windows()  # fails before any work if matplotlib is missing
+    _without_windows()  # raises before any work if matplotlib is missing
 
     if args.training:
         return _training(args)

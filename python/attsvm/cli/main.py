@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
-            # needless here, since every table shows the status of its solves
+            # Warnings of solves that did not converge are left out: every table shows the status of its solves.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return args.command(args)
     except UsageError as error:

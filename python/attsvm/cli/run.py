@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
         saved: dict[str, Any] = {"selected": arrays["selected"]}
         print(solutions_table(solutions))
     else:
-        from matplotlib.figure import Figure  # fails before the training if matplotlib is missing
+        from matplotlib.figure import Figure  # raises before the training if matplotlib is missing
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
@@ -105,7 +105,7 @@ def _solve(data: Data, selected: Any, norm: Literal["frobenius", "nuclear"]) -> 
     print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
     try:
         return solve_svm(data, selected, norm)
-    except ValueError as error:  # the selection is wrong, or tokens are out of scale
+    except ValueError as error:  # raised if the selection is wrong, or tokens are out of scale
         raise UsageError(str(error)) from None
 
 

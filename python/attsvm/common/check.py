@@ -62,8 +62,8 @@ def is_ragged(value: Any) -> bool:
 
 
 def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.ndarray]) -> Any:
-    """The result of ``read(name, value)``; for a list of arrays, if ``ragged``, the list of the results of its
-    parts."""
+    """The result of ``read(name, value)``; if ``ragged`` and the value is a list of arrays, a list with the result for
+    each array."""
     if ragged and isinstance(value, (list, tuple)) and any(depth(part) != 0 for part in value):
         return [read(f"{name}[{i}]", part) for i, part in enumerate(value)]
     return read(name, value)
@@ -118,7 +118,8 @@ def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:
 
 
 def check_finite(name: str, array: np.ndarray) -> None:
-    largest = _core.largest(array)  # needs no temporary array; None for types and layouts that C does not read
+    # C finds the largest number without a temporary array; it returns None for types and layouts that it does not read.
+    largest = _core.largest(array)
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
         bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
@@ -152,7 +153,8 @@ def as_finite(name: str, value: Any) -> np.ndarray:
 
 def as_doubles(array: np.ndarray) -> np.ndarray:
     """The array as C reads it: float64, C-contiguous and aligned.  An array that already is so is returned itself."""
-    if array.dtype == np.float64 and array.flags.carray:  # the usual case, which np.require takes longer to find out
+    # the usual case: np.require would return the array too, but only after slower checks
+    if array.dtype == np.float64 and array.flags.carray:
         return array
     with np.errstate(over="ignore"):  # a long double out of range becomes infinite; check_finite reports it
         return np.require(array, np.float64, ["C", "A"])

@@ -16,7 +16,8 @@ from .types import Norm
 NAMED = {"frobenius": (False, 2.0), **_core.NORM}
 EPSILON = 2.0**-52
 SMALL = 1e-100  # Entries between this and its inverse can be squared without underflow or overflow.
-SPARE = 16  # number of roundings added to each count of operations, as a reserve
+# Each rounding bound counts SPARE operations too many; for norms of singular values it is then multiplied by SPARE.
+SPARE = 16
 
 
 def norm_name(norm: str | float | Metric) -> str:
@@ -34,7 +35,7 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     """
     largest = np.maximum(W.max(axis=(-2, -1)), -W.min(axis=(-2, -1)))
     if norm == "frobenius" and np.all((largest == 0) | ((largest > SMALL) & (largest < 1 / SMALL))):
-        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # the common case, without temporary arrays
+        return np.sqrt(np.einsum("...ij,...ij->...", W, W))  # the common case: it needs no temporary arrays
     # the largest entry becomes 1, so that squares and powers do not leave the range of doubles
     W = W / np.where(largest > 0, largest, 1.0)[..., None, None]
     if isinstance(norm, Metric):

@@ -211,8 +211,8 @@ class _Found:
         self.rows[cell][run] = numbers
 
     def stacked(self, runs: int) -> Numbers:
-        """The numbers of the runs below ``runs`` that every cell has, as arrays (length of each axis of the grid, ...,
-        runs, ...)."""
+        """The numbers of all runs below ``runs`` that are done in every cell of the grid, as arrays (length of each
+        axis of the grid, ..., runs, ...)."""
         done = sorted(run for run in set.intersection(*map(set, self.rows.values())) if run < runs)
         if not done:
             return {}

@@ -86,7 +86,7 @@ class Result:
             return NotImplemented
         return storage.same(storage.state_of(self), storage.state_of(other))
 
-    # needed for subclasses of list and dict, which have a != of their own
+    # Without this method, results that are lists or dicts too would use the != of list or dict.
     def __ne__(self, other: object) -> bool:
         return not self == other
 

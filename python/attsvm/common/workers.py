@@ -52,9 +52,9 @@ class Workers:
         self._over = False  # an error has ended the exchange: no other worker waits for this one
         self.rank, self._count = self._meet()
         # A `reduce` that is a mean or a maximum instead of a sum is refused here.
-        # If several workers drew the same slot, such a reduce looks like one worker alone.
-        # Each worker therefore adds a fresh random number and its negative, and compares the sums with them.
-        # If it added one number alone, the worker with the largest number would not notice a maximum.
+        # Under a mean or a maximum, workers that drew the same slot in _meet count as one, with one row in tables.
+        # Each worker puts a random number and its negative into its row of a table; the sums must equal both numbers.
+        # The negative is needed: under a maximum, the worker with the largest number would get this number back.
         drawn = 1.0 + _draw(2**53 - 1)
         if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():
             raise ValueError(MUST_ADD)
@@ -141,8 +141,8 @@ class Workers:
         return answer
 
     def fail(self, error: Exception, numbers: int) -> None:
-        """Tells the other workers that this worker has failed.  The others wait in :meth:`combine` for its ``numbers``
-        losses and scales."""
+        """Tells the other workers that this worker has failed.  The others wait in :meth:`combine` for the losses and
+        scales of this worker, of which there are ``numbers``."""
         if not self._over:
             # an error of `reduce` is dropped, since the caller raises `error`
             with contextlib.suppress(Exception):
@@ -168,7 +168,7 @@ class Workers:
         return bool(self.table([flag]).any())
 
     def mean(self, numbers: Iterable[float]) -> np.ndarray:
-        """The means over the queries of all workers, independent of the order of the workers."""
+        """The mean of each number over workers, weighted by their numbers of queries; the order does not matter."""
         return self._means(self.table(numbers))
 
     def _means(self, table: np.ndarray) -> np.ndarray:
@@ -187,7 +187,8 @@ class Workers:
         for rows, on in blocks:
             moving[on] |= rows.any(axis=1)
         own, R = np.where(moving, scales, -np.inf), len(losses)  # a gradient of zero has no scale
-        table = self.table([0.0, *losses, *own])  # the first column is 1 if the worker has failed (see fail)
+        # The first column of the table is 1 in the row of a worker that has failed (see fail), else 0.
+        table = self.table([0.0, *losses, *own])
         self._part(table[:, 0])
         table = table[:, 1:]
         if not np.isfinite(table[:, :R]).all():

@@ -17,11 +17,13 @@ SIZES = (100, 400, 1500, 4000, 16_000)  # numbers of training queries: the accur
 TEST = 500  # largest number of test queries; the standard error of an accuracy of 0.9 is then 0.013
 SPLITS = 5
 DRAWS = 3  # number of untrained heads of each kind, enough to see how far their numbers differ
-# ITERATIONS: block ascent steps for random choices (margin bound within 10 % of the bound after 40 steps) and few rows.
-# FEW_ITERATIONS: for MANY rows or more.  The accuracy is within .01 of the exact SVM's, .024 for untrained heads.
+# ITERATIONS: block ascent steps for the SVM of random choices, and for an SVM of fewer than MANY training queries.
+# For random choices, the margin's upper bound after ITERATIONS steps is within 10 % of the bound after 40 steps.
+# FEW_ITERATIONS: block ascent steps for an SVM of MANY training queries or more.
+# After FEW_ITERATIONS steps, the SVM's accuracy is within .01 of the exact SVM's (.024 for untrained heads).
 ITERATIONS, FEW_ITERATIONS, MANY = 20, 8, 500
 FEW_DIRECTIONS = 2  # permuting the singular vectors of a W of at most this rank leaves W nearly as it was
-NULL_TOL = 1e-4  # tolerance of an SVM for which a few iterations give no W, too small to change a digit of the table
+NULL_TOL = 1e-4  # tolerance of an SVM that is solved anew because a few iterations gave no W
 RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # each number, appended to the seed, gives a control its random stream
 
 

@@ -24,7 +24,8 @@ MOST = 16_000_000  # if more logits than this are kept after queries were droppe
 BLOCK = 1_000_000  # largest number of logits that are computed at one time
 RANK = 1e-6  # singular values below this fraction of the largest are rounding of weights in single precision
 STEPS = 40  # largest number of bisection steps for the scale of an untrained head's logits
-Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]  # makes K and Q of an untrained head
+# The type of functions that make K and Q of an untrained head.
+Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 # Indices of some queries, all their logits (each minus its query's largest logit), and each query's number of logits.
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Two-sided 95 % points of Student's t for 1, 2, .. degrees of freedom.
@@ -80,7 +81,7 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
     """
     (left, K), (right, Q) = (
-        np.linalg.qr(factor[:width].astype(np.float64))  # without the row of K and Q for a position bias
+        np.linalg.qr(factor[:width].astype(np.float64))  # without the row of K or Q by which a position bias enters
         for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
     )
     U, values, Vt = np.linalg.svd(K @ Q.T)
@@ -134,7 +135,7 @@ def null_head(
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """Of these queries with their logits, the queries that are hard at this scale, or all queries if it is 0."""
+    """Of these queries with their logits, the queries that are hard at this scale, or all queries if the scale is 0."""
     at, fall, sizes = part
     if len(at) == 0 or scale == 0:
         return part
@@ -174,7 +175,7 @@ def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
     """Scale of the logits at which ``wanted`` of the ``counted`` queries are hard, and each query's top probability."""
-    low, high = -12.0, 12.0  # bounds on log(scale * m), where m is the mean of -fall
+    low, high = -12.0, 12.0  # bounds on log(scale * m); m: mean distance of a logit from its query's largest
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -201,7 +202,7 @@ def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float,
         return -math.inf, math.inf
     mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
     half = student(k - 1) * math.sqrt((1 / k + (1 - TRAINING) / TRAINING) * variance)
-    return max(mean - half, least), min(mean + half, 1.0)  # the interval of two splits may be as wide as these limits
+    return max(mean - half, least), min(mean + half, 1.0)  # the interval from two splits can reach from least to 1
 
 
 def student(degrees: int) -> float:

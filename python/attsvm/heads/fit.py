@@ -20,7 +20,7 @@ from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs that are solved approximately, by a few iterations
 # Largest sum of squared window lengths for block ascent, which needs gigabytes of memory above it.
-# For larger sums the gradient method is used, whose duality gap is about three times that of block ascent.
+# Above this sum of squared window lengths the gradient method is used; its gap is about three times block ascent's.
 PAIRS = 2e7
 FEWEST = 20  # with fewer test queries than this an accuracy is nan, since it would say nothing
 SPARE = 3  # this number of tokens per dimension nearly always spans the same space as all tokens
@@ -135,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span of tokens and queries: the part of the head's own W outside it adds nothing.
+        # The SVM's W lies in the span of tokens and queries; the part of the own W outside that is orthogonal to it.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)
@@ -190,9 +190,9 @@ def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
 
 
 def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal bases of the span of X's rows and of its complement, from ``X^T X``, and the rounding level.
+    """Orthonormal bases of the span of X's rows and of its complement, from ``X^T X``; largest eigenvalue taken for 0.
 
-    The rounding level is the largest eigenvalue, a sum of squares along a direction, that counts as zero.
+    An eigenvalue is the sum of squares along a direction.
     """
     eigenvalues, vectors = np.linalg.eigh(products)
     least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)

@@ -57,7 +57,7 @@ class Kept:
 
 
 def digest(head: Head, options: dict[str, Any]) -> str:
-    """Digest of a head's weights, its choices and the options, without which a stored result is refused."""
+    """Digest of a head's weights, its choices and the options; a stored result with another digest is refused."""
     found = hashlib.sha256(repr([__version__, head.most, head.threshold, head.module, head.space]).encode())
     for array in (head.K, head.Q, hard_queries(head, options.get("threshold")), head.text.lengths):
         found.update(array.tobytes())

@@ -120,7 +120,7 @@ def measure(
 
 
 def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> dict[str, float]:
-    """Negative share of a loss's gradients in a head's logits, and two bounds of the largest margin of its choices.
+    """Share of negative multipliers in a loss's gradient for a head's logits; bounds of its choices' largest margin.
 
     ``gradients`` holds for each kept sequence the gradient (S, T) of the loss in the head's probabilities, ``rows`` (k,
     3) the queries with the tokens that they select.

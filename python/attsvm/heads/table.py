@@ -107,7 +107,7 @@ def _gain(report: Any) -> str:
 
 
 def _nuclear(report: Any) -> str:
-    """Accuracy of the nuclear-norm SVM, and in brackets of the Frobenius SVM of the nearest number of queries."""
+    """Accuracy of the nuclear-norm SVM; in brackets, of the Frobenius SVM whose number of queries is closest."""
     if (nuclear := report.nuclear) is None:
         return "-"
     same = min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))

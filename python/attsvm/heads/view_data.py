@@ -35,7 +35,7 @@ TOKENS, LEAST = 24, 0.005  # a query has at most TOKENS lines to tokens, and onl
 RIVALS = 5  # number of rivals shown with the smallest margins by the SVM, and again by the head's own W
 DIRECTIONS = 6  # number of directions shown of a margin, those with the largest shares
 NAMED, BESIDE = 32, 8  # number of named directions of each head, and of its SVM
-SAME = 1e-5  # a W that was read again may differ by this fraction of its largest entry
+SAME = 1e-5  # a head's W, read on another text, may differ from the report's W by this fraction of the largest entry
 DIGITS = 4  # significant digits of the numbers on the page
 PATCH = re.compile(r"r(\d+)c(\d+)")  # the name that attsvm.torch.read gives to a patch of an image
 
@@ -89,7 +89,7 @@ def contents(
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
-    """The report with the same head as it was read on another text; an empty list if ``heads`` does not have it.
+    """A list of the report with its head as read on another text; an empty list if ``heads`` does not have that head.
 
     The SVM keeps its W, and has no support tokens on the other text.
     """

@@ -217,7 +217,7 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 
 
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
-    """Arrays of :class:`Why` on support tokens: neighbours, likeness, holders, pulls, without and instead."""
+    """The fields ``neighbours``, ``likeness``, ``holders``, ``pulls``, ``without``, ``instead`` of a :class:`Why`."""
     rows, _ = support_of(report.fit)
     if report.fit is None or len(rows) == 0:
         none = np.empty(0)

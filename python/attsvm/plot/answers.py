@@ -107,7 +107,7 @@ def _composed(parts: Decomposition, ax: Any = None, **image_kw: Any) -> Any:
 def _shares(found: SoftLabels, ax: Any = None, **image_kw: Any) -> Any:
     """Draws a heat map of the shares to which the next-token probabilities of a linear decoder converge, among the
     tokens that follow each context."""
-    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # scaled, so that a sum of counts does not overflow
+    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # scaled counts, whose sum cannot overflow
     ax = _heat_map([shares / shares.sum(axis=1, keepdims=True)], "share of the next tokens", ax, image_kw)
     ax.set_ylabel("context")
     return ax

@@ -17,7 +17,7 @@ from .curves import band, correlations, largest, style, weights_of
 
 __all__ = ["correlation", "margin_share", "saturation"]
 
-OVER = 3  # the axis ends at this multiple of the least upper bound, since the first bounds are far above it
+OVER = 3  # the axis of margins ends at this multiple of a run's smallest upper bound; the first bounds are far larger
 
 
 @drawing(Run)

@@ -37,7 +37,8 @@ failed in {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {ful
 (None of 400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on
 proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
 locally optimal directions, joint paths, a ReLU head's bound."""
-CHANCE = {"quick": (0, 400), "full": (0, 400)}  # (failed, all) resampled reports: tests/support/chance_of_failure.py
+# Numbers of resampled reports with a failed claim, and of all resampled reports (tests/support/chance_of_failure.py).
+CHANCE = {"quick": (0, 400), "full": (0, 400)}
 EXTRAS = ("jinja2", "joblib", "matplotlib", "scipy")
 SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # started first: these figures take 40 % of the time
 
@@ -99,7 +100,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     # Workers are processes, not threads: proofs, matplotlib and much of a figure hold the interpreter lock.
     with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
         for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
-            page = _write(made, args.out)  # at once, so that an interruption or a later error loses no figure
+            page = _write(made, args.out)  # written at once, so that an interruption or a later error loses no figure
             with above_bars():
                 print(_said(made, width, args.verbose), flush=True)
             verdicts += _verdicts(made)
@@ -132,7 +133,7 @@ def _write(made: Made, out: Path) -> Path:
     section, page, entries = made.section, out / "index.html", out / "claims.json"
     with replacing(out / f"{section.name}.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **made.results)
-    (out / f"{section.name}.svg").unlink(missing_ok=True)  # the picture of an older report
+    (out / f"{section.name}.svg").unlink(missing_ok=True)  # remove the picture of an older report
     for suffix, picture in made.pictures.items():
         with replacing(out / f"{section.name}{suffix}") as file:
             file.write(picture)
@@ -144,7 +145,7 @@ def _write(made: Made, out: Path) -> Path:
 
 
 class Made(NamedTuple):
-    """What is made of a figure: its section of the page, arrays, pictures, SVM answers without a proof, seconds."""
+    """A figure's section of the page, measured arrays, picture files, reasons why proofs failed, time in seconds."""
 
     section: Section
     results: Mapping[str, np.ndarray]
@@ -159,7 +160,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a filter in main() acts in its own process only
+        warnings.simplefilter("ignore", ConvergenceWarning)  # main()'s filter of warnings does not act in workers
         results = measure(figure, runs, args.seed, threads)
     drawn = figure.plot(results)
     pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}

@@ -235,7 +235,7 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for heading, claims in groups.items()
         for claim in claims
     ]
-    entries.sort(key=lambda entry: entry["figure"])  # figures are finished in any order
+    entries.sort(key=lambda entry: entry["figure"])  # sorted, since figures are finished in any order
     text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     with replacing(path, "w") as file:
         file.write(text + "\n")

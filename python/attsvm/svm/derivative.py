@@ -45,7 +45,7 @@ class Rows(NamedTuple):
     delta: np.ndarray  # (m, dk) x_a - x_t
     z: np.ndarray  # (m, dz)
     asked: np.ndarray  # (m,) b
-    soft: np.ndarray  # (m,) 1 / (2 C) on margin rows of a soft margin with penalty C, else 0
+    soft: np.ndarray  # (m,) added to the Gram diagonal: 1 / (2 C) on margin rows with penalty C, else 0
     multiplier: np.ndarray  # (m,) y
 
     def apply(self, W: np.ndarray) -> np.ndarray:
@@ -72,7 +72,8 @@ class Tangent:
         self.rows = rows = _holding_rows(sol)
         self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
         self.rows = rows._replace(multiplier=y)
-        # the factor in dmargin = margin^3 sum_k y_k <dr_k, W>, for y scaled so that sum_k b_k y_k = ||W||^2
+        # A change dr_k of each row r_k changes the margin by margin^3 sum_k y_k <dr_k, W>, with y_k its multiplier.
+        # The multipliers must add up to ||W||^2, weighted by the margins asked, for this derivative of the margin.
         self._dmargin = sol.margin**3
 
     def forward(self, dX: np.ndarray, dZ: np.ndarray) -> tuple[np.ndarray, float]:
@@ -142,7 +143,8 @@ def _holding_rows(sol: Separation) -> Rows:
     delta = data._differences(chosen[at], token[at])
     z, y = data.queries[query[at]], sol.flat_dual[at]
     if sol.C is None:
-        y = y * (1 / sol.margin**2) / (asked[at] @ y)  # scale the multipliers y so that sum_k asked_k y_k = ||W||^2
+        # scale the multipliers y so that their sum, weighted by the margins asked, is ||W||^2 = 1 / margin^2
+        y = y * (1 / sol.margin**2) / (asked[at] @ y)
     return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
 
 
@@ -161,8 +163,8 @@ def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
 
 
 def _frobenius(sol: Separation, rows: Rows) -> Any:
-    """For the Frobenius norm, where ``W = M = sum y_k r_k``: W, the multipliers y, and a function that solves the
-    linear system of (dW, dy).
+    """For the Frobenius norm, where W is the sum of the support rows r_k times their multipliers y_k: W, all y_k, and a
+    function that solves the linear system for their changes (dW, dy).
 
     The matrix of the system is the Gram matrix of the support rows r_k.
     """
@@ -178,8 +180,8 @@ def _frobenius(sol: Separation, rows: Rows) -> Any:
 
 
 def _entrywise(sol: Separation, rows: Rows) -> Any:
-    """For an entrywise norm, where W is the gradient of ``||M||_q^2 / 2`` at ``M = sum y_k r_k``: W, the multipliers y,
-    and a function that solves the linear system of (dW, dy).
+    """For an entrywise norm, where W is the gradient of ``||M||_q^2 / 2`` at M, the sum of the support rows times their
+    multipliers y: W, y, and a function that solves the linear system for their changes (dW, dy).
 
     The gradient is ``||M||^(2-q) sign(M) |M|^(q-1)``, with q the conjugate exponent.
     """
@@ -193,7 +195,7 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
                 "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
             )
         W = length * np.sign(M) * unit ** (q - 1)
-        # the Hessian of ||M||_q^2 / 2 is diag(scale) + (2 - q) slope slope^T
+        # the Hessian of ||M||_q^2 / 2 with respect to the entries of M is diag(scale) + (2 - q) slope slope^T
         scale, slope = (q - 1) * unit ** (q - 2), W / length
         curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
         inverse = _inverse(curved @ dense.T)
@@ -211,8 +213,8 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
 
 
 def _nuclear(sol: Separation, rows: Rows) -> Any:
-    """For the nuclear norm, where ``W = A B^T`` has the rank of the answer: W, the multipliers y, and a function that
-    solves the linear system of (dW, dy).
+    """For the nuclear norm, where ``W = A B^T`` with factors of full column rank: W, the multipliers y of the support
+    rows, and a function that solves the linear system for their changes (dW, dy).
 
     The factors satisfy ``A = M B / h`` and ``B = M^T A / h``, with ``M = sum y_k r_k`` and h the nuclear norm of W.
     """
@@ -247,8 +249,11 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
 
 
 def _max(sol: Separation, rows: Rows) -> Any:
-    """For the max norm h of W, where ``W = h sign(M)`` in the entries in which ``M = sum y_k r_k`` is not zero: W, the
-    multipliers y, and a function that solves the linear system of (dW, dy).
+    """For the max norm: W, the multipliers y of the support rows, and a function that solves the linear system for
+    their changes (dW, dy).
+
+    Let M be the sum of the support rows times their multipliers, and h the norm of W.  Where an entry of M is not zero,
+    the entry of W is h times its sign.
 
     The answer is a vertex: there are as many rows as unknowns (h and the entries of W where M is zero).
     """

@@ -20,9 +20,9 @@ MOST = 2e8  # largest number of elements in the tokens of a solve whose metric i
 
 
 class Whitening:
-    """Turns a solve in the metric (P, R) into a Frobenius solve over whitened data, for the weights ``V = L^T W M``.
+    """Turns a solve in the metric ``(P, R) = (L L^T, M M^T)`` into a Frobenius solve for the weights ``V = L^T W M``.
 
-    With ``P = L L^T`` and ``R = M M^T``, the norm of W in the metric is ``||V||_F``.
+    The norm of W in the metric is ``||V||_F``.
 
     The rows are ``(L^-1 (x_t - x_ref)) V (M^-1 z)``.  For a metric given as an array D (dk, dz), V is the flat vector
     ``sqrt(D) W``: each query gets tokens ``vec(x z^T) / sqrt(D)`` of its own, and the query becomes the number 1.  The

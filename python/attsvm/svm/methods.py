@@ -127,7 +127,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         )  # fmt: skip
     except IndexError:
         raise ValueError(selection.outside(data)) from None
-    # The length of a row cannot be squared: X or Z was changed, or the rows differ too much in scale.
+    # C could not square the length of a row: X or Z was changed since, or the rows differ too much in scale.
     except FloatingPointError:
         data._check_finite()
         del data._powers

@@ -29,9 +29,9 @@ from .support import ROUNDED, log_pulls, products
 # an equation depends on others if its part independent of them is below this fraction of the largest equation
 DEPENDENT = 1e-9
 BINDING = 1e-6  # a margin binds if W exceeds it by less than this fraction of the largest margin asked
-# largest number of equations that a dependent equation may combine: exact factors of 40 take minutes
+# Largest number of equations that a dependent equation may combine: for 40 of them, its exact factors take minutes.
 MOST_DEPENDED = 12
-# step lengths, tried in turn, by which W is moved inwards if it misses margins by rounding
+# Step lengths by which W is moved, in turn, along a direction in which all binding margins grow, if W misses a margin.
 NUDGES = (0.0, 1e-13, 1e-11, 1e-9)
 
 
@@ -178,7 +178,8 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     inward = _inward(rows, W) if rows.rhs is not None and sol.C is None else np.zeros_like(W)
     for nudge in NUDGES if inward.any() else NUDGES[:1]:
         moved = W + nudge * inward
-        if of_values(sol.norm)[0]:  # the nuclear and spectral norms of a matrix need its factors as witnesses
+        # check.py bounds nuclear and spectral norms by factors of the matrices: W, and the rows times their multipliers
+        if of_values(sol.norm)[0]:
             witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
         yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, moved, witness)
 
@@ -261,7 +262,7 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     found = _square(A[touched], places, names, wanted, entry)
     if found is None:
         return None
-    # change the multipliers of the basis so that the solver's residual vanishes
+    # change the multipliers of the subsystem's rows so that all rows times their multipliers add up to zero
     basis = [names.index(tuple(name)) for name in found["basis"]]
     exact = dual.copy()
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]

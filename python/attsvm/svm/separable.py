@@ -27,7 +27,7 @@ from .support import ROUNDED
 
 # Largest number of points in one window: the solver treats one window of 100,000 points as one dense problem.
 WINDOW = 1000
-ORIGIN = -1  # stands for a point's number in a Window whose rows are single points, not pairs
+ORIGIN = -1  # first number of a Window whose points are compared with the origin, not paired with another point
 
 # A Window: a point (or ORIGIN), the points with which it is paired, and the weights of these pairs.
 Window = tuple[int, np.ndarray, np.ndarray]
@@ -320,7 +320,7 @@ def _plane(
     known = None if start is None else start[0] * (unit / start[1]) ** 2
     w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
     sides = _sides(positive, bias)
-    for side in sides:  # balance the multipliers of the two classes: they have the same sum
+    for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
         weights[side] /= len(sides) * weights[side].sum() or 1.0
     turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
     used = int(np.count_nonzero(weights))

@@ -21,7 +21,7 @@ from .support import holding, is_unique, log_pulls
 # Singular values of W below this fraction of the largest do not count for its rank.
 # An answer with a gap of 1e-9 fixes W only to about 5e-5, so smaller singular values may be errors.
 RANK_TOLERANCE = 1e-4
-# attributes of an answer that a file keeps, besides the solver's answer
+# attributes of a Separation that a file keeps, besides the attribute ``answer`` (what the solver returned)
 STATE = ("data", "selection", "norm", "method", "C", "status")
 ROWS_SHOWN = 4  # largest number of rows of a certificate that the message lists one by one
 SHARDED = "working set"  # method of an answer whose rows are sharded over processes
@@ -481,7 +481,7 @@ def _at_least(sol: Separation) -> str:
     (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
     pull = log_pulls(sol, entries)
     D, Z = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2, data.queries[q]
-    # D and Z are scaled to order one, since products of their numbers may leave double precision
+    # scale each row of D (token differences) and Z (queries), since their products may leave double precision
     D, Z = (A / np.abs(A).max(axis=1, keepdims=True) for A in (D, Z))
     weights = np.sign(y) * np.exp(pull - pull.max())
     most = np.linalg.norm((weights[:, None] * D).T @ Z)

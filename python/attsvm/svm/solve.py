@@ -26,7 +26,7 @@ from .sharded import solve_sharded
 # Gap at which `feasible` stops: a separating W is then known, and its margin within a factor of 2.
 ROUGH = 1.0
 # With at most SMALL numbers in the tokens, no progress is shown by default.
-# A solve over so few numbers is faster than finding out whether stderr is a terminal.
+# A solve over at most SMALL numbers takes less time than to find out whether stderr is a terminal.
 SMALL = 10_000
 listeners: list[Callable[[Separation], None]] = []  # functions that are called with every answer of solve_svm
 

@@ -54,8 +54,8 @@ def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
 # A value counts as zero below ZERO times the largest value, and as nonzero above NONZERO times the largest.
 # An answer with a gap of 1e-9 does not decide whether a value between ZERO and NONZERO is zero.
 ZERO, NONZERO = 1e-7, 1e-5
-# The least singular value of the support rows, at unit length and restricted to a face, decides whether W is unique.
-# W is unique if the least singular value is above REGULAR; below SINGULAR it is not, if W lies inside the face.
+# Thresholds for the least singular value of the support rows, at unit length and restricted to a face of the norm ball.
+# A least singular value above REGULAR makes W unique; with one below SINGULAR, a W inside the face is not unique.
 SINGULAR, REGULAR = 1e-11, 1e-7
 LARGEST = 4_000_000  # largest number of elements in the matrix of the restricted support rows (32 MB)
 
@@ -115,7 +115,8 @@ def _split(values: np.ndarray, top: float) -> np.ndarray | None:
     return large if (large | (np.abs(values) <= ZERO * top)).all() else None
 
 
-# The functions _max, _spectral and _nuclear describe the face of the norm ball that ``M = sum y_k r_k`` exposes.
+# _max, _spectral and _nuclear describe a face of the norm ball: its points of largest inner product with M.
+# M is the sum of the rows of the SVM times their multipliers.
 # _max, _spectral and _nuclear return whether W lies inside the face, and a function that restricts rows to the face.
 # _max, _spectral and _nuclear return None if rounding does not decide the dimension of the face.
 

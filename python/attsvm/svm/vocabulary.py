@@ -15,7 +15,7 @@ from ..common.norms import of_values
 from ..common.progress import Report
 from .request import Answer, Request
 
-OUTWARDS = 2.0**-50  # bounds are moved outwards by this relative rounding error of the keys' sizes and of W
+OUTWARDS = 2.0**-50  # both bounds of the margin are widened by this fraction, for rounding in the keys and in W
 
 
 class Vocabulary:
@@ -49,7 +49,7 @@ class Vocabulary:
         """Expands an answer for classes to all tokens: the tokens of a class share its multipliers and have the same
         weights."""
         M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        # negative multipliers; the reference class of each query gets the number that makes the query's sum zero
+        # pull: minus the multipliers; the entry of a query's reference class makes the sum over the query zero
         pull = -answer.dual.reshape(M, K)
         pull[every, self.request.selection.reference] = -pull.sum(axis=1)
         dual = (pull / -self.count)[:, self.class_of]
@@ -123,7 +123,7 @@ def solve_levels(
             sigma *= 1 if gap < CONVERGING * last else GROWTH
     except KeyboardInterrupt as interrupt:
         return problem.found(interrupt)
-    # Either 1 / sigma is lost to rounding, or too many rows are active for memory.
+    # Newton's method ends here if 1 / sigma is lost to rounding, or if too many rows are active for memory.
     except (np.linalg.LinAlgError, MemoryError):
         pass
     return problem.found(None)
@@ -136,10 +136,10 @@ class _Problem:
         self.gram = self.Z @ self.Z.T
         self.selected, self.n = np.ascontiguousarray(selected.T), count.astype(np.float64)
         self.reference = selected.argmax(axis=1)
-        # Start the levels t at the highest logits of tokens that are not selected: few rows are then active.
+        # The level t of each context starts at the highest logit of its unselected tokens: few rows are then active.
         self.W = self.selected @ (self.Z - self.Z.mean(axis=0))
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
-        self.t[np.isinf(self.t)] = 0.0  # level of a context that selects every token
+        self.t[np.isinf(self.t)] = 0.0  # a context that selects every token starts at level 0
         self.y = np.zeros(self.selected.shape)
         self.met, self.steps = self.W, 0  # met: W projected onto the equality rows
         self.best = self.W, self.y  # the best projected W and multipliers so far
@@ -170,7 +170,8 @@ class _Problem:
         W exists."""
         dual = self._balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
-        weight = np.where(self.selected, 0.0, dual) @ self.b  # (K,) weight of the margin rows of each class
+        # (K,) for each class, the multipliers of its margin rows times the margins b asked of these rows, summed
+        weight = np.where(self.selected, 0.0, dual) @ self.b
         self._meet_equalities()
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
@@ -199,7 +200,8 @@ class _Problem:
     def _direction(
         self, active: np.ndarray, sigma: float, g: np.ndarray, h: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Newton's step (dW, dt) for the weights and the levels; None if too many rows are active for memory."""
+        """Newton's step (dW, dt) for the weights W and the levels t, one level for each context; None if too many rows
+        are active for memory."""
         M, along, right, parts = len(h), g @ self.Z.T, -h, []
         sizes = active.sum(axis=1)
         if (sizes**2).sum() > LARGEST:
@@ -221,8 +223,8 @@ class _Problem:
         return du @ self.Z - g, dt
 
     def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
-        """Line search: a step length, at most 1, at which the slope is a small fraction of its initial value.  The
-        slope only grows along the step."""
+        """Line search: a step length at which the derivative of the augmented Lagrangian along the step is nearly 0
+        compared with its initial value, or 1 if it is still negative there.  The derivative grows along the step."""
         linear, square = self.n @ (self.W * dW).sum(axis=1), self.n @ (dW * dW).sum(axis=1)
         start, du = self._uncut(sigma), sigma * (dW @ self.Z.T - dt)
         low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
@@ -239,7 +241,7 @@ class _Problem:
         return length
 
     def _meet_equalities(self) -> None:
-        """Sets ``met`` to the weights nearest to W that meet the equality rows, with levels of their own."""
+        """Sets ``met`` to the weights nearest to W that give all tokens which a context selects the same logit."""
         W, t = self.W, self.t
         for _ in range(2):
             u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)

@@ -22,7 +22,7 @@ from ..training.problem import Problem
 from .limit_proofs import lengths_of_rows
 
 # Warn if less than this share of the Frobenius norm of W lies in the span of token differences and queries.
-# Projecting such a W onto the span would more than double its share of the largest margin.
+# If less than half of W lies in the span, projecting W onto it more than doubles its share of the largest margin.
 MOST_OUTSIDE = 0.5
 SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest count as zero
 CHUNK = 4096  # rows processed at a time
@@ -193,7 +193,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
     begin, several = data._begin, data.lengths > 1
-    # gap is infinite for a query without a support token
+    # gap: the least score lead over the support tokens (near) of each query, infinite for a query that has none
     gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]
     if not (0 < gap.min() and gap.max() < np.inf):
         return None
@@ -201,7 +201,8 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
     H = B * np.maximum.reduceat(np.abs(better), begin)[several]
     T = data.lengths[several] - 1.0
-    # for each query, coefficients of 1, u, v and u v in the bracket of the docstring, where x = T u and y = T v
+    # Columns: for each query, the coefficients of 1, u, v and u v in gap - G x - H y (1 + x), the docstring's bracket.
+    # There x = T u and y = T v, with T the number of a query's other tokens; G and H contain the docstring's factor B.
     of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)
 
     def least_bracket(r: float) -> float:

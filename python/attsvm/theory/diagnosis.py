@@ -225,7 +225,7 @@ class Diagnosis(Solved):
         least = np.minimum.reduceat(self._entries("scores"), self.data._begin)
         if (self._scores_of("optimal") == least).all():
             return "every W: all tokens that a query sees score the same"
-        # without a W that separates the rows, they are linearly dependent
+        # if no W ranks the selected tokens first, the rows of the SVM are linearly dependent
         if self.dimension_suffices and self.solution.W is not None:
             return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
         return (

@@ -179,7 +179,7 @@ def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tupl
 def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
     """Backward pass: for each layer, lowest first, the gradient dL/dW_l and the logarithm of its scale (..., 1, 1)."""
     slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
-    # the derivative with respect to each query's output is exp(scale) D
+    # the derivative of the loss with respect to the output of each query is e^scale times the query's row of D
     D = slope[..., None, None] * v[..., None, None, :]
     scale = np.zeros(D.shape[:-1])
     gradients = []
@@ -291,7 +291,7 @@ def hierarchy(
     >>> import attsvm, numpy as np
     >>> X, z, _, _ = attsvm.sample.unit_sphere(3, 4, 6)
     >>> inner, outer = np.zeros((3, 4, 4)), np.zeros((3, 4))
-    >>> inner[:, :, 1], outer[:, 2] = 1.0, 1.0  # first all attend to token 1, in the last layer to token 2
+    >>> inner[:, :, 1], outer[:, 2] = 1.0, 1.0  # each inner query attends to token 1, the last one to token 2
     >>> lower, upper = attsvm.theory.hierarchy(X, np.eye(6), z, [inner, outer])
     >>> upper.status, lower.status
     ('optimal', 'optimal')
@@ -349,8 +349,8 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
 
 
 def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
-    """Attention in the limit of training: 1 on the token that a query has selected, else shared by the tokens that are
-    kept."""
+    """Attention in the limit of training: 1 on the token that a query has selected; if it has selected none, shared by
+    the tokens with more attention than ``kept``."""
     one = np.arange(p.shape[-1]) == p.argmax(axis=-1)[..., None]
     some = np.where(p > kept, p, 0.0)
     return np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, some / some.sum(axis=-1, keepdims=True))

@@ -39,10 +39,10 @@ LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
 TINY = 1e-300  # replaces a number that underflowed
-# Number of trials of a bound P^2 on ||M||^2 in inequality B, where M is a mean of the rows and rho their margin.
-# From trial to trial P^2 - ||M||^2 grows by a factor of 1.5, from 1e-9 rho^2 to about rho^2.
+# Number of values that `stays` tries for P, a bound on the norm of M, the mean of the rows weighted by multipliers.
+# The tried P^2 exceed ||M||^2 by 1e-9 rho^2 first and by about rho^2 at last; rho is the margin of the selection's SVM.
 TRIES = 52
-# largest number of rows for which their largest distance is computed from all pairs of rows, not bounded by queries
+# Up to this number of rows, their largest distance is computed from all pairs; for more rows, only a bound of it.
 EXACT_ROWS = 512
 # with more queries than this, the largest distance of two rows is bounded by twice the longest row
 EXACT_QUERIES = 2048
@@ -114,7 +114,7 @@ class Excess(NamedTuple):
     """How far the loss of each query is above its infimum (the excess) at one record, as logarithms that are rounded
     outwards."""
 
-    each: np.ndarray  # (M,) upper bounds of each query's log excess loss, log phi_i(v_i)
+    each: np.ndarray  # (M,) upper bounds of the logarithm of each query's excess (its loss minus its infimum)
     total: float  # upper bound of the logarithm of the sum of all excess losses
     final: np.ndarray  # (M,) bool: whether inequality A.1 of notebooks/limit.md holds
     in_cone: bool  # whether inequality A.2 of notebooks/limit.md holds
@@ -145,7 +145,7 @@ class BestTokens:
             self.log_drop = np.log(score[self.of_query] - self.scores)
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
         self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
-        # logarithms of the right sides of the inequalities A.1 and A.2
+        # logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md, for each query
         self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
     @property
@@ -154,8 +154,8 @@ class BestTokens:
         return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
-        """The logarithm of each query's excess loss phi_i at the shortfall v_i, rounded up (side 1) or down (side
-        -1)."""
+        """The logarithm of the rise of each query's loss if its output is v below its highest value, from log v;
+        rounded up (side 1) or down (side -1)."""
         own = self.problem._own_loss
         # a user's loss: the excess is the difference of two values, each right to a few units in the last place
         if own is not None:
@@ -168,12 +168,13 @@ class BestTokens:
 
     @property
     def barrier(self) -> float:
-        """B, the bound of inequality A.2: the inequality holds if the mean loss is less than B above its infimum."""
+        """The barrier B of inequality A.2 in notebooks/limit.md: A.2 holds if the mean loss is less than B above its
+        infimum."""
         return float(np.exp(self.wholes.min())) / len(self.top)
 
     def _barriers(self, share: float) -> np.ndarray:
-        """Lower bounds of each query's log excess loss if its output is ``share (g_i1 - g_i2)``, a share of the gap of
-        the two best scores, below its largest value: -inf on a tie, infinite for a query that sees one token."""
+        """Lower bounds (M,) of the logarithm of each query's excess loss if its output is below its largest value by
+        ``share`` times the gap of its two best scores: -inf if these tie, infinite for a query that sees one token."""
         with np.errstate(all="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED, -1)
         return np.where(self.several, found, np.inf)
@@ -183,20 +184,20 @@ class BestTokens:
         added a rounding error to W."""
         with np.errstate(all="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
-            # log_v is -inf if all scores of the query are equal
+            # the shortfall is 0, and its logarithm log_v is -inf, if all scores of the query are equal
             each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), log_v)
             largest = each.max()
             count = math.log1p(len(each) * UNIT + EVALUATED)
             # A total that is NaN stays NaN, and satisfies no inequality.
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
-            # inequality A.2, whose right side is -inf on a tie of best scores
+            # inequality A.2 of notebooks/limit.md in logarithms; the right side is -inf if best scores of a query tie
             in_cone = bool(total < self.wholes.min())
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
-        """Bounds on the rounding error of each query's computed leads (margins), (M,): ``gamma_N`` times ``|x_a -
-        x_t|^T |W| |z|``.
+        """Bounds (M,) on the rounding error of each query's computed leads (margins): the relative error of N
+        operations times ``|x_a - x_t|^T |W| |z|``.
 
         N counts the operations of one lead, and the roundings of W itself, one for each step.
         """
@@ -213,7 +214,8 @@ class BestTokens:
             lead = data._flat_margins(W, self.best)
             lead[self.begin + self.best] = 0.0
             (above, most), (below, peak) = self._log_sums(self.log_drop - lead), self._log_sums(-lead)
-            off = 2 * self.rounding(W, step)  # the rounding errors of the leads (margins), in numerator and denominator
+            # rounding errors of the leads (margins), which enter the numerator and the denominator of the shortfall
+            off = 2 * self.rounding(W, step)
             off += UNIT * 2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak))
             parts.append(above - below + off)
         return np.logaddexp.reduce(parts, axis=0)
@@ -225,14 +227,13 @@ class BestTokens:
         return most + np.log(np.add.reduceat(np.exp(terms - most[self.of_query]), self.begin)), most
 
     def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
-        """Bounds on the drift of the multipliers and on their sum, at all weights whose loss is at most that of a
-        record; infinite if inequality A.2 fails.
+        """Bounds on the drift ``|d log mu / ds + <r, D>|`` of multipliers mu of rows r along unit directions D, and on
+        the sum of all mu, at all weights whose loss is at most a record's; infinite if A.2 of notebooks/limit.md fails.
 
         In this level set ``F <= F(W_k)`` the negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds
         the rows of each query.
 
-        Returns the drift ``R E``, which bounds ``|d log mu / ds + <r, D>|`` along every unit direction D, and the bound
-        ``e^(K V) (F - F*)`` of sum mu.
+        Returns the bound ``R E`` of the drift, and the bound ``e^(K V) (F - F*)`` of sum mu.
         """
         form, there = LOSSES[self.problem._loss_name], self.several
         top, gap, longest = self.top[there], self.gap[there], longest[there]
@@ -336,17 +337,18 @@ class State(NamedTuple):
 
     # whether each query has attention above 1/2 on its token, and an output above all scores below that of its token
     holds: bool = False
-    # R E: bound of |d log mu / ds + <r, D>| along unit D, for rows r of P (tokens that score less) and multipliers mu
+    # R E: bound of |d log mu / ds + <r, D>| along W + s D, ||D|| = 1: r a row that is no threat, mu its multiplier
     drift: float = math.inf
-    # tau: bound of the sum of |mu| over threats (tokens that score at least as much), divided by the sum over P
+    # tau: bound of the sum of |mu| over threats, divided by the sum of mu over all other rows
     threats: float = math.inf
     pull: float = math.inf  # ||M||
-    # bound of the sum of |mu|, so that the gradient has norm at most R size, with R the longest row
+    # bound of the sum of |mu| over all rows: times the length of the longest row, it bounds the norm of the gradient
     size: float = math.inf
 
 
 class Rows:
-    """The rows ``(x_a - x_t) z^T`` of a selection: their lengths, distances and SVM, each computed on demand."""
+    """The rows ``(x_a - x_t) z^T`` of a selection: the length of each query's longest row, a bound on the distance of
+    any two rows, and the SVM of all rows.  Each is computed on demand."""
 
     def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
         self.data, self.chosen, self.norm = data, chosen, norm
@@ -414,7 +416,7 @@ class LocalTokens(Rows):
         sigma = mass * up  # >= 1 - p_ia
         A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # >= |u - g_ia|
         V = np.add.reduceat(w * self.drop * plain, begin) * up  # >= g_ia - u
-        # sigma < 1 implies that attention to the selected token, p_ia, is above 1 / 2
+        # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
         if not ((sigma < 1).all() and (V < self.gap).all()):
             return State()
         K = form.ratio(self.score + A, V + A)
@@ -428,10 +430,10 @@ class LocalTokens(Rows):
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-            # nu sums over threats (tokens that score at least as much), which may outweigh the other rows
+            # nu: bound of the sum of |mu| over threats (see State), in units of the largest mu of all other rows
             nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)
-        # Relative error of the multipliers mu: errors of the attention p, of the slope, and of the output u minus g_it.
-        # The error of the slope is K times that of the output u; the error of u - g_it is relative to the gap.
+        # wrong: bound of the relative error of the computed multipliers |l'(u)| p (u - g), for output u and score g.
+        # An error e of u makes a relative error K e in |l'(u)|, K a bound of l'' / |l'|, and e / (u - g) in u - g.
         wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
@@ -477,7 +479,7 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        # y > 0 is needed even if tau underflows: threats whose multipliers fall more slowly than S, the sum over P, win
+        # y > 0 is needed even if tau underflows to 0: else the threats' multipliers may fall more slowly than others
         if not (x > SPARE * rho and y > SPARE * rho):
             return False
         grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)

@@ -81,12 +81,12 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
         return 1.0
     kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
     logs = [log_volumes(int(k)) for k in kinds]
-    # With chance v_k a sequence adds k - 1 to the sum whose tail is wanted.
-    # k - 1 counts the tokens whose logits the projection onto the sequence's cone does not make equal to the first.
+    # The answer is twice the tail of a sum to which each sequence adds k - 1 with the chance v_k, an intrinsic volume.
+    # k - 1 counts the tokens whose logits differ from the first token's, once logits are projected onto the cone.
     chance = 2 * _tail(logs, counts, rows - d + 1)
     if chance < 0.5:
         return chance
-    # even and odd sums have the chance 1/2 each, so the chance is 1 minus twice the tail on the other side
+    # The sum is even with chance 1/2, odd with chance 1/2: so the answer is 1 minus twice the tail at the other end.
     return 1 - 2 * _tail([v[::-1] for v in logs], counts, d + 1)
 
 
@@ -100,7 +100,7 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
     Fourier transform.
     """
     low, high = 0.0, 60.0
-    for _ in range(80):  # bisection for theta: the mean of the tilted sum grows with theta
+    for _ in range(80):  # bisection for theta: with chances times e^(theta s), the mean of S grows with theta
         theta = (low + high) / 2
         tilted = [_tilt(v, theta) for v in logs]
         mean = sum(c * (np.arange(len(p)) @ p) for (p, _), c in zip(tilted, counts, strict=True))
@@ -113,7 +113,7 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
     some = np.arange(first, sums + 1, 2)
     chances = np.maximum(np.fft.irfft(transform, size)[some], 0.0)
     total = sum(c * log for (_, log), c in zip(tilted, counts, strict=True))
-    # factor out the weight of the first term, which is the largest
+    # factor out e^(-theta first), the largest of the weights e^(-theta s) that undo the tilt
     return float(np.exp(total - theta * first) * (chances @ np.exp(-theta * (some - first))))
 
 
@@ -159,7 +159,7 @@ def log_inside(j: int) -> float:
     if j == 0:
         return 0.0
     c, x = 1 / math.sqrt(j + 1), -math.sqrt(j)
-    # Phi(x + i c w): Phi(x) plus the integral of i c phi(x + i c w), by Simpson's rule
+    # Phi at the complex points x + i c w, w >= 0: Phi(x) plus the integral of i c phi over w, by Simpson's rule
     w = np.linspace(0.0, 8.0 / c, 2 * POINTS - 1)
     z = x + 1j * c * w
     # all numbers are divided by phi(x) or Phi(x), so that none underflows

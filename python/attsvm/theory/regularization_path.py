@@ -20,9 +20,11 @@ from ..training.problem import Problem
 from ..training.train import train
 
 HALVINGS = 60  # largest number of halvings of the interval of radii in the search for a ridge
-SAME_RIDGE = 1e-3  # relative error of the ridge at which the search ends; a gap of 1e-6 fixes gradients no better
-STEP = 0.3  # length of the first step of a round, as a fraction of the radius; step k is shorter by a factor sqrt(k)
-ROUND = 250  # number of steps of a round; the next round begins with half the step length
+# The search ends at a relative error of the ridge below this; a point with a gap of 1e-6 fixes its ridge no better.
+SAME_RIDGE = 1e-3
+# Step k in a round of `stationary_point` has the length STEP * radius / sqrt(k), halved from each round to the next.
+STEP = 0.3
+ROUND = 250  # number of training steps in a round of `stationary_point`
 INSIDE = 1 - 1e-6  # weights whose norm is below this fraction of the radius are inside the ball
 
 
@@ -264,8 +266,8 @@ class _Search:
         return self._made(radius, W, log_excess, log_gradient, gap)
 
     def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """A point of the path, with the ridge that has the same minimiser: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op
-        = 2 ridge`` for the nuclear norm."""
+        """A point W of the path, with the ridge that has the same minimiser: ``||G||_F = 2 ridge ||W||_F``, with G the
+        gradient of the loss at W, or ``||G||_op = 2 ridge`` for the nuclear norm."""
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 

@@ -91,7 +91,7 @@ def attention(
     if W is not None:
         logits = (queries @ W.double().mT) @ keys.mT
     else:
-        assert K is not None and Q is not None  # _check has raised if K or Q is missing too
+        assert K is not None and Q is not None  # _check raises if W and K, or W and Q, are missing
         logits = (queries @ Q.double()) @ (keys @ K.double()).mT
     attended = _Attend.apply(logits, keys if values is None else values.double())
     return (attended[:, 0] if single else attended).to(dtype)
@@ -130,7 +130,8 @@ class _AttendGradient(torch.autograd.Function):
         prob = torch.softmax(logits, -1)
         top = logits.argmax(-1, keepdim=True)
         g = c @ values.mT
-        h = g - g.gather(-1, top)  # h is exactly 0 at the token of the largest logit
+        # h: the derivative in the probabilities, minus that of the token with the largest logit, where h is exactly 0.
+        h = g - g.gather(-1, top)
         r = (prob * h).sum(-1, keepdim=True)
         dlogits = (prob * (h - r)).scatter(-1, top, 0.0)
         dlogits = dlogits.scatter(-1, top, -dlogits.sum(-1, keepdim=True))

@@ -14,7 +14,8 @@ from torch import Tensor
 from .products import tensors
 
 MASKS = ("attention_mask", "decoder_attention_mask")
-HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # torch.nn's masks, true at padding
+# Masks of torch.nn, which are true at padding.
+HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")
 EXTRA = 8  # largest number of tokens before an image's patches: a class token, a distillation token, registers
 TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # a tokenizer needs one of these methods
 IDS = ("input_ids", "decoder_input_ids")

@@ -96,7 +96,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """The substitute for a head in a column of the table: attention by its weights or its rule, or equal attention."""
+    """A head's substitute in a column of the table: attention by these K and Q, by the head's rule, or uniform."""
     if weights is not None:
         return Form(*weights)
     return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)

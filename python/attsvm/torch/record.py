@@ -70,7 +70,7 @@ class Layer:
         """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
             return self.residual.same(standard)
-        tokens = standard.k.shape[2]  # an input with another number of rows is relative positions
+        tokens = standard.k.shape[2]  # an input without an axis of `tokens` rows holds relative positions, not tokens
         given = [x for x in standard.call.inputs if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
         different = {(x.data_ptr(), x.shape) for x in given if x.shape[-1] == width}
@@ -126,7 +126,7 @@ class Layer:
             raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
 
     def _has_weights(self, residual: Residual, standard: Standard) -> bool:
-        """Whether a later batch's queries and keys come from the weights of the first batch."""
+        """Whether the weights of the layer's query and key maps in a later batch are those in the first batch."""
         most = tolerance(standard)
         pairs = zip((self.Q, self.K), self._weights(residual, standard), strict=True)
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)

@@ -110,7 +110,7 @@ def with_one(x: Tensor) -> Tensor:
 
 
 def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
-    """Yields (place, swapped, input or output (B, S, columns)) of linear maps with B S rows, the last map first."""
+    """Yields (index, whether tokens precede the batch, array (B, S, columns)) of maps with B S rows, last map first."""
     for place in reversed(range(len(standard.call.maps))):
         x = getattr(standard.call.maps[place], side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():

@@ -21,7 +21,7 @@ class Sample:
 
     def __init__(self, tokens: int, seed: int):
         self.tokens, self.random = tokens, random.Random(seed)
-        self.heap: list[tuple[float, int, int]] = []  # (-random number, sequence, number of tokens)
+        self.heap: list[tuple[float, int, int]] = []  # the sample: (-random number, sequence, number of its tokens)
         self.held = 0
 
     def take(self, sequence: int, tokens: int) -> list[int]:

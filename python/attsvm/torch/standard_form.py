@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .watch import Attention
 
-AGREES = 5e-6  # largest difference of probabilities, or of attended values over the largest value, in float32
+AGREES = 5e-6  # how far probabilities (or attended values, over the largest) may be from the model's, besides rounding
 BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of its row is hidden: its probability is 0
 NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 
@@ -118,7 +118,7 @@ def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor
     eps = torch.finfo(logits.dtype).eps
     source, sink, largest = call.logits, None, 0.0
     if source is None:
-        assert call.mask is not None  # scaled_dot_product_attention has a mask
+        assert call.mask is not None  # a call of scaled_dot_product_attention has a mask
         source = call.mask
         if source.dtype == torch.bool:
             source = torch.where(source, 0.0, -torch.inf)

@@ -102,7 +102,7 @@ class Watch(TorchFunctionMode):
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
             self.unseen.kernel()
-        own = self._tracked(args, kwargs)  # looked up before func may change it in place
+        own = self._tracked(args, kwargs)  # the product among the arguments, found before func may change them
         out = func(*args, **kwargs)
         return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 

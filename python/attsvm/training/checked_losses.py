@@ -11,7 +11,8 @@ from ..common.check import as_floats, as_numeric
 
 # Values of u at which a user's loss is checked first, if the head is not linear and the range of u is not known.
 GRID = np.linspace(-10.0, 10.0, 401)
-# tolerance of a user's logarithm of the derivative, and of the derivative against differences of the value
+# Relative tolerance for a user's derivative of the loss: it is compared with difference quotients of the user's value.
+# The user's logarithm of the derivative is compared with log |derivative|, with the tolerance AGREE too.
 AGREE = 1e-6
 PART = 1 / 8  # a derivative is compared with a difference of values over this fraction of a grid step
 # A score above -ROUNDED times the largest score counts as zero.

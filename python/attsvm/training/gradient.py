@@ -102,8 +102,8 @@ def _of_unit(W: np.ndarray) -> np.ndarray:
 
 
 def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarray | None:
-    """Storage for weights that stay in the span of the queries Z, as W + C^T Z: U = Z W^T followed by C = 0, for each
-    run (runs, 2 M, dk).  None if steps on W itself are cheaper."""
+    """Storage (runs, 2 M, dk) for weights W + C^T Z that change only in the span of the queries Z: for each run the M
+    rows of Z W^T, and below them C, which begins at 0.  None if steps on W itself are cheaper."""
     data = problem.data
     M, dk = len(data.queries), data.dk
     if not _is_shorter(M, dk, data.dz, data._longest, problem._from_scores and not trains_head):

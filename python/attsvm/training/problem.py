@@ -126,7 +126,7 @@ class Problem:
             self._own_loss = CallableLoss(loss, grid)
         self._loss_name = str(self._given_loss) if self._own_loss is None else self._own_loss.name
         self._functions = function, None if self._own_loss is None else self._own_loss.evaluate
-        if data._none:  # do not call the user's functions on the placeholder query
+        if data._none:  # the only query is a placeholder of zeros: do not call the user's functions on it
             self._functions = None if function is None else _nothing, None
         if self._fixed_scores is None or self._own_loss is not None:
             kept = None if data._identity and data._given_values is None else as_doubles(values)
@@ -167,7 +167,7 @@ class Problem:
         scores."""
         scores = self._fixed_scores
         loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]
-        # without sequences the loss is the linear one, which is finite for any score of the placeholder query
+        # data without sequences hold one query of zeros in place of none; the linear loss is finite for any score of it
         if self.data._none:
             loss = _core.LOSS["linear"]
         if self._general is not None:

@@ -183,7 +183,7 @@ class Training:
     def _combine(self, numbers: np.ndarray) -> None:
         """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
         R, v, blocks = self.runs or 1, self.descent.v, []
-        N = R * (self.problem.heads or 1)  # number of matrices of each kind: one per run and attention head
+        N = R * (self.problem.heads or 1)  # number of matrices W, or K, or Q: one per run and attention head
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
         first = 0
         for array in self.descent.trained:

@@ -341,8 +341,8 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
 
 
 def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool) -> float:
-    """The target loss of the rule "polyak".  NaN: the target is the loss of the best tokens, and C computes how far the
-    loss is above it from the logits, since the loss itself no longer changes there."""
+    """The target loss of the rule "polyak".  NaN: the target is the loss of the best tokens, and C computes from the
+    logits how far the loss is above it, since near the target the loss itself no longer changes in double precision."""
     if rule.word != "polyak":
         return 0.0
     if rule.target_loss is not None:

@@ -1,10 +1,10 @@
-"""Several attention heads trained together, an open question of Tarzanagh et al.: the weights of each head turn to the
-SVM of the tokens it selects.
+"""Several attention heads trained together: the weights of each turn to the SVM of the tokens it selects.
 
-H attention heads are trained together.  One output head reads the sum of their attended vectors, or the vectors side by
-side.  The gradient of each weight matrix is normalised by itself; only the loss couples the heads.  The direction of
-each turns to the SVM of the tokens that this head selects.  Summed heads have the same best tokens and mostly select
-the same ones.  Side by side, each head is read by its own block of the output head and selects its own tokens.
+This is an open question of Tarzanagh et al.  H attention heads are trained together.  One output head reads the sum of
+their attended vectors, or the vectors side by side.  The gradient of each weight matrix is normalised by itself; only
+the loss couples the heads.  The direction of each turns to the SVM of the tokens that this head selects.  Summed heads
+have the same best tokens and mostly select the same ones.  Side by side, each head is read by its own block of the
+output head and selects its own tokens.
 """
 
 import numpy as np

@@ -1,13 +1,12 @@
-"""Theorem on local convergence (Tarzanagh et al.): started far along the SVM of locally optimal tokens, training keeps
-these tokens.
+"""Training that starts far along the SVM solution of locally optimal tokens keeps these tokens (a theorem).
 
-A selection is locally optimal when each of its tokens scores more than its support tokens.  Left: training starts at c
-times the SVM solution of a locally optimal selection that is not the optimal one, with a step proportional to c.  The
-larger c, the more runs still select these tokens at the end.  The theorem needs a start beyond some radius: there the
-softmax already suppresses better tokens whose margin is just above 1.  If a support token scores more, training leaves
-the selection from every c (the rows are linearly independent here).  Right: one minus the correlation of the weights
-with the direction they started from.  In the local cone that diagnose() states, the loss falls along the solution;
-training need not stay in that cone.
+This is the theorem on local convergence of Tarzanagh et al.  A selection is locally optimal when each of its tokens
+scores more than its support tokens.  Left: training starts at c times the SVM solution of a locally optimal selection
+that is not the optimal one, with a step proportional to c.  The larger c, the more runs still select these tokens at
+the end.  The theorem needs a start beyond some radius: there the softmax already suppresses better tokens whose margin
+is just above 1.  If a support token scores more, training leaves the selection from every c (the rows are linearly
+independent here).  Right: one minus the correlation of the weights with the direction they started from.  In the local
+cone that diagnose() states, the loss falls along the solution; training need not stay in that cone.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Training certifies itself: the gradient proves an upper bound of the largest margin, which W reaches from below.
+"""Training certifies itself: the gradient bounds the largest margin from above, W reaches it from below.
 
 Under softmax, the gradients in the logits of a query sum to zero.  So -dL/dW is exactly a combination of the SVM's
 rows, and the logit gradients are its multipliers.  Any nonnegative multipliers prove an upper bound of the largest
@@ -100,7 +100,7 @@ def experiment(rng):
 
 
 def interval(run, selected, svm):
-    """Both ends of a run's proved intervals over the largest margin, norms of W, and the number of false ends."""
+    """Both ends of a run's proved intervals, divided by the largest margin; norms of W; the number of false ends."""
     if svm.W is None or svm.margin == 0:  # attention has not selected separable tokens yet
         return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0.0}
     least, most = run.margins(selected=selected)

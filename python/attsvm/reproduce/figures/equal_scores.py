@@ -1,10 +1,9 @@
-"""Theorem on equal scores (Tarzanagh et al.): if all tokens but the best score alike, no weights are stationary, and
-nearly every start ends on the best tokens.
+"""If all tokens but the best have equal scores, nearly every training run ends on the best tokens.
 
-All tokens of a sequence but the best have one score.  Then, at any weights, the loss falls along the SVM solution of
-the best tokens, and gradient descent diverges from any start; here it starts from large random weights.  Nearly all
-runs select the best tokens and turn to their SVM (right).  With random scores, at the same sizes, many runs end on
-other, locally optimal tokens.
+All tokens of a sequence but the best have one score.  A theorem of Tarzanagh et al. says that then no weights are
+stationary: at any weights, the loss falls along the SVM solution of the best tokens, and gradient descent diverges from
+any start; here it starts from large random weights.  Nearly all runs select the best tokens and turn to their SVM
+(right).  With random scores, at the same sizes, many runs end on other, locally optimal tokens.
 
 The few exceptions have not been stopped too early: after a million steps they select the same tokens.  In each, one
 query gives its best token so little attention that its own gradient stays smaller than that of the other queries.  The
@@ -34,7 +33,7 @@ SETTINGS = (
 )
 # Share of 1,000 runs with random scores that end on the best tokens, by SciPy alone (reference_shares.py, d7d1777).
 RANDOM_SCORES = (0.68, 0.42, 0.40)
-LEAST = (0.85, 0.8, 0.85)  # claimed least shares; with more sequences there are more exceptions
+LEAST = (0.85, 0.8, 0.85)  # claimed lower bounds, by size, of the share of runs that select the optimal tokens
 SOMEWHERE = 5  # number of random weights at which the gradient is checked
 
 

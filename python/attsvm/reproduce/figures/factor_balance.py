@@ -1,11 +1,11 @@
-"""Training factors (K, Q), as in Sheen et al.: K and Q become balanced, and the direction of K Q^T turns to the SVM of
-least nuclear norm.
+"""Trained factors K and Q become balanced, and the direction of K Q^T turns to the SVM of least nuclear norm.
 
-``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are equal for balanced factors, where
-``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small steps, jointly normalised so that it
-follows the flow, conserves it up to the order of the step (first panel).  The factors grow, so the conserved difference
-matters less and less, and the balance (second panel) goes to 1.  A ridge shrinks the difference itself.  Third panel:
-the direction turns to the nuclear SVM, from random starts and from a start aligned with the first gradient.
+The setting is that of Sheen et al.  ``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``.  The two are
+equal for balanced factors, where ``K^T K = Q^T Q``.  Gradient flow conserves ``K^T K - Q^T Q``.  Descent with small
+steps, jointly normalised so that it follows the flow, conserves it up to the order of the step (first panel).  The
+factors grow, so the conserved difference matters less and less, and the balance (second panel) goes to 1.  A ridge
+shrinks the difference itself.  Third panel: the direction turns to the nuclear SVM, from random starts and from a start
+aligned with the first gradient.
 """
 
 import numpy as np
@@ -17,9 +17,10 @@ from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import one_scored
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
 LR, STEPS = 0.05, 8000
-LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # length of the path whose drift is measured, and of its steps
+# Length of the path along which the change of K^T K - Q^T Q is measured, and step lengths.
+LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
 RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
 STARTS = {

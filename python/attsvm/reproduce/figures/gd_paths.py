@@ -1,11 +1,11 @@
-"""Paths of gradient descent in the plane, as in Tarzanagh et al.: W z turns to the SVM's direction for each query z.
+"""Paths of gradient descent in the plane: for each query z, W z turns to the direction that the SVM gives.
 
-Two sequences of tokens in the plane, each with its query z and its best token (star); these are the published draws.
-Training moves W z along the thin curves, whose distance from the origin is drawn as a logarithm.  They turn to the
-direction W_svm z of the SVM (thick lines from the origin).  Each dotted line is perpendicular to such a direction; it
-lies half a margin below the best token, between that token and the others.  Left: training W.  Right: other tokens, and
-training W (solid) beside training the factors (K, Q) (dashed).  The two end in different directions: W turns to that of
-the Frobenius SVM, (K, Q) comes close to that of the nuclear SVM.
+As in Tarzanagh et al.: two sequences of tokens in the plane, each with its query z and its best token (star); these are
+the published draws.  Training moves W z along the thin curves, whose distance from the origin is drawn as a logarithm.
+They turn to the direction W_svm z of the SVM (thick lines from the origin).  Each dotted line is perpendicular to such
+a direction; it lies half a margin below the best token, between that token and the others.  Left: training W.  Right:
+other tokens, and training W (solid) beside training the factors (K, Q) (dashed).  The two end in different directions:
+W turns to that of the Frobenius SVM, (K, Q) comes close to that of the nuclear SVM.
 """
 
 import numpy as np

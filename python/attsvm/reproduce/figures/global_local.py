@@ -1,11 +1,12 @@
-"""Global or local convergence, as in Tarzanagh et al.: how often training ends on the best tokens, by the dimension.
+"""Global or local convergence: how often training ends on the best tokens, against the dimension.
 
-Attention is trained on random data.  A run ends "global" if it selects the best token of every sequence.  It ends
-"local" if it selects other tokens that are locally optimal: each scores more than its support tokens.  It ends
-"neither" if some softmax is not above 0.99 yet, if the selected tokens cannot be separated, or if a support token
-scores more, so that training will still leave the selection.  The larger the dimension, the more runs end "global".
-The larger it is, the more often all tokens are support tokens of the optimal ones (grey bars).  This is the paper's
-condition under which no weights are stationary.  Left: W and its Frobenius SVM.  Right: (K, Q) and its nuclear SVM.
+Attention is trained on random data, as in Tarzanagh et al.  A run ends "global" if it selects the best token of every
+sequence.  It ends "local" if it selects other tokens that are locally optimal: each scores more than its support
+tokens.  It ends "neither" if some softmax is not above 0.99 yet, if the selected tokens cannot be separated, or if a
+support token scores more, so that training will still leave the selection.  The larger the dimension, the more runs end
+"global".  The larger it is, the more often all tokens are support tokens of the optimal ones (grey bars).  This is the
+paper's condition under which no weights are stationary.  Left: W and its Frobenius SVM.  Right: (K, Q) and its nuclear
+SVM.
 """
 
 import numpy as np

@@ -1,10 +1,9 @@
-"""A hierarchy of SVMs, as Tarzanagh et al. expect: of two or three layers of attention that are trained together, each
-turns to its own SVM.
+"""A hierarchy of SVMs: of two or three attention layers trained together, each turns to its own SVM.
 
-The layers are trained together from small weights.  The last layer turns to the SVM of the token that it selects; its
-tokens are the outputs of the layers below.  A layer below turns to an SVM that asks for margin 1 only at the queries
-whose outputs lead to the final output.  It asks for margin 0 at the queries that produce support tokens of the SVM
-above.  The margins of the layers balance: ``margin_1 ||W_1|| = margin_2 ||W_2||``.
+Tarzanagh et al. expect this.  The layers are trained together from small weights.  The last layer turns to the SVM of
+the token that it selects; its tokens are the outputs of the layers below.  A layer below turns to an SVM that asks for
+margin 1 only at the queries whose outputs lead to the final output.  It asks for margin 0 at the queries that produce
+support tokens of the SVM above.  The margins of the layers balance: ``margin_1 ||W_1|| = margin_2 ||W_2||``.
 
 Two controls show that this is not trivial.  The SVM of all queries of a layer, which the theory of one layer suggests,
 is far from its weights.  The SVM of only the queries that lead to the output is closer, but farther than the SVM that
@@ -27,7 +26,8 @@ CAPTION = (
     "from its SVM and from the two controls, run by run. Right: the balance of the margins."
 )
 RUNS, QUICK = 40, 12
-# By setting: n, T, d, layers, standard deviation of W(0), whether factors K and Q are trained, length of the values.
+# For each setting: the number of sequences, of tokens in each, of dimensions and of layers,
+# then the standard deviation of the entries of W(0), whether factors K and Q are trained, the length of the values.
 SETTINGS_OF = {
     "two layers": (4, 5, 12, 2, 0.0, False, 1.0),
     "random start": (6, 4, 16, 2, 0.3, False, 1.0),
@@ -124,7 +124,7 @@ def claims(results):
 
 
 def nearer(layers, controls):
-    """Flags: whether the lowest layer is closer to its SVM than to the second control SVM (NaN without an SVM)."""
+    """Flags: is the lowest layer closer to its SVM than to that of the queries leading to the output (NaN: no SVM)?"""
     return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 

@@ -1,4 +1,4 @@
-"""Influence of a sequence: the SVM predicts how training changes without it, and few support tokens mean few errors.
+"""Influence of a sequence: the SVM predicts how training changes without it; few support tokens mean few errors.
 
 Left: each sequence of a problem is left out in turn, and attention is trained again.  ``influence()`` of the SVM
 predicts how far the direction turns, by solving without the rows of that sequence.  Removing a sequence without a
@@ -25,7 +25,7 @@ CAPTION = (
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # a run has converged if 1 - correlation with its SVM is below this; some runs have not
-# Numbers of training sequences, T and d of the teacher's problem, and number of new sequences.
+# Numbers of training sequences; number of tokens and dimension of the teacher's problem; number of new sequences.
 COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
 SETTINGS = (
@@ -79,7 +79,8 @@ def claims(results):
     """Claims: predicted and trained turns of W agree, and the share of sequences with support bounds the error."""
     arrived = results["arrived"]  # claims on removals are about converged runs
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
-    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)  # NaN where other tokens are selected
+    # NaN for a sequence without support tokens, and where training without the sequence selects other tokens.
+    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)
     kept = np.isfinite(trained)
     alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
     off = (np.abs(ratio - 1) > 0.1).any(axis=1)

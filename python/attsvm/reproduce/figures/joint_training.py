@@ -1,10 +1,9 @@
-"""Head and attention trained together, as in "Max-Margin Token Selection": attention turns to an SVM that asks no
-margin of sequences with easy labels.
+"""Head and attention trained together: attention turns to an SVM that asks no margin of easy sequences.
 
-The head v turns to the SVM of the labels, on the tokens that attention selects.  First panel: paths of the prompt p in
-the published example.  Second panel: its attention and its confidence in the labels.  There attention turns to its own
-SVM if every labelled vector is a support vector of v ("tight").  Otherwise it turns to the relaxed SVM, which asks no
-margin of a sequence whose label v predicts with more than its margin.
+As in "Max-Margin Token Selection", the head v turns to the SVM of the labels, on the tokens that attention selects.
+First panel: paths of the prompt p in the published example.  Second panel: its attention and its confidence in the
+labels.  There attention turns to its own SVM if every labelled vector is a support vector of v ("tight").  Otherwise it
+turns to the relaxed SVM, which asks no margin of a sequence whose label v predicts with more than its margin.
 
 On random data (third panel) W turns to neither of the two.  Steps of one length let the norms of v and W grow alike.
 With v and W of norm 1, a query then contributes ``exp(-||v|| y v.x - ||W|| margin)`` to the loss.  So the conjecture

@@ -18,7 +18,7 @@ from ..problems import on_best, sphere_problem, stacked
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES = ("logistic", "exponential", "linear")  # all losses at the first size, only the first loss at others
+LOSSES = ("logistic", "exponential", "linear")  # runs use each loss at the first size, the first loss at other sizes
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40

@@ -1,12 +1,11 @@
-"""Local convergence, as in Tarzanagh et al.: W turns to the Frobenius SVM of the tokens it selects, and (K, Q) comes
-near the nuclear SVM.
+"""Local convergence: trained W turns to the Frobenius SVM of its tokens; (K, Q) comes near the nuclear SVM.
 
-Tokens are random unit vectors; all trainings of a seed share one start.  Shown along each run: the largest softmax
-probability, and one minus the correlation of the weights with both SVM solutions of the tokens selected in the end.
-For W, convergence is a theorem.  W is trained four times as long as published: its direction goes on converging where
-descent by the textbook gradient stops.  For (K, Q), the nuclear SVM is an observation; the theorem is about the
-regularisation path.  The long run shows that descent on (K, Q) comes close and then stops approaching.  Without the
-published ridge the distance falls to about 1e-2 in the median, and rises again in some runs.
+As in Tarzanagh et al., tokens are random unit vectors; all trainings of a seed share one start.  Shown along each run:
+the largest softmax probability, and one minus the correlation of the weights with both SVM solutions of the tokens
+selected in the end.  For W, convergence is a theorem.  W is trained four times as long as published: its direction goes
+on converging where descent by the textbook gradient stops.  For (K, Q), the nuclear SVM is an observation; the theorem
+is about the regularisation path.  The long run shows that descent on (K, Q) comes close and then stops approaching.
+Without the published ridge the distance falls to about 1e-2 in the median, and rises again in some runs.
 """
 
 import numpy as np
@@ -19,7 +18,7 @@ from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000

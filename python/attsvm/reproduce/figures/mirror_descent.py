@@ -17,7 +17,7 @@ from ..panels import DASHED, PALETTE, finish, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
-N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 

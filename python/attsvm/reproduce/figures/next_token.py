@@ -1,12 +1,12 @@
-"""Next-token prediction (Li et al.): W turns to the SVM of the token-priority graph; within cycles it stays finite.
+"""Next-token prediction: W turns to the SVM of the token-priority graph, and stays finite within its cycles.
 
-Sequences consist of random tokens; the next token is one of them, the label.  Each last token has a token-priority
-graph, whose edges go from the label of a sequence to its other tokens.  Tokens on a cycle belong to one component and
-are never ranked (first panel: one of the graphs, components in colour).  W is trained by the log-loss of the label's
-probability.  It turns to the SVM with equal logits within components and margins across them (second panel).  The term
-of W within the components stays finite: it converges to the minimiser W_fin of the loss on these tokens alone (third
-panel).  With a loss that is not convex in attention, W turns to the SVM of the tokens it has selected itself, which
-is mostly another SVM than the one of the graph (fourth panel).
+As in Li et al., sequences consist of random tokens; the next token is one of them, the label.  Each last token has a
+token-priority graph, whose edges go from the label of a sequence to its other tokens.  Tokens on a cycle belong to one
+component and are never ranked (first panel: one of the graphs, components in colour).  W is trained by the log-loss of
+the label's probability.  It turns to the SVM with equal logits within components and margins across them (second
+panel).  The term of W within the components stays finite: it converges to the minimiser W_fin of the loss on these
+tokens alone (third panel).  With a loss that is not convex in attention, W turns to the SVM of the tokens it has
+selected itself, which is mostly another SVM than the one of the graph (fourth panel).
 """
 
 import numpy as np

@@ -25,10 +25,10 @@ from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n, T and d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
-# Step k has length c / sqrt(k) in the norm of its rule.  LONGER has the rules whose steps would be short with c = LR.
+# Step k has length c / sqrt(k) in the norm of its rule, where c is LR, or larger for the rules in LONGER.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
 # Numbers of steps of these rules; with 8,000 steps the median share would only rise from .97 to .98.
 SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}
@@ -112,7 +112,7 @@ def experiment(rng):
         steps = SHORTER.get(name, STEPS)
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        with contextlib.suppress(FloatingPointError):  # Adam diverges if its mean has the longer memory
+        with contextlib.suppress(FloatingPointError):  # Adam diverges if its mean has a longer memory than its squares
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]

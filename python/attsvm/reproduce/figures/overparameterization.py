@@ -1,13 +1,13 @@
-"""Probability that training ends on the best tokens, as in Tarzanagh et al.: it grows with the dimension d, and falls
-with the number n and length T of sequences.
+"""Training ends on the best tokens more often in a larger dimension, less often with more or longer sequences.
 
-Solid: how often training W ends on the best token of every sequence, against the dimension of the tokens.  The left
-panel varies the number of sequences, the middle panel their length.  Dashed: how often all tokens are support tokens of
-the optimal ones.  This is the paper's condition under which no weights are stationary.  (Linearly independent rows are
-another; for n = T = 5 they are the rule from d = 5 on.)  The condition needs a larger dimension than global convergence
-does, so it is not necessary.  It is no guarantee either: about one run in fifty diverges towards other locally optimal
-tokens.  The right panel looks at all selections of small problems.  It shows how often only the optimal selection is
-locally optimal, and the correlation of the first gradient step with its SVM.
+The experiment is that of Tarzanagh et al.  Solid: how often training W ends on the best token of every sequence,
+against the dimension of the tokens.  The left panel varies the number of sequences, the middle panel their length.
+Dashed: how often all tokens are support tokens of the optimal ones.  This is the paper's condition under which no
+weights are stationary.  (Linearly independent rows are another; for n = T = 5 they are the rule from d = 5 on.)  The
+condition needs a larger dimension than global convergence does, so it is not necessary.  It is no guarantee either:
+about one run in fifty diverges towards other locally optimal tokens.  The right panel looks at all selections of small
+problems.  It shows how often only the optimal selection is locally optimal, and the correlation of the first gradient
+step with its SVM.
 """
 
 import itertools

@@ -1,10 +1,10 @@
-"""Gradient descent with a constant step (theorems of Tarzanagh et al.): it turns to the same SVM as normalised descent,
-in exponentially many steps.
+"""Gradient descent with a constant step turns to the SVM of normalised descent, but takes exponentially longer.
 
-With a constant step size, steps shrink as the gradient does, and the norm of W grows like the logarithm of the number
-of steps.  Normalised descent adds the learning rate to it in every step.  Both turn to the same direction, that of the
-SVM of the selected tokens.  Left: the norm.  Right: the distance from that direction.  The theory asks for a step size
-of at most 1 / L_W.  With 1 / L_W the loss never rises; step sizes hundreds of times larger work too.
+This is proved by Tarzanagh et al.  With a constant step size, steps shrink as the gradient does, and the norm of W
+grows like the logarithm of the number of steps.  Normalised descent adds the learning rate to it in every step.  Both
+turn to the same direction, that of the SVM of the selected tokens.  Left: the norm.  Right: the distance from that
+direction.  The theory asks for a step size of at most 1 / L_W.  With 1 / L_W the loss never rises; step sizes hundreds
+of times larger work too.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ FIXED, FIXED_STEPS = 0.1, 2000  # normalised steps
 RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
 TWIN_STEPS = 200
 LONGEST = 1.0  # longest Polyak step
-HEAD_STEPS = 20  # steps of Polyak's rule and with a trained head: the textbook gradient loses its digits sooner
+HEAD_STEPS = 20  # number of steps compared with NumPy, for Polyak's rule and for a trained head
 CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
 RUNS, QUICK = 100, 36
 SETTINGS = (

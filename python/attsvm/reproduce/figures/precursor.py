@@ -1,12 +1,12 @@
-"""A trained prompt, as in "Max-Margin Token Selection": which tokens it selects, how fast its norm grows, and how far
-it ends from the SVM's line.
+"""A trained prompt: which tokens it selects, how fast its norm grows, and how far from the SVM's line it ends.
 
-First panel: one sequence of three tokens, marked with their scores.  From six starts the prompt turns to the SVM
-direction of the best token (thick).  In the second panel the third token has score 0; then two of the starts turn to
-another token, which is locally optimal.  Third panel: the norm of the prompt grows linearly under normalised descent,
-and like the logarithm of the step under plain descent.  Fourth panel: two sequences whose SVM direction is (1, 0).  The
-prompt ends at a distance from the line in this direction that depends on loss and scores (points: measured; lines:
-exact).  The distance stays finite, so the direction of the prompt does not depend on it.
+The experiments follow "Max-Margin Token Selection".  First panel: one sequence of three tokens, marked with their
+scores.  From six starts the prompt turns to the SVM direction of the best token (thick).  In the second panel the third
+token has score 0; then two of the starts turn to another token, which is locally optimal.  Third panel: the norm of the
+prompt grows linearly under normalised descent, and like the logarithm of the step under plain descent.  Fourth panel:
+two sequences whose SVM direction is (1, 0).  The prompt ends at a distance from the line in this direction that depends
+on loss and scores (points: measured; lines: exact).  The distance stays finite, so the direction of the prompt does not
+depend on it.
 """
 
 import numpy as np
@@ -90,7 +90,7 @@ def experiment(rng):
 
 
 def several(plane):
-    """Of six runs on three sequences: whether all select the best tokens, least correlations with the SVM and run 0."""
+    """Runs on three sequences: whether all select the best tokens, least correlation with the SVM and with run 0."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
@@ -110,7 +110,8 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        found.setdefault("direction", unit(trained.W[..., 0]))  # of the first kind: all prompts end on the best token
+        # The direction is stored only for the first kind of sequence, on which all prompts end on the best token.
+        found.setdefault("direction", unit(trained.W[..., 0]))
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found

@@ -1,10 +1,9 @@
-"""Quadratic head v.x - lambda |x|^2, as in Tarzanagh et al.: the larger lambda, the more tokens attention keeps, as an
-exact rule predicts.
+"""Quadratic head v.x - lambda |x|^2: the larger lambda, the more tokens attention keeps, by an exact rule.
 
-The head is v.x - lambda |x|^2, labels are +1 and tokens orthonormal.  Then the best attention of a sequence is the
-projection of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens this projection keeps, by the exact
-rule (line) and by training (dots).  Right: one minus the correlation of trained weights with W_fin + R W_svm, with the
-general SVM of the kept sets, and with the SVM of the best tokens alone.
+As in Tarzanagh et al., the head is v.x - lambda |x|^2, labels are +1 and tokens orthonormal.  Then the best attention
+of a sequence is the projection of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens this projection
+keeps, by the exact rule (line) and by training (dots).  Right: one minus the correlation of trained weights with W_fin
++ R W_svm, with the general SVM of the kept sets, and with the SVM of the best tokens alone.
 
 The probabilities of tokens left out decay only like 1 / step.  At the end many are still above the thresholds that
 suit saturated attention.  So training is said to keep the tokens whose probability has stopped falling.
@@ -59,7 +58,7 @@ def _at(data, v, scores, lam):
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
-        # probabilities of tokens left out, at the last step over at half the steps: 1/2 if they decay like 1/step
+        # final probability of a token left out, over that at half the steps: 1/2 if it decays like 1/step
         "decay": (p[~correct] / before[~correct]).max(initial=0.0),
         "left": p[~correct].max(initial=0.0),
         "parts": parts.correlation if parts else np.nan,

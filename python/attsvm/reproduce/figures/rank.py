@@ -1,9 +1,8 @@
-"""Rank of the SVM's W for n sequences in dimension d, as in Tarzanagh et al.: min(n, d) in the Frobenius norm, a few in
-the nuclear norm.
+"""Rank of the SVM's W for n sequences in dimension d: min(n, d) in Frobenius norm, a few in nuclear norm.
 
-The best token of every random sequence is selected and both SVMs are solved, for several numbers n of sequences and T
-of tokens.  Ranks are averages over the draws that have a solution; a singular value counts above 1e-4 of the largest.
-Every solution is certified.  The panels below show the share of draws that have a solution.
+As in Tarzanagh et al., the best token of every random sequence is selected and both SVMs are solved, for several
+numbers n of sequences and T of tokens.  Ranks are averages over the draws that have a solution; a singular value counts
+above 1e-4 of the largest.  Every solution is certified.  The panels below show the share of draws that have a solution.
 
 Thin lines show the published counting of the same solutions.  It counts a draw without solution as rank 1, and singular
 values above an absolute 1e-7; so its curves start at 1.  Crosses are the published nuclear ranks.  No exact solution
@@ -160,7 +159,8 @@ def claims(results):
         "As published: infeasible draws counted as rank 1": [
             mean(f"Frobenius, {text} (published {value:g})", x, (1, most), value - 0.3, value + 0.3)
             for text, x, most, value in cells(published, _published(results, "frobenius"))
-            if value < most and not text.startswith("n = 15, T = 5, d = 4")  # published 1.45, but 1.7 over 400 draws
+            # Left out: n = 15, T = 5, d = 4, where the published mean rank is 1.45, but that of 400 draws is 1.7.
+            if value < most and not text.startswith("n = 15, T = 5, d = 4")
         ],
         "Every solution, recomputed in NumPy": [
             exactly("largest gap of margin and multipliers", results["gap"][feasible], high=1e-8),

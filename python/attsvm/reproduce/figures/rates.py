@@ -1,9 +1,9 @@
-"""How fast W turns to the SVM direction under three update rules, after Vasudeva et al.: slopes on a log-log plot.
+"""How fast W turns to the SVM direction under three update rules: slopes on a log-log plot.
 
-Under normalised descent and under Polyak steps the norm of W grows in proportion to the step k; under plain descent it
-grows like log k.  The error of the direction is about one over the norm.  So the first two rules have slope -1, and
-Polyak steps have the smaller constant; the proved slope is -1/2.  Plain descent has slope ``-1 / log k``, close to 0.
-Last panel: the attention to all but the best tokens falls exponentially with the norm.
+After Vasudeva et al.: under normalised descent and under Polyak steps the norm of W grows in proportion to the step k;
+under plain descent it grows like log k.  The error of the direction is about one over the norm.  So the first two rules
+have slope -1, and Polyak steps have the smaller constant; the proved slope is -1/2.  Plain descent has slope
+``-1 / log k``, close to 0.  Last panel: the attention to all but the best tokens falls exponentially with the norm.
 """
 
 import numpy as np

@@ -1,12 +1,11 @@
-"""Theorem on regularisation paths (Tarzanagh et al.): minimisers of the loss over growing balls turn to the SVM in the
-norm of the balls.
+"""Regularisation paths: minimisers of the loss over growing balls turn to the SVM in the norm of the balls.
 
-The mean loss is minimised over growing Frobenius balls and over growing nuclear balls.  (Bounding the nuclear norm of
-W = K Q^T is bounding ``(||K||^2 + ||Q||^2) / 2``.)  Left: the direction of the minimisers converges to the SVM solution
-of the optimal tokens in the norm of the ball; the SVM of the other norm stays at a distance.  Right: the excess of the
-loss over its infimum falls like exp(-radius / ||W_svm||), the rate of the SVM's margin.  It does so long after the loss
-itself has stopped changing in double precision (grey).  Causal attention, where every token is a query over the tokens
-up to itself, does the same (dotted).
+This is a theorem of Tarzanagh et al.  The mean loss is minimised over growing Frobenius balls and over growing nuclear
+balls.  (Bounding the nuclear norm of W = K Q^T is bounding ``(||K||^2 + ||Q||^2) / 2``.)  Left: the direction of the
+minimisers converges to the SVM solution of the optimal tokens in the norm of the ball; the SVM of the other norm stays
+at a distance.  Right: the excess of the loss over its infimum falls like exp(-radius / ||W_svm||), the rate of the
+SVM's margin.  It does so long after the loss itself has stopped changing in double precision (grey).  Causal attention,
+where every token is a query over the tokens up to itself, does the same (dotted).
 """
 
 import numpy as np

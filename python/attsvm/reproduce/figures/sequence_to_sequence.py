@@ -1,10 +1,9 @@
-"""Sequence to sequence, an extension by Tarzanagh et al.: every token is a query, and W turns to the SVM of all
-queries.
+"""Sequence to sequence: every token is a query, and W turns to the SVM of all queries.
 
-Every token is a query, and every row of the output has its own label.  In causal attention a query sees the tokens up
-to itself; the first query sees only itself, so it adds no row to the SVM.  The theory is that of n T virtual sequences
-with one query each.  W turns to the Frobenius SVM of the tokens that the queries select; (K, Q) is observed to come
-close to the nuclear SVM.
+In this extension by Tarzanagh et al. every token is a query, and every row of the output has its own label.  In causal
+attention a query sees the tokens up to itself; the first query sees only itself, so it adds no row to the SVM.  The
+theory is that of n T virtual sequences with one query each.  W turns to the Frobenius SVM of the tokens that the
+queries select; (K, Q) is observed to come close to the nuclear SVM.
 """
 
 import numpy as np
@@ -28,7 +27,7 @@ SETTINGS = (
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS = ("frobenius", "nuclear")
-# Key, name, norm of its own SVM, norm of the other SVM, and claimed least median correlation with its own SVM.
+# Trained weights: key, name, norms of their own and of the other SVM, least median correlation claimed with their own.
 KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
 

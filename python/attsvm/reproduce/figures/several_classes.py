@@ -1,4 +1,4 @@
-"""Conjecture for heads with several classes: attention keeps the mixture of tokens that makes the class most probable.
+"""Conjecture for several classes: attention keeps the mixture of tokens that makes the class most probable.
 
 With C outputs and cross-entropy, ``log softmax(V^T o)_c`` is concave in the attended vector o.  So the best o may be a
 mixture of tokens, which is the solution of a convex problem for each query.  First panel: how many tokens the mixture
@@ -20,7 +20,7 @@ from ..textbook import projection, softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
-MIXING = 500  # iterations for a mixture; after 250, one report of 24 had a derivative of 1.5e-6 left
+MIXING = 500  # iterations for a query's best mixture; with 250, stationarity() was 1.5e-6 in one report of 24
 KEPT = 1e-2  # a token of at least this probability, in the attention or in the mixture, counts as kept
 BAND = 3.0  # between KEPT / BAND and KEPT * BAND it is not clear whether a token is kept
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}

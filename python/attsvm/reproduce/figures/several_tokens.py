@@ -1,11 +1,11 @@
-"""Several kept tokens, as in Tarzanagh et al.: with a ReLU head, W goes to W_fin + R W_svm, a finite part plus a
-growing multiple of an SVM.
+"""Several kept tokens: with a ReLU head, W goes to a finite part plus a growing multiple of an SVM solution.
 
-A ReLU head is convex.  So a sequence with label +1 selects one token, and one with label -1 may keep several.  A finite
-part W_fin sets the proportions of the kept tokens; the general SVM pushes all others away.  Above: one minus the
-correlation of W with W_fin + R W_svm, with the general SVM alone, and with the SVM of the best token of each sequence.
-Below: the first of these distances against the probability that attention still gives to tokens left out.  A run is
-drawn again if a probability lies between 1e-6 and 1e-3, so that it is not decided, or if every token is kept.
+As in Tarzanagh et al., W goes to W_fin + R W_svm.  A ReLU head is convex.  So a sequence with label +1 selects one
+token, and one with label -1 may keep several.  A finite part W_fin sets the proportions of the kept tokens; the general
+SVM pushes all others away.  Above: one minus the correlation of W with W_fin + R W_svm, with the general SVM alone, and
+with the SVM of the best token of each sequence.  Below: the first of these distances against the probability that
+attention still gives to tokens left out.  A run is drawn again if a probability lies between 1e-6 and 1e-3, so that it
+is not decided, or if every token is kept.
 
 Descent is stopped where the gradient leaves double precision.  The published descent stops there by itself, because its
 formula rounds to zero.  Exact normalised steps go on beyond that point (diamonds); each of them stands for
@@ -45,7 +45,8 @@ KINDS = {
     "svm": ("general SVM", GREEN),
     "one": ("SVM of one token per sequence", ORANGE),
 }
-# By d, published means at step 2,000, which the published code reproduces (62 to 68 runs each).
+# By d: published means of 1 - correlation of W at step 2,000 with W_fin + R W_svm, and with the SVM of one token.
+# The published code reproduces these means with 62 to 68 runs for each d.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
 # By d, the share of 400 draws that are accepted, from SciPy (reference_shares.py, d7d1777).
@@ -156,7 +157,7 @@ def finite_part_error(X, Z, p, parts):
 
 
 def claims(results):
-    """Claims on W_fin + R W_svm: from published values, from theory, and on the parts recomputed from the tokens."""
+    """Claims on W's distance from W_fin + R W_svm, on how many runs are accepted, and on the terms against NumPy."""
 
     def all_of(key):
         return np.concatenate([results[f"{d} {key}"] for d in DIMENSIONS])

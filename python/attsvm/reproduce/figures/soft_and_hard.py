@@ -1,4 +1,4 @@
-"""Two ways to push attention to one token, an entropy penalty and straight-through Gumbel, against plain training.
+"""Two ways to push attention to one token, entropy penalty and straight-through Gumbel, against plain training.
 
 Softmax attention ends on one token by itself; in practice it is also pushed to do so.  Three trainings begin at one
 start: plain training; training with the mean entropy of attention added to the loss; and training with hard selection.

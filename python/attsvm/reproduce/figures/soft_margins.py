@@ -1,4 +1,4 @@
-"""SVMs with a soft margin, where no W separates the tokens, and SVMs that ask for a different margin from each token.
+"""SVMs with a soft margin, where no W separates the tokens, and SVMs with a different margin for each token.
 
 Left: on tokens that no W separates, the soft margin trades the norm of W against the amount by which margins fall short
 of 1.  As its constant C grows, W grows and the shortfall decreases, but never to 0.  On tokens that can be separated,
@@ -22,7 +22,7 @@ NARROW, WIDE = 2, 10  # dimensions in which tokens are hardly ever, and always, 
 SMALL = 4, 4, 20  # sequences, tokens and d of the runs that start from the first gradient
 FAR = 10  # least margin of the initial weights of a run from the first gradient
 COSTS = np.geomspace(0.1, 1e4, 11)
-ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread of the margins asked, around 1
+ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread, around 1, of the margins that rows ask for
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
@@ -107,7 +107,7 @@ def first_gradient(problem):
 
 
 def first_step(problem):
-    """Error of diagnose()'s iota, the first step's least margin; is iota > 0 just where that step selects the best?"""
+    """Error of diagnose()'s iota, and whether iota is positive exactly if the first step selects the best tokens."""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
     return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 

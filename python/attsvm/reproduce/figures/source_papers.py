@@ -1,4 +1,4 @@
-"""Six remarks of the source papers, tested: on rank, sets of solutions, new sequences, kinds of heads, and the loss.
+"""Six remarks of the source papers, tested: rank, sets of solutions, new sequences, kinds of heads, the loss.
 
 - *Higher rank helps.* With factors K and Q of m columns: how close their product comes to the nuclear SVM of its
   tokens, and how often these are the best tokens.
@@ -140,7 +140,7 @@ def nonlinear_head(rng):
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99:
         return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # false at the selected token
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # false at the selected token (margin inf)
     scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
     return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}

@@ -1,4 +1,4 @@
-"""Attention heads of a small GPT in training: their weights grow, attention sharpens, some heads turn to their SVM.
+"""Attention heads of a small GPT in training: weights grow, attention sharpens, some heads turn to their SVM.
 
 A GPT of two layers without MLPs learns to repeat a sequence; all of its weights are trained.  The theorem is about
 attention alone, so only some of its statements are observed here.  The norm of W grows together with the share
@@ -68,7 +68,7 @@ class GPT(torch.nn.Module):
 
 
 def repeated(n, generator):
-    """Sequences (n, T), each a repeated segment of 8 to 16 random tokens; flags (n, T) that are true after one copy."""
+    """Sequences (n, T), each a repeated segment of 8 to 16 random tokens; flags (n, T), true after the first copy."""
     T = 2 * SEGMENT
     period = torch.randint(SEGMENT // 2, SEGMENT + 1, (n, 1), generator=generator)
     segment = torch.randint(VOCABULARY, (n, SEGMENT), generator=generator)
