@@ -14,8 +14,8 @@
  * one are as fast. */
 #define SMALL 8192
 
-/* If a key and a value have fewer numbers than this, a group may have 8 SMALL doubles of each.  Windows one by one
- * would take twice as long there. */
+/* Length of keys and values below which the limit for a group is 8 SMALL doubles, not SMALL.  Windows one by one would
+ * take twice as long for such short keys. */
 #define SHORT_KEYS 16
 
 #define MOST (SMALL * 768) /* largest number of doubles in the keys of all groups (48 MiB) */
