@@ -109,7 +109,7 @@ static void remember(struct minimizer *s, const double *x)
     vector_subtract(step, s->x_next, x, n);
     vector_subtract(change, s->gradient_next, s->gradient, n);
     double curvature = vector_dot(step, change, n);
-    if (!(curvature > 0)) /* f is not convex along the step: the pair would make H indefinite */
+    if (!(curvature > 0)) /* f is not convex along the step: the pair would make the inverse Hessian H indefinite */
         return;
     s->curvature[k] = curvature;
     s->newest = k;
