@@ -67,7 +67,8 @@ int objective_gradient(struct gradient *gradient, struct objective_work *work)
         double scale = gradient->log_scale[n];
         if (isnan(scale) || scale == INFINITY)
             return STATUS_NOT_FINITE;
-        gradient->log_scale[n] = scale > -INFINITY ? scale : 0; /* the scale is -inf if no query adds to the gradient */
+        /* The log scale is -inf if no query adds to the gradient, which is then zero. */
+        gradient->log_scale[n] = scale > -INFINITY ? scale : 0;
         transform_finish(gradient, &work->transform, n);
         if (work->objective->ridge > 0)
             add_ridge(gradient, work, n);
