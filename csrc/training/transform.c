@@ -10,7 +10,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define QUERIES 128 /* largest number of queries in a block: rows and packed queries stay in cache for all tiles */
+#define QUERIES 128 /* largest number of queries in a block, whose rows of P and packed queries stay in the cache */
 
 /* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if this scalar product is less than
  * CANCELS times the sum of the squares of the P_q z_q^T, ||P^T Z|| is computed from the matrix P^T Z. */
