@@ -22,8 +22,8 @@ void backward_init(struct backward *backward, struct arena *arena)
     backward->tile_scores = arena_doubles(arena, w->longest, SOFTMAX_LANES);
 }
 
-/* Stores the results of query q under run r: c [T], the derivative of its mean score in the logits up to e^shift, and
- * the token `top` with the largest logit.  Token t has the number c[t * step]. */
+/* Stores two results of query q under run r: the numbers c_t, for which c_t e^shift is the derivative of the mean score
+ * in the logit of token t, and the token `top` with the largest logit.  c_t is c[t * step]. */
 static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q, ptrdiff_t r, const double *c,
                  ptrdiff_t step, ptrdiff_t top)
 {
@@ -33,7 +33,7 @@ static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q
     out->top[r * w->n_queries + q] = top;
 }
 
-/* Computes the results of one row: of query q under one run, whose transformed query is u = W z_q. */
+/* Computes the fields of *out for one row, which is query q under one run, with the transformed query u = W z_q. */
 static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backward *backward, ptrdiff_t q,
                     const double *u)
 {
@@ -70,9 +70,9 @@ static void gather_scores(double *scores, double *logits, const struct backward 
     }
 }
 
-/* Computes p [dk] = sum_t c_t x_t again, from differences x_t - x_a, if the matrix product has lost digits.  Since c
- * sums to zero, the sum cancels if all tokens of large weight are close to x_a.  Its error is then relative to |c_a|
- * |x_a|, not to |p|. */
+/* Computes p [dk] = sum_t c_t x_t again, as sum_t c_t (x_t - x_a), if the matrix product has lost digits.  Here a is
+ * the token with the largest logit, and c sums to zero.  If all tokens of large weight are close to x_a, the first sum
+ * cancels, and its error is relative to |c_a| |x_a|, not to |p|. */
 static void repair(double *p, const struct backward *backward, const double *X, const double *tile, ptrdiff_t a,
                    ptrdiff_t T)
 {

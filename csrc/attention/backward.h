@@ -16,7 +16,7 @@ struct backward {
     ptrdiff_t runs;
     const double *scores;       /* (entries) */
     double *keys;               /* scratch array for windows_keys */
-    double *logit, *prob, *c;   /* (longest) scratch arrays for a row that is computed alone */
+    double *logit, *prob, *c;   /* (longest) logits, softmax and c of softmax_backward, for a row computed alone */
     double *panel, *packed;     /* packed matrices: up to 16 rows of U, and the keys of a sequence */
     double *tile, *tile_scores; /* (longest, 16) logits, then c, and (longest, 8) scores, with a column for each row */
 };

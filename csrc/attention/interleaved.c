@@ -10,8 +10,14 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 8192    /* largest number of doubles in a group's keys (64 KiB): above it, single windows are as fast */
-#define SHORT_KEYS 16 /* dk below which a group may have 8 SMALL doubles: here single windows take twice as long */
+/* Largest number of doubles in the keys or the values of a group of eight windows (64 KiB).  With more, windows one by
+ * one are as fast. */
+#define SMALL 8192
+
+/* Length of keys and values below which the limit for a group is 8 SMALL doubles, not SMALL.  Windows one by one would
+ * take twice as long for such short keys. */
+#define SHORT_KEYS 16
+
 #define MOST (SMALL * 768) /* largest number of doubles in the keys of all groups (48 MiB) */
 
 /* Returns the length of the longest window of a group of eight queries. */
@@ -203,8 +209,9 @@ INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const doubl
 }
 
 /* P = sum_t c_t x_t for eight windows, each in a column.  log_scale becomes `idle`, or -inf if the column is zero.
- * Returns 1 if a column has lost digits that sum_t c_t (x_t - x_a) would keep: if all tokens of large weight are close
- * to x_a, the sum cancels, and its error is relative to the largest |c_t| |x_t|, not to |P|. */
+ * Returns 1 if a column has lost digits that sum_t c_t (x_t - x_a) would keep, where a is the token with the largest
+ * logit: if all tokens of large weight are close to x_a, the sum cancels, and its error is relative to the largest
+ * |c_t| |x_t|, not to |P|. */
 SIMD_DISPATCH
 static int pull_back(double *restrict P, double *restrict log_scale, const double *restrict keys,
                      const double *restrict sizes, const double *restrict idle, const double *restrict c,
@@ -281,7 +288,8 @@ static void attend(double *restrict O, ptrdiff_t lead, const double *restrict x_
 }
 
 /* Returns the number of tokens of a group, which is the length of its longest window.  *all becomes the index of the
- * group's first number in arrays of all tokens, *others in arrays without the reference tokens. */
+ * group's first number in an array (tokens, 8), and *others its index in an array (tokens - groups, 8), which has no
+ * reference tokens. */
 static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interleaved *interleaved, ptrdiff_t group)
 {
     *all = interleaved->before[group] * WIDE;

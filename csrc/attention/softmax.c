@@ -26,7 +26,8 @@ INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
 }
 
 /* weight_t = exp(logit_t - offset) of every token t.  Returns the sum of the weights.  *least becomes the least weight
- * and, if there are scores, *lift becomes sum_t weight_t (score_t - score_a). */
+ * and, if there are scores, *lift becomes sum_t weight_t (score_t - score_a), where a is the token with the largest
+ * logit. */
 INLINE double exponentials(double *restrict weight, const double *restrict logit, double offset, ptrdiff_t T,
                            const double *restrict score, double score_a, double *lift, double *least)
 {
@@ -105,8 +106,8 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
             c[t] = prob[t] * ((score[t] - g_a) - lift);
         }
     } else {
-        /* For a token t with the same score as the top token a, prob_t (g_t - s.g) = -prob_t lift e^shift.  Its weight
-         * relative to the runner-up is not needed, and might overflow. */
+        /* For scores g and their mean s.g, a token t with the score of the top token a has prob_t (g_t - s.g) = -prob_t
+         * lift e^shift.  So its weight relative to the runner-up, which might overflow, is not needed. */
         shift = gap;
         lift = 0;
         for (ptrdiff_t t = 0; t < T; ++t) {

@@ -83,9 +83,9 @@ void windows_margins(double *margins, const struct windows *w, const double *U, 
 /* O [M,dv] = the attended vectors o_q = sum_t prob_qt values[start[q]+t], for values [N,dv]. */
 void windows_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob);
 
-/* scores [entries] = y_q v_q . values[start[q]+t], for values [N,dv] in double or, if `single`, in single precision.
- * The vector v_q begins at v + q next.  If all queries have one v (next = 0), the caller may give scratch [N].  Then
- * the product of each value with v is formed once, however many windows see the value. */
+/* scores [entries] = y_q v_q . values[start[q]+t], for labels y [M] and values [N,dv] in double or, if `single`, in
+ * single precision.  The vector v_q begins at v + q next.  If all queries have one v (next = 0), the caller may give
+ * scratch [N].  Then the product of each value with v is formed once, however many windows see the value. */
 void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,
                     const double *y, const double *v, ptrdiff_t next, double *scratch);
 

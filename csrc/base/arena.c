@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 64 /* bytes: every allocation begins at a cache line, which is also the widest vector */
+#define ALIGNMENT 64 /* alignment of every allocation in bytes: the length of a cache line and of the widest vector */
 #define FIRST_BLOCK ((size_t)96 << 10) /* size of an arena's first block: below malloc's mmap threshold of 128 KiB */
 
 #define LARGEST_SPARE ((size_t)4 << 20) /* bytes: a larger block is freed at the end of a call, not kept as a spare */

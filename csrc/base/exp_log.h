@@ -8,9 +8,9 @@
 
 #include "base/simd.h"
 
-/* e^x for x <= 0, as 2^k e^r with |r| <= log(2)/2.  The result is 0 below -708 (softmax shifts first, so nothing that
- * small matters) and NaN for NaN.  The polynomial is a Chebyshev-node fit of (e^r - 1 - r) / r^2 with relative error
- * 1.7e-17; the whole is within 1.2 ulp. */
+/* e^x for x <= 0, as 2^k e^r with |r| <= log(2)/2.  The result is 0 for x < -708 and NaN for NaN.  (Softmax takes
+ * exponentials relative to the largest one, so numbers as small as e^-708 do not matter.)  The polynomial is a
+ * Chebyshev-node fit of (e^r - 1 - r) / r^2 with relative error 1.7e-17; the error of e^x is at most 1.2 ulp. */
 INLINE double exponential_nonpositive(double x)
 {
     const double log2_e = 0x1.71547652b82fep+0;

@@ -25,8 +25,8 @@ static inline ptrdiff_t simd_padded(ptrdiff_t n)
     return (n + SIMD_LANES - 1) & -(ptrdiff_t)SIMD_LANES;
 }
 
-/* A vector of eight doubles that the compiler keeps in registers.  It would copy an array of eight doubles to memory
- * and back. */
+/* A vector of eight doubles that the compiler keeps in registers.  The compiler would copy an array of eight doubles to
+ * memory and back. */
 typedef double simd_vector
     __attribute__((vector_size(SIMD_LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
 

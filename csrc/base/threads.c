@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 
-/* Number of spin iterations for which a thread waits before it blocks.  In a series of parallel loops the next one
- * usually begins sooner. */
+/* Number of spin iterations for which a thread waits before it blocks.  In a series of parallel loops, the next loop
+ * usually begins before these iterations end. */
 #define SPINS 500
 
 #if defined __x86_64__

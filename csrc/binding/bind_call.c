@@ -19,8 +19,8 @@ static const char *sentence(int status)
     }
 }
 
-/* Returns the exception that a signal handler or a callback has set, and clears it.  The caller owns the exception.  It
- * can exist beside a result of the kernel, since it may come after the answer was final. */
+/* Returns the exception that a signal handler or a callback has set, and clears it.  The caller owns the exception.
+ * There can be both an exception and a result of the kernel, since a signal may arrive after the answer was final. */
 static PyObject *take_exception(void)
 {
     PyObject *type, *value, *traceback;

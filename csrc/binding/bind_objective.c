@@ -284,8 +284,8 @@ static int bounds_of_loss(struct bind_call *call)
 }
 
 #define POINT "objective, function head?, function loss?, double W[RH,k,z]?, double K[RH,k,m]?, double Q[RH,z,m]?"
-/* The arguments of a function that evaluates an objective at the weights of one run.  The letter w stands for dz, but
- * has a value only if W is given.  So without W, a result of shape [H,k,w] is None. */
+/* The arguments of a function that evaluates an objective at the weights of one run.  The letter w stands for dz, as z
+ * does, but has a value only if the argument W is given.  So if it is not given, the result W[H,k,w] is None. */
 #define ONE_POINT "objective, function head?, function loss?, double W[1H,k,w]?, double K[1H,k,m]?, double Q[1H,z,m]?"
 
 struct bind_entry bind_objective_table[] = {

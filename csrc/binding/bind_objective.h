@@ -29,9 +29,9 @@ int bind_problem(struct bind_problem *problem, struct bind_call *call, PyObject 
  * heads.  Returns nonzero if the arguments do not fit. */
 int bind_weights(struct weights *weights, struct bind_call *call, int first);
 
-/* Makes the output head for M vectors of length d from the arguments kind, v [1i,j], a [h] and lam.  `size` holds the
- * lengths i, j and h.  Returns 1 if the arguments fit.  A head that is a Python function does not get its function
- * here. */
+/* Makes the output head for M vectors of length d from the arguments kind, v, a and lam.  v has the shape [j], [i,j]
+ * or, for an mlp, [i,j] with i = d, and a has the shape [h].  `size` holds the lengths i, j and h.  Returns 1 if the
+ * arguments fit.  A head that is a Python function does not get its function here. */
 int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_value *given, const ptrdiff_t *size);
 
 #endif

@@ -93,7 +93,8 @@ static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *
     int ndim = PyArray_NDIM(array), axes = 1, axis = 0;
     for (const char *at = shape; *at != ']'; ++at)
         axes += *at == ',';
-    /* The first length of the shape covers `first` axes of the array. */
+    /* The first length of a shape such as [RH,k,z] may be spread over several axes of the array: here over `first`
+     * axes. */
     int first = strcspn(shape, ",]") > 1 ? ndim - axes + 1 : 1;
     if (first < 0 || first + axes - 1 != ndim)
         return 0;
@@ -137,7 +138,7 @@ static int read_array(struct bind_call *call, struct bind_value *value, const st
 {
     PyArrayObject *array = (PyArrayObject *)value->object;
     int wanted = item->type->detail;
-    if (!PyArray_Check(value->object) || !PyArray_ISCARRAY_RO(array) /* C order, aligned, native byte order */
+    if (!PyArray_Check(value->object) || !PyArray_ISCARRAY_RO(array) /* tests C order, alignment, native byte order */
         || (PyArray_TYPE(array) != wanted && (wanted != NPY_FLOAT || PyArray_TYPE(array) != NPY_DOUBLE))
         || (item->written && !PyArray_ISWRITEABLE(array)) || !shape_fits(call, array, item->shape))
         return wrong_array(call, item, value->object);

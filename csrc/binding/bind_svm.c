@@ -76,7 +76,7 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
             status = solver_check(answer, &rows, options, &call->arena);
         else
             status = presolve_solve(answer, &rows, options, method->solve, &call->arena);
-        if (status == STATUS_FACTORIZATION) { /* a factorisation left the range of doubles, which decides nothing */
+        if (status == STATUS_FACTORIZATION) { /* a number left the range of doubles, so the solve proves nothing */
             vector_zero(answer->W, call->w->dk * call->w->dz);
             vector_zero(answer->lambda, rows.count);
             answer->bound = (struct bounds){.upper = INFINITY, .gap = INFINITY};
@@ -139,7 +139,7 @@ static int interval(struct bind_call *call)
 /* The bindings _core.<norm>_<method> of every method, and _core.check.  max_iter = 0 stands for the default of the
  * method, and rank = 0 for no bound on the rank.  start has the multipliers of a warm start, one for each entry.
  * report is called with the iterations and the gap.  The results are the fields of Answer in
- * python/attsvm/svm/transform.py. */
+ * python/attsvm/svm/request.py. */
 #define BIND_METHOD(name, solve, norm, word, problems, limit, purpose) \
     BIND_WITH(name, run, (&(const struct method){solve, norm, limit}), \
               "stored windows, reference reference[M], bool kept[E]?, double rhs[E]?, number tol, int max_iter, " \

@@ -9,13 +9,14 @@
 /* The fields of a training run, with their types.  They correspond to those of Descent in
  * python/attsvm/training/session.py.  The other arguments follow in `enum argument`.
  *
- * lr has 1 or R rows, for the runs, of 1 or all steps.  target = NaN stands for the infimum of a fixed linear head.
- * radius < 0 means no ball.  A step changes in place: the weights (W, or K and Q, or the span of U and C, where W
- * stays); v, the parameters of the head (v or V, then a or lam); and the state of the rule.  The state is the mean of
- * the gradients, the root of their squares, and in `past` the log scales of both, with a row for each part of each run.
- * If the rule keeps no root, `root` may be a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  reached has the
- * step reached and the number of records made, which are both updated.  It is an array, since a signal may raise in
- * Python before a returned number is stored anywhere. */
+ * lr has a row for each run or one row for all runs, and a column for each step or one column for all steps.  target =
+ * NaN stands for the infimum of a fixed linear head.  radius < 0 means no ball.  A step changes these arrays in place:
+ * the weights (W, or K and Q, or the array `span` of U and C, while W stays); v, the parameters of the output head (v
+ * or V, then a or lam); and the state of the rule.  The state is the mean of the gradients, the root of their squares,
+ * and in `past` the log scales of both, with a row for each part of each run.  If the rule keeps no root, `root` may be
+ * a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  reached has the step reached and the number of records
+ * made, which are both updated.  It is an array, since a signal may raise in Python before a returned number is stored
+ * anywhere. */
 #define FIELDS(FIELD) \
     FIELD(OBJECTIVE, "objective") \
     FIELD(CALLED_HEAD, "function called_head?") \
@@ -77,7 +78,8 @@ static int read_weights(struct weights *weights, const struct objective *objecti
     return status == STATUS_DONE && call->in[V].data != NULL ? read_head(weights, objective, call) : status;
 }
 
-/* Reads the numbers and steps of a training run, and checks that they fit together. */
+/* Reads the parameters of the update rule, the step lengths, and the steps to take and to record.  Checks that they fit
+ * together. */
 static int read_steps(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
     const struct bind_value *in = call->in;

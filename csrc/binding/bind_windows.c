@@ -77,8 +77,8 @@ static int scores(struct bind_call *call)
 {
     const struct windows *w = call->w;
     int shared = call->size['i'] == 1;
-    /* If all queries share v, every token is scored once, unless the windows have fewer entries than there are
-     * tokens. */
+    /* If all queries share the vector v of the linear head, every token is scored once, unless the windows have fewer
+     * entries than there are tokens. */
     int each_token_once = shared && w->tokens <= windows_entries(w);
     double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL;
     ptrdiff_t dv = call->size['v'];

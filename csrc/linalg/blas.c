@@ -77,7 +77,8 @@ static void after_fork(void)
     atomic_fetch_sub(&forks, 1);
 }
 
-static void after_fork_in_child(void) /* the child process has no other thread, so both counts are zero */
+/* Runs in the child process.  It has no other thread, so no thread is inside OpenBLAS, and no fork is under way. */
+static void after_fork_in_child(void)
 {
     atomic_store(&forks, 0);
     atomic_store(&inside, 0);
@@ -153,7 +154,8 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     int info, size = (int)n, iwork_size, *iwork = &iwork_size, lwork = -1, liwork = -1;
     double work_size, *work = &work_size;
     struct arena_mark mark = arena_mark(arena);
-    for (int asks = 1; asks >= 0 && !arena->failed; --asks) { /* first asks for the work sizes, then computes */
+    /* The first call asks LAPACK for the sizes of its work arrays, the second call computes. */
+    for (int asks = 1; asks >= 0 && !arena->failed; --asks) {
         INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1));
         lwork = (int)work_size;
         liwork = iwork_size;
@@ -191,7 +193,9 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
 static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
-    double *A = context; /* block 0 holds zeros and is only read; product i is written to block 2 i + 1 */
+    /* A consists of MAPPING x MAPPING blocks.  Block 0 holds zeros and is both factors of every product.  Product
+     * number i is written to block 2 i + 1. */
+    double *A = context;
     for (ptrdiff_t i = from; i < to; ++i) {
         double *C = A + (2 * i + 1) * MAPPING * MAPPING;
         INSIDE(BLAS(cblas_dgemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, MAPPING, MAPPING, MAPPING, 1.0, A, MAPPING,
@@ -210,7 +214,7 @@ int blas_map_buffers(int count)
     struct threads threads;
     threads_init(&threads, count, &arena);
     double *A = arena_zeros(&arena, 2 * count, MAPPING * MAPPING);
-    if (A != NULL) /* products of zeros that last long enough for the threads to overlap */
+    if (A != NULL) /* the products of zeros last so long that all threads need their buffers at once */
         threads_for(&threads, count, 1e9, map_one, A);
     threads_end(&threads);
     arena_free(&arena);

@@ -24,7 +24,8 @@ static const ptrdiff_t sizes[] = {1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3}
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
 struct check {
-    double *numbers; /* (2 MOST * (2 BLOCK + 3)) small integers; a matrix begins anywhere in the first half of them */
+    double *numbers; /* pseudorandom small integers, twice as many as the largest matrix has; a matrix begins anywhere
+                        in their first half */
     double *A, *B, *C, *D;             /* (MOST * (2 BLOCK + 3)) */
     double *r, *u, *got, *want, *work; /* (MOST) */
     struct arena arena;
@@ -38,7 +39,7 @@ static int small(struct check *s)
     return (int)(s->seed >> 16) % 7 - 3;
 }
 
-/* Returns a pseudorandom matrix of at most MOST * (2 BLOCK + 3) small integers. */
+/* Returns the numbers of a pseudorandom matrix: small integers, enough for the largest matrix that is checked. */
 static const double *matrix(struct check *s)
 {
     s->seed = s->seed * 1664525u + 1013904223u;

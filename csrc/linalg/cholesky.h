@@ -1,7 +1,7 @@
-/* The Cholesky factor of a large matrix, and triangular systems with it for many right sides.  (For one right side
- * there are cholesky_solve, and blas_solve_vector for only one of the two triangular systems.)  Functions with a
- * monitor poll it (NULL: none) about every tenth of a second.  If the monitor asks to stop, the functions leave their
- * output unfinished, and the caller must poll the monitor again. */
+/* The Cholesky factor of a large matrix, and triangular systems with it for many right sides.  (For one right side,
+ * cholesky_solve solves both triangular systems, and blas_solve_vector solves one of them.)  Functions with a monitor
+ * poll it (NULL: none) about every tenth of a second.  If the monitor asks to stop, the functions leave their output
+ * unfinished, and the caller must poll the monitor again. */
 #ifndef LINALG_CHOLESKY_H
 #define LINALG_CHOLESKY_H
 

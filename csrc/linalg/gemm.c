@@ -70,8 +70,9 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
     }
 }
 
-/* Computes the sums of at most TALL rows and one panel, in tiles of 8, 4, 2 and 1 rows.  If the panel has fewer than
- * WIDE columns, the tiles go to `whole`, and its valid part goes to C. */
+/* Computes the product of at most TALL rows of op(A) and one packed panel of B, in tiles of 8, 4, 2 and 1 rows.  If the
+ * panel has fewer than WIDE columns of B, the tiles are computed in `whole`, and these columns of them are stored in or
+ * added to C. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
                   ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
 {

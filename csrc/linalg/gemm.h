@@ -2,9 +2,9 @@
  * for the processor at hand.  The right factor is packed into panels of sixteen columns.  A factor that is multiplied
  * often should be packed once.
  *
- * With OpenBLAS instead in every product, a training step takes 1.1 to 1.4 times as long at the sizes where other
- * libraries come closest: n,T,d = 6,8,10; 64,32,64; 30,10,20; 15,5,20 (with OpenBLAS's AVX-512 and with its Haswell
- * kernels). */
+ * If OpenBLAS forms every product instead, a training step takes 1.1 to 1.4 times as long at the sizes where other
+ * libraries come closest, which are n,T,d (windows, tokens of each, dimension) = 6,8,10; 64,32,64; 30,10,20; 15,5,20
+ * (with OpenBLAS's AVX-512 and with its Haswell kernels). */
 #ifndef LINALG_GEMM_H
 #define LINALG_GEMM_H
 

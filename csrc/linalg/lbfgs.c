@@ -11,9 +11,9 @@
 #define DECREASE 1e-4 /* fraction of the predicted decrease that a step must achieve (Wolfe) */
 #define FLATTER 0.9   /* fraction of the slope that may remain after a step (Wolfe): most first steps satisfy it */
 #define FIRST 0.1     /* length of the first trial step along the gradient, relative to the length of x */
-#define TRIALS 20     /* largest number of trial steps of one line search: with more steps, rounding decides */
-#define STRETCH 4.0   /* growth factor of the trial step while it is too short */
-#define INSIDE 0.1    /* least distance of an interpolated step from the ends of its bracket, relative to the bracket */
+#define TRIALS 20   /* limit of the trial steps of one line search: after so many, f changes only by rounding errors */
+#define STRETCH 4.0 /* growth factor of the trial step while it is too short */
+#define INSIDE 0.1  /* least distance of an interpolated step from the ends of its bracket, relative to the bracket */
 
 struct minimizer {
     ptrdiff_t n, pairs, newest;
@@ -109,7 +109,7 @@ static void remember(struct minimizer *s, const double *x)
     vector_subtract(step, s->x_next, x, n);
     vector_subtract(change, s->gradient_next, s->gradient, n);
     double curvature = vector_dot(step, change, n);
-    if (!(curvature > 0)) /* f is not convex along the step: the pair would make H indefinite */
+    if (!(curvature > 0)) /* f is not convex along the step: the pair would make the inverse Hessian H indefinite */
         return;
     s->curvature[k] = curvature;
     s->newest = k;
@@ -146,7 +146,9 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
         if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
             if (s.pairs == 0)
                 break;
-            s.pairs = 0; /* the search failed, maybe because of the pairs: searches along the gradient next */
+            /* The line search failed, perhaps because the stored pairs mislead.  Without them, the next search goes
+             * along the negative gradient. */
+            s.pairs = 0;
             s.value = function(s.gradient, x, context);
             ++*evaluations;
             continue;

@@ -73,8 +73,8 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
         last = *(const simd_vector *)(u + d - LANES) * REMAINDER(d);
     for (; t + ROWS <= T; t += ROWS)
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);
-    /* The last eight tokens are computed together, some of them again.  With sums in another order, equal tokens would
-     * get unequal logits. */
+    /* The last tokens are computed as a group of eight, of which some have been computed before.  Every sum adds in the
+     * same order, in a group or alone, so that equal tokens get equal logits. */
     if (t < T && T > ROWS) {
         t = T - ROWS;
         logits_of_rows(logit + t, matrix_at(X, t * d, single), u, &last, d, ROWS, single);

@@ -22,11 +22,11 @@ struct spectral_gradient_problem {
     int (*project)(double *x, void *context);
     double (*value)(const double *x, void *context);
     /* Line search: returns a step t along d and sets *value to f(x + t d), or returns 0 if it finds no step.  slope =
-     * g.d is negative, and `allowed` is the largest of the recent values of f.  If the pointer is NULL, t = 1, 1/2,
-     * 1/4, ... are tried until f passes the test. */
+     * g.d is negative, and `allowed` is the largest of the recent values of f.  If there is no such callback, t = 1,
+     * 1/2, 1/4, ... are tried until f(x + t d) passes the nonmonotone test. */
     double (*search)(double *value, const double *d, double slope, double allowed, void *context);
-    /* Computes the gradient g of f at x.  *value is f(x), and may be corrected.  d and t are the step that led to x,
-     * where d is NULL at the start. */
+    /* Computes the gradient g of f at x.  *value is f(x) on entry, and the callback may correct it.  The step t d has
+     * led to x; d is NULL at the start. */
     int (*gradient)(double *g, const double *x, double *value, const double *d, double t, void *context);
     /* Stopping test: sets *done if x is good enough.  It may also return STATUS_INTERRUPTED. */
     int (*inspect)(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context);

@@ -56,7 +56,8 @@ static void assign_kept(struct run_state *state, struct arena *arena)
             part->n_root = descent->n_metric;
             part->root = descent->root;
         }
-        /* A gradient that is divided by its root is not needed afterwards, so the quotient overwrites it. */
+        /* The rules adam and adagrad need no gradient once their direction is known, so the direction overwrites the
+         * gradient. */
         if (part->root != NULL)
             part->preconditioned = descent->n_metric == 0 && part->n_root == part->n ? part->G
                                                                                      : arena_doubles(arena, part->n, 1);

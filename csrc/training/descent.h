@@ -29,7 +29,7 @@ struct descent {
     enum ball ball;
     double *mean, *root; /* state of the update rule, run by run, part by part; descent_keeps returns the sizes */
     double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps no state */
-    ptrdiff_t n_metric;  /* 0, or the number of entries of the metric of all matrices, which `root` then holds */
+    ptrdiff_t n_metric;  /* number of entries of the metric in `root`, which all matrices share; 0 if there is none */
     ptrdiff_t first, last;   /* first and last step of this call; the weights on entry are W(first) */
     const ptrdiff_t *record; /* (n_record) steps at which records are made, ascending, within first .. last */
     ptrdiff_t n_record;
@@ -45,7 +45,8 @@ struct descent_callbacks {
     int (*recorded)(void *context); /* after each record */
 };
 
-/* Arrays of the records of a training run.  They have a row for each recorded step, with a part for each run. */
+/* Arrays of the records of a training run.  They have a row for each recorded step, in which the runs follow one
+ * another. */
 struct descent_record {
     double *W;                           /* (n_record, R H, dk, dz) the weights W, or K Q^T */
     double *v;                           /* (n_record, R, n_v) parameters of a trained head */

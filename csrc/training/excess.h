@@ -8,7 +8,8 @@
 struct arena;
 
 struct excess_work {
-    double *U, *l, *c, *prob, *keys; /* scratch: U (M, dk); l, c and prob (longest); keys for windows_keys */
+    double *U, *l, *c, *prob, *keys; /* scratch: transformed queries U (M, dk); logits l, probabilities, and c of
+                                        softmax_backward (longest); keys for windows_keys */
 };
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);

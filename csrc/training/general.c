@@ -1,3 +1,6 @@
+/* This evaluator is the usual way of a small problem, whose windows are short, and the only way of any head but a fixed
+ * linear one on one attention head.  A fixed linear head on short windows also goes this way (`work->fixed`).  Then
+ * only the backward pass runs, which also computes the losses. */
 #include "training/general.h"
 
 #include <math.h>
@@ -73,9 +76,9 @@ void general_init(struct general_work *work, int short_windows, const struct obj
 }
 
 /* columns_of returns the address of the columns of a block, in an array with d numbers for each query.  `at` is the
- * first query of the block.  If no trained head needs the columns later, `at` is the first query of the thread's first
- * block: all blocks of the thread then use the same columns, which stay in the cache.  lead_of returns the distance in
- * memory between two rows of such columns. */
+ * first query of the block.  If neither a trained head nor a Python function needs the columns of all blocks, `at` is
+ * the first query of the thread's first block: all blocks of the thread then use the same columns, which stay in the
+ * cache.  lead_of returns the distance in memory between two rows of such columns. */
 static double *columns_of(double *array, const struct general_work *work, ptrdiff_t at, ptrdiff_t d)
 {
     return array + (work->whole ? at : at * d);
@@ -120,8 +123,8 @@ static void attend_one(double *o, ptrdiff_t lead, const struct general_work *wor
     }
 }
 
-/* Computes the vector-Jacobian products P of query q in all attention heads h, and their log scales: M dL/du_q^h = -P
- * e^log_scale.  g is the query's column of the output head's gradient. */
+/* Computes the vector-Jacobian products P of query q in all attention heads, and their log scales: for the transformed
+ * query u in an attention head, M dL/du = -P e^log_scale.  g is the query's column of the output head's gradient. */
 static void attend_one_backward(const double *g, ptrdiff_t lead, const struct general_work *work,
                                 const struct general_scratch *scratch, ptrdiff_t q)
 {
@@ -245,7 +248,7 @@ struct share {
     int passes;
 };
 
-/* Makes the passes of share->passes for the blocks of queries from .. to-1. */
+/* Runs the passes that share->passes names (attend, evaluate, backward) for the blocks of queries from .. to-1. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct share *share = context;
@@ -274,8 +277,8 @@ static void make_passes(struct general_work *work, int passes)
                 entries * (double)(w->dk + work->output.dv), make_blocks, &share);
 }
 
-/* Computes the gradient of run r in the parameters v of the output head, dL/dv = 1/M sum_q l'(u_q) y_q d head(o_q)/dv,
- * after the forward pass. */
+/* Computes the gradient of run r in the parameters v of the output head, dL/dv = 1/M sum_q l'(u_q) y_q d head(o_q)/dv
+ * for labels y and outputs u, after the forward pass. */
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     const struct head *head = &work->output.head;

@@ -22,7 +22,7 @@ struct threads;
 
 struct general_output {
     struct head head;
-    const double *values; /* (N, dv), or NULL if both the values and the keys are the identity */
+    const double *values; /* (N, dv) values of the tokens, or NULL if both the values and the keys are the identity */
     ptrdiff_t dv;
     const double *y; /* (M) */
     ptrdiff_t heads; /* H */
@@ -32,8 +32,8 @@ struct general_output {
 /* Scratch arrays of one thread. */
 struct general_scratch {
     double *keys;               /* scratch for windows_keys */
-    double *one;                /* (dv) the attended vector of one window */
-    double *score, *weight, *c; /* the scores, probabilities and c of one window, for each of its tokens */
+    double *one;                /* (dv) the attended vector of one window, or the gradient of its output in it */
+    double *score, *weight, *c; /* (longest) scores, probabilities and c of softmax_backward, for one window */
     double *U;                  /* for short windows: (H dk, block) transformed queries */
 };
 
@@ -44,20 +44,24 @@ struct general_work {
     const struct weights *at;
     struct transform *transform;
     struct threads *threads;
-    struct general_output output;    /* a copy, which has the parameters of the current run if the head is trained */
+    struct general_output output;    /* copy of objective->output; a trained head reads the current run's parameters */
     struct general_scratch *scratch; /* (threads) */
     ptrdiff_t block, padded;         /* number of queries in a block; M, rounded up to whole vectors */
     int whole;                       /* 1 if a Python function evaluates all queries at once */
     int fixed;                       /* 1 for a fixed linear head on short windows, whose scores are given */
-    int short_windows;               /* 1 if eight windows go at a time, with `windows` and `kept` */
+    int short_windows; /* 1 if windows are short and go eight at a time, through `windows` and `kept`; 0 if they go one
+                          by one */
     struct short_windows windows;
     struct interleaved_kept *kept; /* (H) */
-    double *U, *P, *log_scale;     /* for windows one by one: (M, H, dk), P in the place of U, and log scales (H, M) */
-    double *logit; /* for windows one by one: (H entries) by query, then attention head; U if keys are the identity */
-    double *O, *gradient;                             /* (padded M, head.d) */
-    double *head;                                     /* (padded M + GEMM_PANEL, head_scratch) */
-    double *value, *log_slope, *score, *lift, *shift; /* (padded M); the mean score is score + lift e^shift */
-    ptrdiff_t run;                                    /* number of the current run */
+    double *U, *P, *log_scale; /* if windows go one by one: transformed queries U (M, H, dk), which P overwrites, and
+                                  the log scales of P (H, M) */
+    double *logit; /* if windows go one by one: (H entries) the logits, query by query, and head by head for each query;
+                      the array U if keys are the identity */
+    double *O, *gradient; /* (padded M, head.d) attended vectors, and the gradients of the outputs in them */
+    double *head;         /* (padded M + GEMM_PANEL, head_scratch) scratch of the output head */
+    /* (padded M) the loss of each query, its log slope, and its output score + lift e^shift */
+    double *value, *log_slope, *score, *lift, *shift;
+    ptrdiff_t run;         /* number of the current run */
     double *delta, *scale; /* NULL, or (R H, entries) and (R H, M): the gradient dL/dlogit is -delta e^scale / M */
     ptrdiff_t *top;        /* (R H, M) the token of each query with the largest logit; unused if `scale` is NULL */
 };

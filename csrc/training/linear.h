@@ -4,7 +4,8 @@
  *
  *     dL/dW = -1/M P^T Z with p_q e^log_scale_q = -l'(u_q) X_q^T (diag(s) - s s^T) g_q
  *
- * With training/general, windows one by one, a step takes 3.5 times as long at n,T,d = 512,64,128. */
+ * Here s is the softmax, g_q are the scores and u_q is the output of query q.  A step through training/general, one
+ * window after the other, takes 3.5 times as long at n,T,d (windows, tokens of each, dimension) = 512,64,128. */
 #ifndef TRAINING_LINEAR_H
 #define TRAINING_LINEAR_H
 
@@ -28,9 +29,9 @@ struct linear_work {
     struct transform *transform;
     struct threads *threads;
     ptrdiff_t block;                /* number of queries in a block */
-    struct backward_rows rows;      /* (M, R): a row for each query and run */
-    double *value, *log_slope;      /* (M, R) */
-    double *log_scale;              /* (R, M) scales of the rows of P */
+    struct backward_rows rows;      /* (M, R) P, score, lift and shift of each query in each run */
+    double *value, *log_slope;      /* (M, R) losses of the queries, and the log slopes of the loss */
+    double *log_scale;              /* (R, M) log scales of the rows of P */
     struct linear_scratch *scratch; /* (threads) */
 };
 

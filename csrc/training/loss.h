@@ -36,9 +36,9 @@ void loss_values(double *value, double *log_slope, enum loss loss, const double 
 /* Returns the mean of M values, where value q is value[q * step]. */
 double loss_mean(const double *value, ptrdiff_t M, ptrdiff_t step);
 
-/* Returns log(loss(best - e) - loss(best)) for e = mantissa e^shift >= 0.  For a large e the difference is formed,
- * otherwise an expression that does not cancel.  For an e below 1e-300, which may underflow, the result is the
- * first-order term in e. */
+/* Returns log(loss(best - e) - loss(best)), where e = mantissa e^shift >= 0 is the shortfall of a mean score from the
+ * best score.  For a large e the difference is formed, otherwise an expression that does not cancel.  For an e below
+ * 1e-300, which may underflow, the result is the first-order term in e. */
 double loss_log_excess(enum loss loss, double best, double mantissa, double shift);
 
 /* Computes upper bounds of |l''| and |l'| over all u >= least, which are infinite if there is no bound. */

@@ -23,9 +23,9 @@ struct objective_work {
     struct general_work general;
 };
 
-/* Chooses the evaluator and allocates its scratch.  The objective, `at` and the threads (NULL for one thread) must stay
- * valid as long as *work is used, and *work must not move in memory.  If `rows`, a linear head gives the rows of P
- * instead of the gradient, for training/multipliers.c. */
+/* Chooses the evaluator and allocates its scratch.  The objective, the weights `at` and the threads (NULL for one
+ * thread) must stay valid as long as *work is used, and *work must not move in memory.  If `rows`, a linear head gives
+ * the rows of P instead of the gradient, for training/multipliers.c. */
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,
                     struct threads *threads, struct arena *arena);
 

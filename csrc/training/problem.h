@@ -33,8 +33,8 @@ enum head_training { HEAD_IS_FIXED, HEAD_IS_TRAINED };
 struct weights {
     enum form form;
     ptrdiff_t runs, heads; /* R, H */
-    double *W;             /* (R H, dk, dz), or NULL if there are factors */
-    double *K, *Q;         /* (R H, dk, m) and (R H, dz, m), where W = K Q^T */
+    double *W;             /* (R H, dk, dz) the weights, or the fixed W of a span; NULL if there are factors */
+    double *K, *Q;         /* (R H, dk, m) and (R H, dz, m) the factors of W = K Q^T, or NULL */
     ptrdiff_t m;
     double *span; /* (R H, 2, M, dk) the matrices U = Z W^T and C of a span */
     enum head_training head;

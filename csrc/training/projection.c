@@ -62,7 +62,8 @@ int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double 
             vector_scale(W, radius / norm, m * n);
         break;
     case BALL_NUCLEAR:
-        /* norm sqrt(min(m, n)) bounds the nuclear norm from above.  If it is at most the radius, no SVD is needed. */
+        /* The nuclear norm is at most the Frobenius norm times sqrt(min(m, n)).  If this product is at most the radius,
+         * no SVD is needed. */
         if (norm * sqrt((double)(m < n ? m : n)) > radius)
             status = project_nuclear(W, m, n, radius, arena);
     }

@@ -17,7 +17,7 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-#define GAP_EVERY 8       /* number of iterations between two gaps of a nuclear ball, since each gap costs two SVDs */
+#define GAP_EVERY 8       /* iterations between two Frank-Wolfe gaps on a nuclear ball, each of which takes two SVDs */
 #define INSIDE (1 - 1e-9) /* if ||W|| is below this fraction of the radius, the ball does not bind */
 
 struct path_search {

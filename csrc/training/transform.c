@@ -10,10 +10,10 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define QUERIES 128 /* largest number of queries in a block: rows and packed queries stay in cache for all tiles */
+#define QUERIES 128 /* largest number of queries in a block, whose rows of P and packed queries stay in the cache */
 
-/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if it is less than this fraction of
- * the sum of the squares of the P_q z_q^T, ||P^T Z|| is computed from the matrix. */
+/* If the P_q z_q^T cancel, <P, Z Z^T P> loses twice as many digits as P^T Z.  So if this scalar product is less than
+ * CANCELS times the sum of the squares of the P_q z_q^T, ||P^T Z|| is computed from the matrix P^T Z. */
 #define CANCELS 1e-3
 
 /* Sums of squares below this may have lost digits to underflow. */
@@ -189,8 +189,8 @@ double transform_factors(double *log_scale, ptrdiff_t M)
     return scale;
 }
 
-/* Multiplies row q of `rows` rows of P by factor[q].  `step` and `from` are the row lengths in memory of `to` and P,
- * which may be the same array. */
+/* Writes the rows of P, row q multiplied by factor[q], to `to`.  `step` and `from` are the row lengths in memory of
+ * `to` and of P; both may be the same array. */
 SIMD_DISPATCH
 static void multiply_rows(double *to, ptrdiff_t step, const double *P, ptrdiff_t from, const double *factor,
                           ptrdiff_t rows, ptrdiff_t dk)
@@ -217,7 +217,8 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
               to - from, dk, M, 0);
 }
 
-/* ||P^T Z||, from V = Z Z^T P unless it has lost digits.  G is scratch. */
+/* Returns ||P^T Z||.  It is computed from <P, V> with V = Z Z^T P or, if this product has lost digits, from the matrix
+ * P^T Z, for which G is scratch. */
 static double norm_of(const double *V, const double *P, double *G, const struct transform *transform)
 {
     const struct windows *w = transform->w;

@@ -5,16 +5,17 @@
  *     through W:        U = Z W^T,                dL/dW = P^T Z;  dL/dK = dL/dW Q,  dL/dQ = dL/dW^T K
  *     through factors:  B = Z Q,  U = B K^T,      dL/dK = P^T B,  dL/dQ = Z^T (P K)
  *
- * Through W a step takes 2.0 times as long at n,T,d = 256,32,256 with m = 32; through factors it takes 3.5 times as
- * long at 1024,2,16 with m = 16.
+ * At n,T,d (windows, tokens of each, dimension) = 256,32,256 with m = 32 columns in each factor, a step through W takes
+ * 2.0 times as long as through the factors.  At 1024,2,16 with m = 16, a step through the factors takes 3.5 times as
+ * long as through W.
  *
  * Weights in the span of the queries are a third way.  The gradient is dL/dW = P^T Z, so descent from W(0) has
  *
  *     W(k) = W(0) + C(k)^T Z,    U(k) = Z W(k)^T = U(0) + (Z Z^T) C(k)
  *
- * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  It takes M^2 dk multiplications besides
- * attention, and a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.  Steps on W
- * take 9.9 times as long at n,T,d = 20,16,512.
+ * A step moves U by Z Z^T P and C by P, and ||P^T Z||^2 = <P, Z Z^T P>.  Such a step takes M^2 dk multiplications
+ * besides attention, and a step on W takes 2 M dk dz.  Steps on W are shorter only if M is much larger than dz.  At
+ * n,T,d = 20,16,512 steps on W take 9.9 times as long as steps in the span.
  *
  * A group is a set of matrices whose rows lie side by side for each query: all runs of a fixed linear head, or all
  * attention heads of one run. */
@@ -29,9 +30,9 @@ struct threads;
 struct transform {
     const struct windows *w;
     const struct weights *at;
-    ptrdiff_t group; /* number of weight matrices W in a group */
+    ptrdiff_t group; /* number of matrices W in a group: R for a fixed linear head, else H */
     int through_factors;
-    double *idle;               /* (M, padded) -inf for a query that is zero, else 0 */
+    double *idle;               /* (M, rounded up to whole vectors) -inf for a query that is zero, else 0 */
     double *queries, *packed_W; /* for products through W: the queries Z, and W of each group, packed */
     double *W, *G;              /* for products through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
     double *packed_Q, *packed_K, *packed_KT; /* for products through factors: Q, K and K^T of each number n, packed */
@@ -46,8 +47,8 @@ struct transform {
 ptrdiff_t transform_block(const struct windows *w, ptrdiff_t most);
 
 /* Chooses between products through W and through the factors, and allocates scratch.  `extra` is 0, or the additional
- * cost, in multiplications, of going through the factors, besides the products.  If it is not 0 and the products go
- * through W, the caller uses W itself and never calls transform_forward. */
+ * cost, in multiplications, of going through the factors, besides the products.  If `extra` is not 0 and the products
+ * go through W, the caller uses W itself and never calls transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
                     double extra, struct arena *arena);
 
@@ -80,7 +81,8 @@ void transform_finish(struct gradient *gradient, const struct transform *transfo
 void transform_forward(double *U, const struct transform *transform, ptrdiff_t group, ptrdiff_t first,
                        ptrdiff_t queries);
 
-/* Replaces log_scale [M] by the factors -e^(log_scale - largest) / M, and returns the largest log scale. */
+/* Replaces log_scale [M] by the factors -e^(log_scale - largest) / M, and returns the largest log scale.  Here the sign
+ * and the 1/M of the gradient -1/M sum_q e^log_scale_q P_q z_q^T come in. */
 double transform_factors(double *log_scale, ptrdiff_t M);
 
 /* The adjoint of transform_forward, called after the transform_forward of all queries.  It sets the gradients -1/M

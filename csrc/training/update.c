@@ -119,7 +119,8 @@ static void accumulate(struct update_part *part, double beta, double weight)
     part->past[0] = scale;
 }
 
-/* root_i <- hypot(by root_i, of G_i).  The sum of squares itself might overflow or underflow. */
+/* root_i <- hypot(by root_i, of G_i), for factors `by` and `of`.  The sum of the two squares might overflow or
+ * underflow. */
 SIMD_DISPATCH
 static void hypotenuses(double *restrict root, double by, const double *restrict G, double of, ptrdiff_t n)
 {
@@ -130,8 +131,9 @@ static void hypotenuses(double *restrict root, double by, const double *restrict
     }
 }
 
-/* Updates the root of the squares of the gradients, root <- sqrt(kept root^2 + added gradient^2).  For shampoo, L <-
- * kept L + added G G^T and R <- kept R + added G^T G.  The log scale becomes the larger of those of the two terms. */
+/* Updates the root of the squares of the gradients, root <- sqrt(kept root^2 + added gradient^2), for factors `kept`
+ * and `added`.  For shampoo, L <- kept L + added G G^T and R <- kept R + added G^T G.  The log scale becomes the larger
+ * of those of the two terms. */
 static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
     int matrices = part->n_root != part->n;

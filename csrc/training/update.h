@@ -62,11 +62,12 @@ struct update_part {
     double *mean, *root, *past; /* state of the rule, or NULL: mean (n) is m; root (n_root) is sqrt(v), or L and R; past
                                    (2) has the log scales of mean and root */
     ptrdiff_t n_root;
-    double *preconditioned; /* (n) place for the direction if there is a root; G itself if it is divided by a root */
+    double *preconditioned; /* (n) array for the direction, if there is a root or a metric; for adam and adagrad it is
+                               the array G, which the direction overwrites */
     struct {
         const double *D;
-        double norm, scale; /* the direction is D exp(scale); norm is the norm of D if the rule divides by it, and
-                               otherwise 0 only if the part does not move */
+        double norm, scale; /* the direction is D exp(scale).  norm is the norm of D or, for a rule that does not divide
+                               by it, any positive number; it is 0 if the part does not move */
         double unbias;      /* for adam: sqrt(1 - beta_2^(k+1)) / (1 - beta_1^(k+1)); else 1 */
     } step;
 };
@@ -78,8 +79,8 @@ int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
 /* The first half of step number k (from 0) on one part of the weights.  Updates the state of the rule, and makes
- * part->step, which holds the gradient on entry, the step direction.  If the rule keeps no root, a root is a metric: M
- * [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or
+ * part->step, which holds the gradient on entry, the step direction.  If the rule keeps no root, part->root is NULL or
+ * a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or
  * STATUS_FACTORIZATION. */
 int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena);
 
