@@ -282,7 +282,7 @@ static int record(struct descent_record *out, ptrdiff_t row, const struct run_st
     return STATUS_DONE;
 }
 
-int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
+int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *made,
                 const struct objective *objective, const struct descent *descent, struct monitor *monitor,
                 struct threads *threads, struct arena *arena)
 {
@@ -325,7 +325,7 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         if (wanted) {
             if ((status = record(out, row++, &state)) != STATUS_DONE)
                 return status;
-            ++*recorded;
+            ++*made;
             if (callbacks->recorded != NULL && (status = callbacks->recorded(callbacks->context)) != STATUS_DONE)
                 return status;
         }

@@ -62,7 +62,7 @@ ptrdiff_t descent_parts(const struct weights *weights);
 void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *weights, const struct windows *w,
                    const struct update *update);
 
-/* Trains: moves the weights in place from W(first) towards W(last).  *step becomes the step reached, and *recorded
+/* Trains: moves the weights in place from W(first) towards W(last).  *step becomes the step reached, and *made
  * grows by the number of rows written.
  *
  * Returns STATUS_DONE at the last step.  The run ends earlier with STATUS_STATIONARY or STATUS_TARGET_REACHED (each run
@@ -70,7 +70,7 @@ void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *weigh
  * but the gradient of a run is not), STATUS_INTERRUPTED, STATUS_NOT_FINITE or the status of a callback.  The weights
  * then belong to *step, and all records up to it are made.  A step or a projection that fails returns its own
  * status. */
-int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
+int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *made,
                 const struct objective *objective, const struct descent *descent, struct monitor *monitor,
                 struct threads *threads, struct arena *arena);
 

@@ -221,7 +221,7 @@ static void multiply_by_labels(double *restrict gradient, double *restrict value
 }
 
 /* Computes the losses of a block of queries, and the gradient of each output u_q in its attended vector o_q. */
-static int evaluate(struct general_work *work, ptrdiff_t at, ptrdiff_t first, ptrdiff_t last)
+static int head_and_loss(struct general_work *work, ptrdiff_t at, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
     const struct head *head = &work->output.head;
@@ -248,7 +248,7 @@ struct share {
     int passes;
 };
 
-/* Runs the passes that share->passes names (attend, evaluate, backward) for the blocks of queries from .. to-1. */
+/* Runs the passes that share->passes names (attend, head_and_loss, backward) for the blocks of queries from .. to-1. */
 static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct share *share = context;
@@ -262,7 +262,7 @@ static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
         if (share->passes & ATTEND)
             attend(work, scratch, at, first, last);
         if (share->passes & EVALUATE)
-            evaluate(work, at, first, last);
+            head_and_loss(work, at, first, last);
         if (share->passes & BACKWARD)
             attend_backward(work, scratch, at, first, last);
     }
@@ -325,7 +325,7 @@ int general_gradient(struct gradient *gradient, struct general_work *work, int l
                           : work->whole ? ATTEND
                           : loss_alone  ? ATTEND | EVALUATE
                                         : ATTEND | EVALUATE | BACKWARD);
-        if (work->whole && evaluate(work, 0, 0, M) != STATUS_DONE)
+        if (work->whole && head_and_loss(work, 0, 0, M) != STATUS_DONE)
             return STATUS_INTERRUPTED;
         if (work->whole && !loss_alone)
             make_passes(work, BACKWARD);
