@@ -13,7 +13,6 @@
 #define FIRST 0.1     /* length of the first trial step along the gradient, relative to the length of x */
 #define TRIALS 20   /* limit of the trial steps of one line search: after so many, f changes only by rounding errors */
 #define STRETCH 4.0 /* growth factor of the trial step while it is too short */
-#define INSIDE 0.1  /* least distance of an interpolated step from the ends of its bracket, relative to the bracket */
 
 struct minimizer {
     ptrdiff_t n, pairs, newest;
@@ -52,20 +51,6 @@ struct point {
     double t, value, slope;
 };
 
-/* Returns the minimiser of the cubic through two points of a line search, kept away from the ends of their interval. */
-static double interpolate(struct point a, struct point b)
-{
-    double d = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t), square = d * d - a.slope * b.slope;
-    double root = copysign(sqrt(fmax(square, 0)), b.t - a.t);
-    double t = b.t - (b.t - a.t) * (b.slope + root - d) / (b.slope - a.slope + 2 * root);
-    double low = fmin(a.t, b.t), high = fmax(a.t, b.t), margin = INSIDE * (high - low);
-    if (!(square >= 0 && t >= low + margin && t <= high - margin))
-        t = isfinite(t) && t < low + margin    ? low + margin
-            : isfinite(t) && t > high - margin ? high - margin
-                                               : (low + high) / 2;
-    return t;
-}
-
 /* Line search along `direction`, with the first trial step `first`.  Sets x_next and gradient_next to a point that
  * meets both Wolfe conditions, or at least has a lower value.  Returns 0 if it finds none. */
 static int search_line(struct minimizer *s, const double *x, double first, ptrdiff_t *evaluations,
@@ -96,7 +81,7 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
                 high = low;
             low = now;
         }
-        t = isinf(high.t) ? STRETCH * t : isfinite(high.value) ? interpolate(low, high) : (low.t + high.t) / 2;
+        t = isinf(high.t) ? STRETCH * t : (low.t + high.t) / 2;
     }
     return s->value < start.value;
 }
