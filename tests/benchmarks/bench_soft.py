@@ -41,9 +41,8 @@ def problem(seed):
 def measured(seed):
     shape, kind, C, X, Z, chosen = problem(seed)
     data = attsvm.cross_attention(X, Z)
-    rows = RaggedRows(data, chosen)
-    rows.C = C
-    row = beside(partial(attsvm.solve_svm, data, chosen, C=C), lambda: rows, ("newton", "LinearSVC"), CLOSE)
+    rows = partial(RaggedRows, data, chosen, C)
+    row = beside(partial(attsvm.solve_svm, data, chosen, C=C), rows, ("newton", "LinearSVC"), CLOSE)
     return {"seed": seed, "shape": shape, "kind": kind, "C": C} | row
 
 

@@ -97,8 +97,8 @@ def compare(norm, label, solve, rows, peers, most_seconds):
 def on_random_tokens(norm, size, peers, most_seconds):
     X, Z, data, selected = random_selection(*size)
     rows, solve = Rows(X, Z, selected), partial(attsvm.solve_svm, data, selected, norm)
-    solve, rows = from_arrays(X, Z, selected) if norm == "arrays" else (solve, lambda: rows)
-    return compare(norm, ",".join(map(str, size)), solve, rows, peers, most_seconds)
+    calls = from_arrays(X, Z, selected) if norm == "arrays" else (solve, lambda: rows)
+    return compare(norm, ",".join(map(str, size)), *calls, peers, most_seconds)
 
 
 def from_arrays(X, Z, selected):

@@ -78,8 +78,8 @@ class Rows:
 class RaggedRows(Rows):
     """The same from any windows, with the differences written out."""
 
-    def __init__(self, data, selected):
-        self.Z, chosen = data.queries, np.concatenate([np.ravel(part) for part in selected])
+    def __init__(self, data, selected, C=None):
+        self.Z, self.C, chosen = data.queries, C, np.concatenate([np.ravel(part) for part in selected])
         tokens = [np.delete(np.arange(a, b), k) for a, b, k in zip(data.start, data.stop, chosen, strict=True)]
         self.query = np.repeat(np.arange(len(chosen)), [len(part) for part in tokens])
         keys = data.keys.astype(np.float64)
