@@ -20,7 +20,7 @@ def test_one_token_a_sequence_has_nothing_to_separate():
     data = attsvm.cross_attention(np.ones((2, 1, 2)), [[1.0], [2.0]])
     text = repr(attsvm.diagnose(attsvm.Problem(data, None, attsvm.LinearHead([1.0, 0.0]))))
     assert "nothing to separate: every query sees one token" in text and "inf" not in text.split("step size")[0]
-    assert "every W: all tokens that a query sees score the same" in text
+    assert "every W: all tokens that a query sees score the same" in text and "nothing to prove" in text
 
 
 @pytest.mark.parametrize(

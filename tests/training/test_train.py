@@ -105,7 +105,7 @@ def test_a_stop_on_the_way_is_recorded(progress, capsys):
     data, lr = attsvm.cross_attention(np.eye(2)[None], [[1.0]], [[[1.0], [1.0]]]), 2.0 * (np.arange(1000) == 7)
     problem, options = attsvm.Problem(data, head=attsvm.LinearHead([1.0])), dict(rule="constant", lr=lr, ridge=0.25)
     run = attsvm.train(problem, [[3.0], [-1.0]], steps=1000, record=5, progress=progress, **options)
-    assert run.status == "stationary"
+    assert run.status == "stationary" and run.message == "ended at step 8: the computed gradient is zero"
     assert_array_equal(run.steps, [0, 5, 8])
     assert not run.weights[-1].any() and not run.W.any() and run.weights[1].any()
 

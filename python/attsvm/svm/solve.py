@@ -179,7 +179,8 @@ def solve_svm(
         if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):
             warnings.warn(
                 f"solve_svm: attention has not chosen for {count} of {len(data)} queries of the run, which selects by "
-                "its largest probability there: train for more steps, or with a larger lr",
+                "its largest probability there: train for more steps, or with a larger lr, unless tokens tie by equal "
+                "scores or a zero query",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -19,7 +19,7 @@ from ..common.types import MetricLike, Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
-from .limit_proofs import lengths_of_rows
+from .limit_proofs import UNIT, lengths_of_rows
 
 # Warn if less than this share of the Frobenius norm of W lies in the span of token differences and queries.
 # If less than half of W lies in the span, projecting W onto it more than doubles its share of the largest margin.
@@ -132,17 +132,20 @@ def smoothness(problem: Problem) -> float:
     X and V are the keys and values of a query's window, in spectral norm; M0 and M1 bound ``|l''|`` and ``|l'|``
     over the scores, where every output lies.  Infinite for the log loss when a score is 0.
     """
-    data = problem.data
-    v: Any = problem.head.parameters(data, data.values.shape[1])[0]
-    heads = np.broadcast_to(np.linalg.norm(v, axis=-1), len(data))
-    keys = _largest_singular(data, data.keys)
-    values = keys if data.values is data.keys else _largest_singular(data, data.values)
-    g = values * heads
     if problem._own_loss is not None:
         return np.inf  # the second derivative of the user's loss is not known
-    M0, M1 = _core.loss_bounds(_core.LOSS[problem._loss_name], float(problem._flat_scores.min()))
-    terms = (data.queries**2).sum(axis=1) * keys**2 * g * (M0 * g + 3 * M1)
-    return float(terms.mean())
+    size, g = _sizes(problem)
+    M0, M1 = _core.loss_bounds(_core.LOSS[problem._loss_name], problem._flat_scores.min())
+    return float((size**2 * g * (M0 * g + 3 * M1)).mean())
+
+
+def _sizes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """``||X|| ||z||`` and ``||V|| ||v||`` of each query, as arrays (M,): see :func:`smoothness`."""
+    data = problem.data
+    v: Any = problem.head.parameters(data, data.values.shape[1])[0]
+    keys = _largest_singular(data, data.keys)
+    values = keys if data.values is data.keys else _largest_singular(data, data.values)
+    return keys * np.linalg.norm(data.queries, axis=1), values * np.linalg.norm(v, axis=-1)
 
 
 def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
@@ -158,10 +161,24 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     iota is the least ``(x_t - x_optimal)^T G z``.
 
     If iota is positive, the first step of gradient descent from zero ranks every optimal token first.
+
+    A query's least margin counts as 0 if it is at most its rounding error.  A score or an output u has an error of at
+    most N g units of rounding, with g as in :func:`smoothness` and N the number of operations, so a multiplier
+    ``l'(u) (g_t - u) / T`` summed over the query's tokens has one of ``2 N g (M0 g + 2 M1)``.  The sum over all entries
+    and the margin itself, of length ``2 ||X|| ||z||``, add the rest.  A user's derivative counts as exact.
     """
-    data = problem.data
+    data, own = problem.data, problem._own_loss
     _, G = problem.loss_and_grad(np.zeros(data._W_shape))
-    return float(data._flat_margins(-G, reference).min()), float(np.linalg.norm(G))
+    least = np.minimum.reduceat(data._flat_margins(-G, reference), data._begin)
+    u = np.add.reduceat(problem._flat_scores, data._begin) / data.lengths
+    if own is None:
+        M0, M1 = _core.loss_bounds(_core.LOSS[problem._loss_name], u.min())
+    else:
+        M0, M1 = 0.0, math.exp(own.evaluate(u)[1].max())
+    size, g = _sizes(problem)
+    rounds = data._entries + data._longest + data.dk + data.dz + data.values.shape[1] + 16
+    error = 4 * rounds * UNIT * size * (size * g * (M0 * g + 3 * M1)).mean()
+    return float(np.where(np.abs(least) > error, least, 0.0).min()), float(np.linalg.norm(G))
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:

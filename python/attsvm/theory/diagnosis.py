@@ -77,7 +77,8 @@ class Diagnosis(Solved):
         (every token but the optimal ones is tight in their SVM) or "equal scores".  None if neither holds; there may
         still be no stationary point, as when the rows are linearly independent.
     iota : float
-        The least ``(x_t - x_optimal)^T G z`` for the gradient G at W = 0; positive if the first step separates.
+        The least ``(x_t - x_optimal)^T G z`` for the gradient G at W = 0; positive if the first step separates, 0
+        if it is 0 within rounding.
     separating_cone : (float, float) or None
         mu and R of a cone around the first step in which no weights are stationary; None if the step does not separate.
     local_cone : (float, float) or None
@@ -87,12 +88,13 @@ class Diagnosis(Solved):
     lipschitz, step_size : float
         ``L_W``, a Lipschitz constant of the gradient, and 1 / L_W, the theory's step of plain gradient descent.
     barrier, longest_step : float or None
-        The conditions under which :meth:`attsvm.Run.limit` can prove that a run goes to the optimal tokens: a loss less
-        than ``barrier`` above its infimum, and steps shorter than ``longest_step = 8 rho / Delta^2``, where rho is the
-        margin of the optimal tokens' SVM and Delta bounds the distance between two rows.  None if several tokens have
-        the best score, or if no margin is certified.
+        What theorem A of ``notebooks/limit.md`` needs before :meth:`attsvm.Run.limit` proves by it that a run goes to
+        the optimal tokens: a loss less than ``barrier`` above its infimum, and normalised steps shorter than
+        ``longest_step = 8 rho / Delta^2``, where rho is the margin of the optimal tokens' SVM and Delta bounds the
+        distance between two rows.  Both are necessary, and not sufficient.  None if several tokens have the best score,
+        if no margin is certified, or if no proof covers the loss or the size of tokens and queries.
     undecided : bool array or list, in the data's query shape, or None
-        For a diagnosed run: the queries whose attention has not chosen a token yet.
+        For a diagnosed run: the queries whose attention has not chosen a token.
     """
 
     scores: Any
@@ -156,7 +158,7 @@ class Diagnosis(Solved):
     def _lines(self) -> Lines:
         data, lines = self.data, [("selected", self._selected())]
         if self.undecided is not None and (count := int(self._queries("undecided").sum())):
-            left = f"{count} of {len(data)} queries of the run: their attention has not chosen yet"
+            left = f"{count} of {len(data)} queries of the run: their attention has not chosen"
             lines.append(("undecided", left))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
@@ -210,10 +212,15 @@ class Diagnosis(Solved):
         return "\n".join(text)
 
     def _limit(self) -> str:
+        if self.iota == math.inf:
+            return "nothing to prove: every query sees one token"
         if self.barrier is None or self.longest_step is None:
-            return "not to be proved of the optimal tokens: each must be the only best one, and their SVM feasible"
+            return (
+                "not to be proved of the optimal tokens: each must be the only best one, their SVM feasible, the loss "
+                "a named one, and squares of tokens and queries in range"
+            )
         return (
-            f"can be proved once a run's loss is less than {self.barrier:.3g} above its infimum, for normalised steps "
+            f"theorem A needs a loss less than {self.barrier:.3g} above that of the best tokens, and normalised steps "
             f"shorter than {self.longest_step:.3g}: run.limit()"
         )
 
@@ -357,11 +364,11 @@ def _check_scale(problem: Problem) -> None:
 
 
 def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
-    """The fields ``barrier`` and ``longest_step`` of a Diagnosis; an empty dict if best scores tie or no margin is
-    certified."""
+    """The fields ``barrier`` and ``longest_step`` of a Diagnosis; an empty dict if best scores tie, no margin is
+    certified, or no proof covers the problem."""
     rows = Rows(best.problem.data, best.best)
     rows.solution = ideal
-    if len(best.tied) or not rows.margin > 0:
+    if best.uncovered or len(best.tied) or not rows.margin > 0:
         return {}
     step = longest_step(rows.margin, float(rows.lengths.max()), rows.apart)
     return {"barrier": best.barrier, "longest_step": step}

@@ -13,7 +13,7 @@ import numpy as np
 from .. import _core
 from ..svm.separation import Separation
 from ..training.run import Run
-from .limit_proofs import LOSSES, SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
+from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
 
 Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
 # update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
@@ -84,11 +84,18 @@ class Judge:
             )
         self.run, self.data, self.best = run, run.data, BestTokens(problem)
         self.rows = Rows(run.data, self.best.best, run.own_norm)
-        one = problem.heads is None and run.K is None and run.metric is None
-        self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
-        self.along = self.rate > 0
-        # data._powers is None if squares of tokens and queries are in range
-        self.provable = self.along and problem._loss_name in LOSSES and run.data._powers is None
+        steps = {
+            f"heads={problem.heads}": problem.heads is not None,
+            "training K and Q": run.K is not None,
+            f"rule={run.rule!r}": run.rule not in STEPS,
+            "a metric": run.metric is not None,
+            "an lr of 0 or one for each step": not run.lr,
+        }
+        other = next((name for name, holds in steps.items() if holds), "")
+        self.along = not other
+        self.rate: Any = run.lr
+        # what no proof covers of the run; empty if there is nothing
+        self.uncovered = other or self.best.uncovered
         self._local: dict[bytes, LocalTokens] = {}
 
     @cached_property
@@ -100,7 +107,7 @@ class Judge:
     def proves(self, found: Excess) -> bool:
         """Whether theorem A holds: the gradient lies in the cone of the best tokens' rows, their SVM has a margin, and
         no later step raises the loss."""
-        if not (self.provable and found.in_cone and self.rows.margin > 0):
+        if not (found.in_cone and self.rows.margin > 0):
             return False
         longest, (drift, mass) = float(self.rows.lengths.max()), self.best.region(found.total, self.rows.lengths)
         plain = self.run.rule == "constant"
@@ -109,7 +116,7 @@ class Judge:
 
     def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
         """The tokens that weights W select, if theorem B proves that training keeps them for ever; else None."""
-        if not self.provable or not np.isfinite(W).all():
+        if self.uncovered or not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
         lead = float(self.data._flat_margins(W, chosen).min())
@@ -131,7 +138,7 @@ class Judge:
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
         """The limit that recorded weights and their loss prove by theorem A or theorem B: selected tokens and SVM; else
         None."""
-        if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
+        if not self.uncovered and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
                 return self.best.best, self.rows.solution
         local = self.keeps(W, step)
@@ -139,7 +146,7 @@ class Judge:
 
     @cached_property
     def infimum(self) -> float:
-        return self.run.problem.infimum()
+        return self.run.problem._mean_loss(self.best.top)
 
     def suggests(self, found: Excess) -> bool:
         """Whether a record determines the limit of the run, provided that no later step raises the loss."""
@@ -151,7 +158,7 @@ class Judge:
 
         Goes back from the last record to find the first one from which on all records prove the same limit.
         """
-        run, steps = self.run, [int(step) for step in self.run.steps]
+        run, steps = self.run, self.run.steps.tolist()
         if not steps:
             return "open", None, "open: the run has no record yet", ~self.best.several, None
         records = range(len(steps) - 1, -1, -1)
@@ -175,8 +182,7 @@ class Judge:
         if first is None:
             return "open", None, self._missing(last), last.final, None
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
-        covered = "proofs are of plain or normalised descent on W at one rate, with a loss of the table"
-        why = "the steps are longer than proofs allow" if self.provable else covered
+        why = f"no proof covers {self.uncovered}" if self.uncovered else "the steps are longer than proofs allow"
         return "conditional", first, f"{tokens}: {why}", last.final, self.rows.solution
 
     def _says(self, step: int | None, chosen: np.ndarray) -> str:
@@ -194,18 +200,18 @@ class Judge:
             return "open: the last weights left the range of double precision"
         if len(best.tied):
             return f"open: query {best.tied[0]} has several tokens of the best score"
-        if last.in_cone and self.rows.margin <= 0:
+        if self.rows.margin <= 0:
             return f"open: the SVM of the best tokens is {self.rows.solution.status}, so no margin is certified"
         W = weights.reshape(-1, *self.data._W_shape)[0]  # of several attention heads, the first is described
         attention = self.data._layout.flatten_entries("p", self.data.probabilities(W), hidden=True)
-        q = int(np.argmax(last.each))
+        q = last.each.argmax()
         row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
-        own, rival = int(best.best[q]), int(row.argmax())
+        own, rival = best.best[q], row.argmax()
         text = f"open: query {q} attends to its best token, {own}, by {row[own]:.2g}"
         text += f" and to token {rival} by {row[rival]:.2g}" if rival != own else ""
-        above, below = np.exp([last.total, (best.wholes if self.along else best.halves).min()]) / len(best.top)
-        text += f"; the loss is {above:.3g} above that of the best tokens"
-        return f"{text}, and proofs for them begin below {below:.3g}"
+        below = np.exp((best.wholes if self.along else best.halves).min()) / len(best.top)
+        text += f"; the loss is {self.run.loss[-1] - self.infimum:.3g} above that of the best tokens"
+        return f"{text}, and a conditional limit begins below {below:.3g}"
 
 
 def _judges(run: Run) -> list[Judge]:

@@ -149,6 +149,14 @@ class BestTokens:
         self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
     @property
+    def uncovered(self) -> str:
+        """What no proof covers of the problem, whatever the run; empty if there is nothing."""
+        if self.problem._own_loss is not None:
+            return "a loss of your own"
+        # data._powers is None if squares of tokens and queries are in range
+        return "" if self.problem.data._powers is None else "tokens or queries whose squares leave the range"
+
+    @property
     def tied(self) -> np.ndarray:
         """The indices of the queries in which several tokens have the best score."""
         return np.flatnonzero(self.several & (self.gap == 0))

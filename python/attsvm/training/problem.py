@@ -478,7 +478,10 @@ class Problem:
         a W reaches it only if every token scores as the best one of its query.
         """
         self._require_linear()
-        u = np.maximum.reduceat(self._flat_scores, self.data._begin)
+        return self._mean_loss(np.maximum.reduceat(self._flat_scores, self.data._begin))
+
+    def _mean_loss(self, u: np.ndarray) -> float:
+        """The mean loss at the outputs u, one of each query."""
         if self._own_loss is not None:
             return float(self._own_loss.value(u).mean())
         return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())

@@ -25,7 +25,7 @@ from .problem import Problem
 
 MESSAGES = {
     "completed": "made all its steps, to {}",
-    "stationary": "ended at {}: the gradient is exactly zero",
+    "stationary": "ended at {}: the computed gradient is zero",
     "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
     "limit proved": "ended at {}: its limit is proved, as run.limit() says",
     "stopped": "ended at {}: the callback returned True",
@@ -71,9 +71,9 @@ class Run(Result):
         Frobenius norm of ``weights``.
     log_grad_norm : (records,) array
         Natural logarithm of the norm of the gradient in W, or in K and Q, including the ridge; accurate also where the
-        norm itself underflows.
+        norm itself underflows, unless the gradients of several queries cancel.
     status : str
-        "completed"; "stationary" when the gradient became exactly zero, "target reached" when the loss came down to
+        "completed"; "stationary" when the computed gradient became zero, "target reached" when the loss came down to
         that of the Polyak step (in all runs); "limit proved" where ``until="limit"`` ended it; "stopped" by the
         callback, "running" while it looks; in the
         ``.partial`` of an exception "interrupted", "overflow" of weights or logits, or "gradient not finite" at
@@ -112,7 +112,7 @@ class Run(Result):
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
-        Queries whose attention has not chosen yet: with a linear head, which selects one token, the largest probability
+        Queries whose attention has not chosen: with a linear head, which selects one token, the largest probability
         is below 0.9; otherwise some probability is between those of :func:`attsvm.theory.selected_sets`.
     selected : integer array or list, in the data's query shape
         The token each query attends to most at the end; with ``heads=H``, one such per attention head.
@@ -201,7 +201,7 @@ class Run(Result):
         ended = [("", self.message)] if self.status not in ("completed", "running") else []
         curves = {"loss": self.loss, "norm of W": self.norm, "log grad norm": self.log_grad_norm}
         count, queries = number_undecided(self)
-        left = f"{count} of {queries} queries: their attention has not chosen yet"
+        left = f"{count} of {queries} queries: their attention has not chosen"
         return [
             *ended,
             *((name, f"{a[0]:.6g} -> {a[-1]:.6g}") for name, a in curves.items()),
