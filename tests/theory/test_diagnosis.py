@@ -84,6 +84,15 @@ def test_every_number_is_that_of_its_definition(case_name, norm, loss, optimal):
     assert (found.local_cone is not None) == (norm == "frobenius" and found.locally_optimal and supported)
 
 
+def test_a_support_token_is_tight_whatever_its_margin():
+    """Max norm: a gap of 7e-10 leaves a margin of 1.003 in a row of length 1e8."""
+    X = np.array([[[-3.0, 1], [0, 3]], [[-3, -3], [0, 1]], [[-3, 3], [1, 0]]])
+    data = attsvm.cross_attention(X, [[-3e6, -1e6], [1, 1], [2e7, 2e7]])
+    problem = attsvm.Problem(data, None, attsvm.LinearHead([-2.0, -1.0]), loss="linear")
+    found = attsvm.diagnose(problem, [1, 0, 1], "max")
+    assert (found.tight >= found.solution.support).all() and found.beaten_by[2] == 0 and not found.locally_optimal
+
+
 def test_words_of_a_selection_that_is_not_optimal(sphere):
     found = attsvm.diagnose(sphere().problem, [0] * 6)
     text = str(found)
