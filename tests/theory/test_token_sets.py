@@ -47,6 +47,10 @@ def test_planted_decomposition_is_found(kind, seed):
     assert_allclose(parts.W_fin, W_fin, atol=1e-12)
     assert parts.R == pytest.approx(25.0 if W_svm.any() else 0.0, rel=1e-11)
     assert parts.correlation == pytest.approx(1, abs=1e-12) or not W.any()
+    back = decompose(data, data.probabilities(W), W_fin - 25.0 * W_svm)
+    assert ("W does not separate these sets" in repr(back)) == W_svm.any()
+    weak = decompose(data, data.probabilities(W), W_fin + 1e-3 * W_svm)  # where W_fin outweighs W_svm
+    assert not np.concatenate([np.ravel(part) for part in weak.unconverged]).any()
     margins = rows.apply(parts.W_svm)
     assert (np.abs(margins[rows.equal]) <= 1e-8).all() and (margins[~rows.equal] >= 1 - 1e-8).all()
     assert abs(np.vdot(parts.W_fin, parts.W_svm)) <= 1e-10 * (1 + np.linalg.norm(parts.W_svm))
