@@ -195,6 +195,8 @@ def test_foreign_labels_are_separated_or_proved_inseparable(rng):
         heads.analyze_head(head, labels=labels, queries=400, null=False, splits=1, C=C)
         for labels, C in ((random, None), (random, 1.0), (rows, None))
     )
+    told = f"L2H0: {len(rows):,} labels for {head.asking:,} queries; "
+    assert soft.summary.startswith(told) and ".  An SVM of the labels finds" in soft.summary
     assert report.hard == len(rows) and report.fit.status == "infeasible" and report.nuclear is None
     assert len(report.fit.rows) and np.isnan(report.fit.accuracy)
     assert "infeasible" in heads.results_table([report], "margin")
