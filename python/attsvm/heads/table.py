@@ -54,12 +54,15 @@ SPACES = {
 
 
 def certified(low: float, high: float, digits: int = 5) -> str:
-    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them."""
+    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them.
+
+    "?" if they agree on no digit.
+    """
     if not math.isfinite(low) or low <= 0:
         return "-"
-    while digits > 1 and f"{low:.{digits}g}" != f"{high:.{digits}g}":
+    while digits and f"{low:.{digits}g}" != f"{high:.{digits}g}":
         digits -= 1
-    return f"{low:.{digits}g}"
+    return f"{low:.{digits}g}" if digits else "?"
 
 
 def number(value: float, decimals: int = 3) -> str:
