@@ -251,6 +251,14 @@ def test_a_minimiser_inside_the_ball_is_found_there():
     assert np.linalg.norm(path.weights, axis=(1, 2)).max() < 0.5
 
 
+def test_a_stationary_point_need_not_be_a_minimiser():
+    data = attsvm.cross_attention([[[4.0], [0.0]], [[2.0], [-1.0]]], [[-1.0], [-1.0]])
+    problem = attsvm.Problem(data, [1, -1], attsvm.LinearHead([3.0]))
+    path = attsvm.regularization_path(problem, [10.0])
+    assert path.loss > problem.loss([[0.4]]) + 0.1
+    assert path.message == "every point is stationary in its ball, to the tolerance"
+
+
 def test_what_has_no_local_path_is_refused(local):
     problem, selected = local()
     with pytest.raises(ValueError, match="ridges must come without selected"):
