@@ -67,12 +67,12 @@ def test_a_function_has_an_example_and_says_what_each_argument_is(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "condition"),
-    [
-        ("identifiable", "probabilities are positive"),
-        ("next_token", "if some W meets this"),
-        ("soft_labels", "if some W meets this"),
-    ],
+    "name, condition",
+    {
+        "identifiable": "probabilities are positive",
+        "next_token": "if some W meets this",
+        "soft_labels": "if some W meets this",
+    }.items(),
 )
 def test_what_holds_of_some_data_names_them(name, condition):
     assert condition in inspect.getdoc(getattr(attsvm.theory, name))

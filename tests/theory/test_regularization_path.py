@@ -252,8 +252,7 @@ def test_a_minimiser_inside_the_ball_is_found_there():
 
 
 def test_a_stationary_point_need_not_be_a_minimiser():
-    data = attsvm.cross_attention([[[4.0], [0.0]], [[2.0], [-1.0]]], [[-1.0], [-1.0]])
-    problem = attsvm.Problem(data, [1, -1], attsvm.LinearHead([3.0]))
+    problem = by_scores([[[-4.0], [0.0]], [[-2.0], [1.0]]], [[12.0, 0.0], [-6.0, 3.0]])
     path = attsvm.regularization_path(problem, [10.0])
     assert path.loss > problem.loss([[0.4]]) + 0.1
     assert path.message == "every point is stationary in its ball, to the tolerance"
