@@ -66,6 +66,18 @@ def test_a_function_has_an_example_and_says_what_each_argument_is(name):
         ] == []
 
 
+@pytest.mark.parametrize(
+    "name, condition",
+    {
+        "identifiable": "probabilities are positive",
+        "next_token": "if some W meets this",
+        "soft_labels": "if some W meets this",
+    }.items(),
+)
+def test_what_holds_of_some_data_names_them(name, condition):
+    assert condition in inspect.getdoc(getattr(attsvm.theory, name))
+
+
 def shared():
     """What every example begins with, as the package's docstring says."""
     return {"attsvm": attsvm, "np": np, **vars(paper())}

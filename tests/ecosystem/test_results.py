@@ -112,6 +112,7 @@ NEWEST = {
     "Run": ("half_squares", "mean", "metric", "lr", "besides"),
     "Diagnosis": ("undecided", "barrier", "longest_step"),
     "Influence": ("unit",),
+    "HeadReport": ("labelled",),
     "Selection": ("tied",),
 }
 

@@ -195,6 +195,8 @@ def test_foreign_labels_are_separated_or_proved_inseparable(rng):
         heads.analyze_head(head, labels=labels, queries=400, null=False, splits=1, C=C)
         for labels, C in ((random, None), (random, 1.0), (rows, None))
     )
+    told = f"L2H0: {len(rows):,} labels for {head.asking:,} queries; "
+    assert soft.summary.startswith(told) and ".  An SVM of the labels finds" in soft.summary
     assert report.hard == len(rows) and report.fit.status == "infeasible" and report.nuclear is None
     assert len(report.fit.rows) and np.isnan(report.fit.accuracy)
     assert "infeasible" in heads.results_table([report], "margin")
@@ -205,7 +207,7 @@ def test_foreign_labels_are_separated_or_proved_inseparable(rng):
 
 def test_table_shows_certified_digits_only():
     assert certified(1.23456, 1.23457) == "1.2346"
-    assert certified(1.2, 1.3) == "1" and certified(0.0, 1.0) == "-"
+    assert certified(1.2, 1.3) == "1" and certified(0.0, 1.0) == "-" and certified(0.14, 0.26) == "?"
     assert certified(1.23441, 1.23449) == "1.234"
     assert certified(28.123456, 28.123457) == "28.123"
 

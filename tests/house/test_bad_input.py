@@ -394,6 +394,8 @@ refuse("B", lambda g, x: attsvm.correlation(ones((2, 2)), x), K)
 refuse("problem", lambda g, x: attsvm.theory.is_locally_optimal(x, g.sol), attsvm.self_attention(ones((1, 2, 2))))
 row("problem", lambda g: attsvm.theory.is_locally_optimal(changed(g, heads=1), g.sol))
 row("problem", lambda g: attsvm.diagnose(changed(g, head=MLPHead(np.eye(2)))))
+row("selected must hold one token per query", lambda g: attsvm.diagnose(g.problem, ones((2, 3), bool)))
+refuse("problem", lambda g, x: attsvm.diagnose(x), W)
 refuse("solution", lambda g, x: attsvm.theory.is_locally_optimal(g.problem, x), W)
 row("solution", lambda g: attsvm.theory.is_locally_optimal(g.problem, g.sol))  # of other data
 decompose = options(lambda g, **how: attsvm.theory.decompose(**{"data": g.data, "probabilities": K / 3, "W": W} | how))

@@ -251,6 +251,13 @@ def test_a_minimiser_inside_the_ball_is_found_there():
     assert np.linalg.norm(path.weights, axis=(1, 2)).max() < 0.5
 
 
+def test_a_stationary_point_need_not_be_a_minimiser():
+    problem = by_scores([[[-4.0], [0.0]], [[-2.0], [1.0]]], [[12.0, 0.0], [-6.0, 3.0]])
+    path = attsvm.regularization_path(problem, [10.0])
+    assert path.loss > problem.loss([[0.4]]) + 0.1
+    assert path.message == "every point is stationary in its ball, to the tolerance"
+
+
 def test_what_has_no_local_path_is_refused(local):
     problem, selected = local()
     with pytest.raises(ValueError, match="ridges must come without selected"):

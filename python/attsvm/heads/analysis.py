@@ -78,9 +78,10 @@ def analyze_head(
 
     Notes
     -----
-    The head's own W separates its choices, so some W always does.  In many dimensions some W separates random choices
-    too.  Three comparisons say something: the SVM's margin with the margin of random choices, the SVM's accuracy with
-    that of simple rules, and the cosine of the SVM with the head's own W beside the same cosine for untrained heads.
+    At a threshold of 1/2 or more the head's own W separates its choices.  In many dimensions some W separates random
+    choices too.  Three comparisons say something: the SVM's margin with the margin of random choices, the SVM's
+    accuracy with that of simple rules, and the cosine of the SVM with the head's own W beside the same cosine for
+    untrained heads.
 
     The best rule is chosen on the training rows of each split, by three-fold validation over their sequences.  The SVM
     beats the best rule (a positive ``gain``) for random heads, too: no rule imitates a random bilinear form.
@@ -136,7 +137,7 @@ def analyze_head(
     return HeadReport(
         head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, rules, rule,
         curve, nuclear, random, gaussian, shuffled, np.array([right for right, _, _ in tried]),
-        np.array([found[best] for _, best, found in tried]), sink_value(head, rows),
+        np.array([found[best] for _, best, found in tried]), sink_value(head, rows), labelled=labels is not None,
     )  # fmt: skip
 
 

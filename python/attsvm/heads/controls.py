@@ -1,6 +1,6 @@
 """Controls for the numbers of a trained attention head: random choices, untrained heads, and several random splits.
 
-The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them.  In many
+The tokens that a head selects are the argmax of its own bilinear form, which separates them unless they tie.  In many
 dimensions some W separates random choices too.  A margin, a cosine or an accuracy therefore means something only beside
 the same number of a control.
 """

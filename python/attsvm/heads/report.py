@@ -61,6 +61,8 @@ class HeadReport(Result):
     damage, metric : float, str
         Mean change of the model's output without the head, and its measure; nan and empty until
         :func:`attsvm.torch.damage` has measured it.
+    labelled : bool
+        Whether the rows are labels that were given, and not the head's own choices.
     """
 
     head: Head
@@ -81,6 +83,7 @@ class HeadReport(Result):
     sink_value: float
     damage: float = math.nan
     metric: str = ""
+    labelled: bool = False
 
     def _check(self) -> None:
         splits = dict.fromkeys(("accuracies", "rule_accuracies"), "splits")
@@ -164,17 +167,20 @@ class HeadReport(Result):
     @property
     def summary(self) -> str:
         """Sentences: how often the head selects, how well the SVM predicts it, and the damage without the head."""
-        text = f"{self.head.label}: {share_of(self.hard, self.head.asking)} of its queries give one token more than "
+        what, asking = "the labels" if self.labelled else "its choices", self.head.asking
+        text = f"{self.head.label}: {share_of(self.hard, asking)} of its queries give one token more than "
         text += f"{100 * self.threshold:g} % of their attention"
+        if self.labelled:  # labels may name a query several times
+            text = f"{self.head.label}: {self.hard:,} labels for {asking:,} queries"
         if self.few:
-            text += ", too few to say anything of its choices"
+            text += f", too few to say anything of {what}"
         else:
             text += f"; {100 * self.sinks:.0f} % of these select the first token or the end"
             adds = {"null sink": "add next to nothing", "value sink": "add one and the same vector"}
             text += f" and {adds[self.sink_kind]}" if self.sink_kind else ""
         if len(self.accuracies):
             nulls = ", ".join(f"{100 * accuracy:.0f} %" for accuracy in self._untrained)
-            text += f".  An SVM of its choices finds {100 * self.accuracy:.0f} % of those of unseen sequences"
+            text += f".  An SVM of {what} finds {100 * self.accuracy:.0f} % of those of unseen sequences"
             text += f" (of untrained heads {nulls})" if nulls else ""
             text += f', the rule "{self.rule}" {100 * self.rule_accuracy:.0f} %'
         if math.isfinite(self.damage):

@@ -36,12 +36,13 @@ class Column(NamedTuple):
 FALSE_STAR = 0.025  # share of heads without a gain that get a star by chance: one side of a 95 % interval
 INTRODUCTION = (
     "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
-    "token, the selected one, more than the threshold of its attention; of all other queries the table says nothing.  "
-    "The SVM looks for the matrix W that ranks every selected token first, x_selected.Wz > x_other.Wz, by the largest "
-    "margin; it is told those choices and nothing else.  Some W always does so, the head's own: read each number "
-    "beside its control.  In brackets: untrained heads on the same tokens with as many queries that count, means of "
-    "three draws: random ones (Gaussian K and Q); and ones of the head's own singular values, whose singular vectors "
-    "were permuted among themselves (-: of a head of rank 1 or 2, which that leaves nearly as it is)."
+    "token, the selected one, more than the threshold of its attention, or when a given label names it with a token; "
+    "of all other queries the table says nothing.  The SVM looks for the matrix W that ranks every selected token "
+    "first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.  The head's "
+    "own W does so for choices of its own at a threshold of 1/2 or more: read each number beside its control.  In "
+    "brackets: untrained heads on the same tokens with as many queries that count, means of three draws: random ones "
+    "(Gaussian K and Q); and ones of the head's own singular values, whose singular vectors were permuted among "
+    "themselves (-: of a head of rank 1 or 2, which that leaves nearly as it is)."
 )
 SPACES = {
     "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
@@ -53,12 +54,15 @@ SPACES = {
 
 
 def certified(low: float, high: float, digits: int = 5) -> str:
-    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them."""
+    """The number between the bounds as text, with the digits on which both bounds agree, at most ``digits`` of them.
+
+    "?" if they agree on no digit.
+    """
     if not math.isfinite(low) or low <= 0:
         return "-"
-    while digits > 1 and f"{low:.{digits}g}" != f"{high:.{digits}g}":
+    while digits and f"{low:.{digits}g}" != f"{high:.{digits}g}":
         digits -= 1
-    return f"{low:.{digits}g}"
+    return f"{low:.{digits}g}" if digits else "?"
 
 
 def number(value: float, decimals: int = 3) -> str:

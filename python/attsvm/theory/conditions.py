@@ -27,7 +27,8 @@ MOST_OUTSIDE = 0.5
 SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest count as zero
 CHUNK = 4096  # rows processed at a time
 ROUNDING = 1e-13  # rounding error of a computed margin, relative to the length of the margin's row times the norm of W
-# A token is tight if its margin is at most 1 + TIGHT: a certified gap of 1e-9 fixes margins only to about 3e-5.
+# A token is tight if its margin is at most 1 + TIGHT, or if it is a support token.  A gap g fixes W only to
+# sqrt(2 g) ||W||, hence 1e-9 a margin to 4e-5 times the length of its row and ||W||, a product that has no bound.
 TIGHT = 1e-4
 
 
@@ -54,7 +55,9 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
 
 
 def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
-    """Whether every selected token scores more than each tight token of its query, a token whose margin is exactly 1.
+    """Whether every selected token scores more than each tight token of its query.
+
+    A token is tight if its margin is 1, up to 1e-4, or if it is a support token, whatever margin W gives it.
 
     Plain gradient descent with small steps converges to the direction of such a solution from all weights that are
     large enough and close enough to that direction.  If instead a support token with a positive multiplier scores more
@@ -99,11 +102,9 @@ def _same(data: Any, other: Any) -> bool:
 
 
 def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
-    """Which tight tokens (of margin 1) score at least as much as the selected token of their query, as a flat bool
-    array."""
+    """Which tight tokens score at least as much as the selected token of their query, as a flat bool array."""
     reference = solution.selection.reference
-    tight = tight_entries(problem.data, solution.W, reference)
-    return tight & (problem._flat_scores >= at_reference(problem, reference))
+    return tight_entries(solution) & (problem._flat_scores >= at_reference(problem, reference))
 
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
@@ -111,17 +112,22 @@ def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
 
 
-def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Which tokens have the margin 1, up to TIGHT, under the solution W of a selection, as a flat bool array."""
-    return data._flat_margins(W, reference) <= 1 + TIGHT
+def tight_entries(solution: Separation) -> np.ndarray:
+    """Which tokens have the margin 1 under an SVM solution, up to TIGHT, or are its support tokens, as a flat bool
+    array."""
+    tight = solution.data._flat_margins(solution.W, solution.selection.reference) <= 1 + TIGHT
+    # the multipliers of an answer that is not optimal may come from another iterate than W
+    return tight | solution._holding if solution.status == "optimal" else tight
 
 
-def all_tight(solution: Separation, tolerance: float = TIGHT) -> bool | None:
-    """Whether every token that is not selected has a margin of 1 under the SVM solution; None without weights."""
+def all_tight(solution: Separation, tolerance: float | None = None) -> bool | None:
+    """Whether every token that is not selected is tight, or has a margin of 1 up to a given tolerance, under the SVM
+    solution; None without weights."""
     if solution.W is None:
         return None
     margins = solution.data._flat_margins(solution.W, solution.selection.reference)
-    return bool(margins[np.isfinite(margins)].max(initial=1.0) <= 1 + tolerance)
+    tight = tight_entries(solution) if tolerance is None else margins <= 1 + tolerance
+    return bool(tight[np.isfinite(margins)].all())
 
 
 def smoothness(problem: Problem) -> float:

@@ -54,8 +54,8 @@ class Diagnosis(Solved):
         tokens, and there are at most dk dz rows, or, if queries share tokens, at most dz queries.  The condition is
         sufficient, not necessary.
     tight : bool array or list, in the data's entry shape, or None
-        Tokens whose margin is 1, up to 1e-4: the paper's support indices.  ``solution.support`` has only those tight
-        tokens that have a positive multiplier.  None without an optimal solution.
+        Tokens whose margin is 1, up to 1e-4, or whose multiplier is positive: the paper's support indices.
+        ``solution.support`` has only the latter.  None without an optimal solution.
     beaten_by : integer array or list, in the data's query shape, or None
         The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
@@ -163,7 +163,7 @@ class Diagnosis(Solved):
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
             share = f"{int(self._entries('tight').sum())} of the {data._entries - len(data)} tokens not selected"
-            lines.append(("tight", f"{share}: their margin is 1, to 1e-4"))
+            lines.append(("tight", f"{share}: their margin is 1, to 1e-4, or their multiplier positive"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:
             mu, R = self.local_cone
@@ -378,7 +378,7 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None or solution.status not in ("optimal", "no constraint"):
         return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
     data, rivals = problem.data, conditions.rivals_of(problem, solution)
-    tight = conditions.tight_entries(data, solution.W, solution.selection.reference)
+    tight = conditions.tight_entries(solution)
     strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
     beaten = np.logical_or.reduceat(rivals, data._begin)
     return {

@@ -88,8 +88,8 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
 
         ``min ||W||  s.t.  (e_y - e_t)^T W e_k = 0``  where y and t are in one component, ``>= 1``  elsewhere,
 
-    for the edges ``y -> t``; along paths of edges the same then follows.  It is ``solve_svm(found.data,
-    found.selected)``.
+    for the edges ``y -> t``, if some W meets this (embeddings may be dependent, as when last tokens share one); along
+    paths of edges the same then follows.  It is ``solve_svm(found.data, found.selected)``.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _label_loss(data: Data) -> Problem:
 
 
 class Identifiability(NamedTuple):
-    """Whether prompts determine a Markov chain, with the components by which this is decided.
+    """Whether prompts determine a Markov chain of positive probabilities, with the components that decide it.
 
     Unpacks into its two fields, and is true if the chain is determined.
 
@@ -175,9 +175,9 @@ class Identifiability(NamedTuple):
 
 
 def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
-    """Whether the next tokens of given prompts determine the transition probabilities of a Markov chain.
+    """Whether the next tokens of given prompts determine a Markov chain whose transition probabilities are positive.
 
-    These are ``P_kj`` for all tokens k and j.
+    These are ``P_kj`` for all tokens k and j.  Where some are zero, chains may differ and give the same next tokens.
 
     The next token of a prompt that ends in k is j with probability ``m_j P_kj / sum_l m_l P_kl``, where m_j is the
     count of j in the prompt.  A prompt that ends in k and holds j and l therefore fixes the ratio ``P_kj / P_kl``.  All
@@ -321,9 +321,10 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     Training on ``-sum_jz counts_jz log softmax(W h_j)_z / sum_jz counts_jz`` gives finite log-odds within each support
     S_j, the tokens with a positive count, and diverges towards
 
-        ``min ||W||  s.t.  (W h_j)_z = (W h_j)_z'`` within S_j, ``(W h_j)_z >= (W h_j)_t + 1`` for t outside of it:
+        ``min ||W||  s.t.  (W h_j)_z = (W h_j)_z'`` within S_j, ``(W h_j)_z >= (W h_j)_t + 1`` for t outside of it,
 
-    ``solve_svm(found.data, found.selected)``; with free contexts and a vanishing ridge, in the nuclear norm.
+    if some W meets this (contexts may be dependent, as when two are equal).  It is ``solve_svm(found.data,
+    found.selected)``; with free contexts and a vanishing ridge, in the nuclear norm.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The regularisation path: minimisers of the loss in growing balls, or with a vanishing ridge."""
+"""The regularisation path: stationary points of the loss in growing balls, or with a vanishing ridge."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Path(Result):
     radii : (R,) array
         Radii of the balls, in units of the norm of W.
     weights : (R, dk, dz) array
-        Minimisers of the mean loss within them.
+        Stationary points of the mean loss within them; minimisers if that loss is convex in W.
     loss : (R,) array
     log_excess : (R,) array
         Natural logarithm of the loss minus the mean loss of the best tokens, which is the infimum of the loss if some
@@ -46,7 +46,7 @@ class Path(Result):
         Frank-Wolfe gap ``<G, W> + radius ||G||_dual`` of the log-excess, relative to its second term: 0 at a
         stationary point.
     log_ridge : (R,) array
-        Natural logarithm of the ridge for which the same point is the minimiser: of ``ridge ||W||_F^2``, or of
+        Natural logarithm of the ridge for which the same point is stationary: of ``ridge ||W||_F^2``, or of
         ``ridge (||K||_F^2 + ||Q||_F^2)`` for the nuclear norm.
     norm : str
     status : str
@@ -71,7 +71,7 @@ class Path(Result):
     def message(self) -> str:
         largest = f"the largest gap of {len(self.radii)} points is {self.gap.max(initial=0.0):.1e}"
         return {
-            "completed": "every point is within the tolerance",
+            "completed": "every point is stationary in its ball, to the tolerance",
             "iteration limit": f"some points stopped above the tolerance: {largest}",
         }.get(self.status, f"interrupted after these points: {largest}")
 
@@ -105,11 +105,12 @@ def regularization_path(
     tol: float = 1e-6,
     max_iter: int = 5000,
 ) -> Path:
-    """Minimisers of ``L(W)`` with ``||W|| <= R`` for growing R, or of ``L(W) + ridge ||W||_F^2`` for vanishing ridges.
+    """Stationary points of ``L(W)`` with ``||W|| <= R`` for growing R, or of ``L(W) + ridge ||W||_F^2`` as ridge falls.
 
-    If each query has one best token, and some W ranks these tokens first, W / R turns to the direction of their SVM
-    solution in the same norm as R grows.  With ties it need not.  The ball ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors
-    ``W = K Q^T`` is the nuclear ball of W.
+    They are minimisers if L is convex in W; if not, some W may have less loss.  If each query has one best token, and
+    some W ranks these tokens first, W / R of the minimisers turns to the direction of their SVM solution in the same
+    norm as R grows.  With ties it need not.  The ball ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors ``W = K Q^T`` is the
+    nuclear ball of W.
 
     With ``selected`` it is a local path, in a cone around the SVM solution of these tokens; W / R turns to that
     solution if the tokens are locally optimal.  Heads that are not linear have only local paths.
@@ -151,8 +152,8 @@ def regularization_path(
     Notes
     -----
     The method is nonmonotone spectral projected gradient on the logarithm of the excess loss; each point starts from
-    the previous one.  The loss is not convex in W.  If a point does not select the optimal tokens, a second run starts
-    from the direction of weights that rank them first, if there are any, and the better of the two points is returned.
+    the previous one.  If a point does not select the optimal tokens, a second run starts from the direction of weights
+    that rank them first, if there are any, and the better of the two points is returned.
 
     Points of a local path are stationary points.  They are found by projected descent on the normalised gradient, from
     the direction of the SVM and then from the previous point.  Their infimum is not known, so ``log_excess`` is NaN.
@@ -266,7 +267,7 @@ class _Search:
         return self._made(radius, W, log_excess, log_gradient, gap)
 
     def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """A point W of the path, with the ridge that has the same minimiser: ``||G||_F = 2 ridge ||W||_F``, with G the
+        """A point W of the path, with the ridge for which W is stationary: ``||G||_F = 2 ridge ||W||_F``, with G the
         gradient of the loss at W, or ``||G||_op = 2 ridge`` for the nuclear norm."""
         of_W = math.log(radius) if self.norm == "frobenius" else 0.0
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)

@@ -108,7 +108,7 @@ class Decomposition(Solved):
     unconverged : bool array or list, in the data's query shape
         Queries that W separates less than half as far as ``W_fin + R W_svm`` does.  The separation is the largest logit
         inside the selected set minus the largest outside.  Such queries do not follow the others, for example because
-        of a dead ReLU in the head.
+        of a dead ReLU in the head.  If R is not positive, the queries whose sets W does not separate.
     """
 
     selected: Any
@@ -136,7 +136,8 @@ class Decomposition(Solved):
         if len(late):  # queries that have not converged are named, since the correlation alone does not show them
             shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
             queries = "query" if len(late) == 1 else "queries"
-            lines.append(("not converged", f"{queries} {shown}: less than half as far as R says"))
+            why = "less than half as far as R says" if self.R > 0 else "W does not separate these sets"
+            lines.append(("not converged", f"{queries} {shown}: {why}"))
         return lines
 
     def columns(self) -> dict[str, Any]:
@@ -215,7 +216,8 @@ def decompose(
     direction = svm.W / largest
     R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
     total = W_fin + R * svm.W
-    behind = _separation(data, W, selection.kept) < _separation(data, total, selection.kept) / 2
+    here, said = (_separation(data, weights, selection.kept) for weights in (W, total))
+    behind = (here < said / 2) & (said > 0) if R > 0 else here <= 0
     return Decomposition(
         data._layout.shape_entries(selection.kept, False),
         W_fin,
