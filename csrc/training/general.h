@@ -31,14 +31,15 @@ struct general_output {
 
 /* Scratch arrays of one thread. */
 struct general_scratch {
-    double *keys;               /* scratch for windows_keys */
-    double *one;                /* (dv) the attended vector of one window, or the gradient of its output in it */
-    double *score, *weight, *c; /* (longest) scores, probabilities and c of softmax_backward, for one window */
-    double *U;                  /* for short windows: (H dk, block) transformed queries */
+    double *keys; /* scratch for windows_keys */
+    double *one;  /* (dv) the attended vector of one window, or the gradient of its output in it */
+    /* (longest) scores, probabilities, and derivatives c of the mean score in the logits, for one window */
+    double *score, *weight, *c;
+    double *U; /* for short windows: (H dk, block) transformed queries */
 };
 
-/* State of an evaluation.  The arrays O, gradient and head have a column for each query.  In each array, every block of
- * queries has a matrix of its own or, if `whole`, all queries have one matrix. */
+/* State of an evaluation.  The arrays O (attended vectors), gradient and head have a column for each query.  In each
+ * array, every block of queries has a matrix of its own or, if `whole`, all queries have one matrix. */
 struct general_work {
     const struct objective *objective;
     const struct weights *at;

@@ -8,7 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* The mlp head: hidden [h,lead] = V^T o, the pre-activations. */
+/* The mlp head: computes the pre-activations V^T o of h hidden units, hidden [h,lead], with a column for each attended
+ * vector o. */
 static void pre_activations(double *hidden, double *packed, const struct head *head, const double *O, ptrdiff_t count,
                             ptrdiff_t lead)
 {

@@ -10,7 +10,7 @@
 
 #define MORE_PROXIMAL 100 /* factor by which the proximal term grows when Cholesky fails */
 /* Diagonal term 1/d of the equality rows in the system on the support of a soft margin, as a fraction of the least
- * ridge (the 1/d of soft rows).  A smaller term would lose digits. */
+ * ridge, which is the least such term of the soft rows.  A smaller term would lose digits. */
 #define FIRM 1e-5
 #define PASSES 3 /* number of passes of iterative refinement on the support */
 /* Largest number of systems that are solved to find the support; from a good guess 1 to 4 are enough. */
@@ -37,8 +37,8 @@ int interior_point_factor(struct interior_point *s)
 }
 
 /* Refines answer->lambda, answer->W and its margins s->correction by at most `passes` passes of iterative refinement.
- * The corrections are added to W itself: recomputing W as A^* x would have an error of eps sum|x|, of order eps /
- * margin^2, while the corrected W has an error of order eps / margin. */
+ * The corrections are added to W itself: recomputing W as A^* x from the multipliers x would have an error of eps
+ * sum|x|, of order eps / margin^2, while the corrected W has an error of order eps / margin. */
 static void refine(struct interior_point *s, int passes, int corrections)
 {
     struct svm_answer *answer = s->answer;
@@ -112,14 +112,14 @@ int interior_point_finish(struct interior_point *s)
     return STATUS_ITERATION_LIMIT;
 }
 
-/* Returns the step length t, 0 < t <= 1, that minimises the soft margin's objective at W + t d.  Given are slope = <W,
- * d>, square = ||d||^2 and `along`, the margins of d.  The derivative in t is piecewise linear and increasing, so
- * Newton's method within a bracket finds its zero. */
+/* Returns the step length t, 0 < t <= 1, that minimises the soft margin's objective at W + t d, for the direction d of
+ * W.  Given are slope = <W, d>, square = ||d||^2 and `along`, the margins of d.  The derivative in t is piecewise
+ * linear and increasing, so Newton's method within a bracket finds its zero. */
 static double line_search(const struct interior_point *s, const double *along, double slope, double square)
 {
     double low = 0, high = 1, t = 1;
     for (;;) {
-        /* first and second derivative of the objective at t */
+        /* first and second derivative of the objective in the step length t */
         double rise = slope + t * square, bend = square;
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double missing = s->rows->rhs[k] - s->margin[k] - t * along[k];

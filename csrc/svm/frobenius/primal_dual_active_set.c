@@ -36,7 +36,7 @@ static void set_ridge(struct primal_dual_active_set *s, double proximal)
         s->ridge[k] = proximal + rows_ridge(s->rows, k, s->options->soft);
 }
 
-/* Computes the right sides b + proximal lambda of the systems. */
+/* Computes the right sides of the systems, b plus the proximal term times lambda. */
 static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -270,8 +270,9 @@ int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-/* Line search: tries the points max(lambda + t (w - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises
- * the dual.  Leaves the last point in s->trial and returns its dual value. */
+/* Line search from the multipliers lambda towards the solution w of the last system: tries the points max(lambda + t (w
+ * - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises the dual.  Leaves the last point in s->trial and
+ * returns its dual value. */
 static double search_arc(struct primal_dual_active_set *s, double least)
 {
     const struct rows *rows = s->rows;
@@ -334,7 +335,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next active set S: from w, or from lambda once the run has switched to ascent */
+        /* next active set S: by the signs of the solution w, or of lambda once the run has switched to ascent */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

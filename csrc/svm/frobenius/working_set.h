@@ -31,9 +31,10 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
  * that row j stays outside, because it is a combination a_j = p' a_S of rows of S; then p is in s->step. */
 int working_set_add(struct working_set *s, ptrdiff_t j);
 
-/* For a dependent row j = p' a_S: moves x along (-p, +1), which leaves W unchanged and raises the dual, until the
- * multiplier of a margin row of S reaches zero.  That row is dropped, and 1 is returned.  If no multiplier reaches
- * zero, the direction is a Farkas certificate: it is stored in x, and 0 is returned. */
+/* For a dependent row a_j = p' a_S, where p is in s->step: moves the multipliers x of S and of row j along (-p, +1),
+ * which leaves W unchanged and raises the dual, until the multiplier of a margin row of S reaches zero.  That row is
+ * dropped, and 1 is returned.  If no multiplier reaches zero, the direction is a Farkas certificate: it is stored in x,
+ * and 0 is returned. */
 int working_set_drop(struct working_set *s, ptrdiff_t j);
 
 /* Moves x to the maximum of the dual over S.  Rows whose multiplier would become negative are dropped (ratio test).  If

@@ -27,8 +27,8 @@
 /* One of the two bounds of all entries of W: the slacks x = h - W (sign 1) or x = h + W (sign -1), and their
  * multipliers y. */
 struct side {
-    /* Arrays over the D entries of W.  x are slacks and y multipliers. target = dy + d dx with d = y / x.  part is the
-     * change of x for dh = 1 and dW = w. */
+    /* Arrays over the D entries of W.  x are slacks and y multipliers.  Their steps aim at dy + d dx = target, with d =
+     * y / x.  part is the change of x for dh = 1 and dW = w, the minimiser of the Hessian (ball.h). */
     double *x, *y, *dx, *dy, *target, *part;
     double sign;
 };
@@ -67,7 +67,7 @@ static void entrywise_pack(struct ball *ball, const struct coordinates_packed *s
     metric_gram_init(&b->gram, set, ball->p, ball->q, 0, arena);
 }
 
-/* Computes the ball's h, M and trace from the bounds and multipliers of the entries. */
+/* Computes the ball's h from the bounds of the entries of W, and its M and trace from their multipliers. */
 static void images(struct entries *b)
 {
     b->ball.h = b->h[0];
@@ -226,8 +226,8 @@ static void entrywise_move(struct ball *ball, double primal, double dual)
     images(b);
 }
 
-/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) with 1/p + 1/q = 1 requires.  In the max norm
- * b . lambda becomes ||W||.  If the factor overflows or underflows, lambda is not scaled. */
+/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) requires, with M = A^*(lambda) and 1/p + 1/q =
+ * 1.  In the max norm b . lambda becomes ||W||.  If the factor overflows or underflows, lambda is not scaled. */
 static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count),

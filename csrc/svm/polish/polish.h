@@ -30,7 +30,7 @@ polish_method fixed_rank_polish, semismooth_polish;
 /* The state that the Newton methods of both norms share.  It is the first member of the state of each method. */
 struct polish {
     const struct coordinates *g;
-    /* memory of the whole polish (arena), and memory that depends on the active set S (inside) */
+    /* memory of the whole polish (arena), and memory that is freed when the active set changes (inside) */
     struct arena *arena, *inside;
     ptrdiff_t freedom;  /* degrees of freedom of W */
     double *lambda, *a; /* lambda (m), and the margins a = A(W) (m) */
@@ -45,8 +45,8 @@ struct polish {
     int patience;                  /* largest number of steps in a row that do not halve the residual */
     int follows;                   /* set if `evaluate` depends on S, and not only on lambda and W */
     /* The three functions of a method. pack allocates the memory that depends on S. evaluate computes W, a, size, top
-     * and residual at the current point, and returns nonzero if a number is not finite. step takes a Newton step and
-     * returns STATUS_DONE, STATUS_INTERRUPTED, or STATUS_ITERATION_LIMIT if a factorisation failed. */
+     * and residual at the current point, and returns 0, or another number if a number is not finite. step takes a
+     * Newton step and returns STATUS_DONE, STATUS_INTERRUPTED, or STATUS_ITERATION_LIMIT if a factorisation failed. */
     void (*pack)(struct polish *s);
     int (*evaluate)(struct polish *s);
     int (*step)(struct polish *s);

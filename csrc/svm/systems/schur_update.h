@@ -29,8 +29,9 @@ struct schur_update {
     ptrdiff_t *slot;         /* (m) index of each row's column in Y; -1 if it has none */
     double *L;               /* (|B|, |B|) */
     struct rows_parts parts; /* data of the rows of the base set */
-    double *Y;               /* (room, |B|) memory for `room` columns of Y, each stored as a row */
-    double *products;        /* (room, room) lower triangle of Y^T Y */
+    /* (room, |B|) memory for `room` columns of Y = L^-1 C (head of this file), each stored as a row */
+    double *Y;
+    double *products; /* (room, room) lower triangle of Y^T Y */
     ptrdiff_t room, n_columns;
 };
 
