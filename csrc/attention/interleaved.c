@@ -260,8 +260,9 @@ static void pull_back_exactly(double *P, double *log_scale, const struct interle
     *log_scale = size == 0 ? -INFINITY : interleaved->idle[q];
 }
 
-/* Computes `count` rows of the attended vectors x_0 + sum_t prob_t x_t of eight windows, from row number k on.  Stores
- * them in O, or adds them to O if `add`. */
+/* Computes `count` rows of the attended vectors x_0 + sum_t prob_t x_t of eight windows, from row number k on, for the
+ * values x_0 of the reference tokens and the differences x_t of other values.  Stores them in O, or adds them to O if
+ * `add`. */
 INLINE void attend_rows(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
                         const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, ptrdiff_t k, int count, int add)
 {
@@ -289,8 +290,8 @@ static void attend(double *restrict O, ptrdiff_t lead, const double *restrict x_
 }
 
 /* Returns the number of tokens of a group, which is the length of its longest window.  *all becomes the index of the
- * group's first number in an array (tokens, 8), and *others its index in an array (tokens - groups, 8), which has no
- * reference tokens. */
+ * group's first number in an array (tokens, 8), and *others the index of the group's first number in an array (tokens -
+ * groups, 8), which has no reference tokens. */
 static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interleaved *interleaved, ptrdiff_t group)
 {
     *all = interleaved->before[group] * WIDE;

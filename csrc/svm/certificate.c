@@ -8,7 +8,8 @@
 #include "linalg/blas.h"
 #include "linalg/vector.h"
 
-/* Largest number of times that W is scaled up against rounding; each at least halves the miss of the rows. */
+/* Largest number of times that W is scaled up against rounding; each time at least halves the amount by which rows are
+ * missed. */
 #define ENFORCEMENTS 3
 
 /* Returns (sum |x_i|^p)^(1/p).  The x_i are divided by the largest of them first, so that no power overflows, and a

@@ -12,10 +12,10 @@
 
 /* The first working set has at least this many rows, or all rows if there are fewer. */
 #define WHOLE 150
-/* number of rows of the first working set, relative to that of the support of the Frobenius answer */
+/* number of rows of the first working set, as a multiple of the number of rows that support the Frobenius answer */
 #define WIDER 1.3
-/* In the scaled problem, whose ||W||_F is about 1, a right side b > 0 of a margin row below this value is raised to it.
- * If the largest |b| is below 1, the limit is this value times the largest |b|. */
+/* In the scaled problem, whose ||W||_F is about 1, a right side b > 0 of a margin row below this value is raised to
+ * this value.  If the largest |b| is below 1, the limit is this value times the largest |b|. */
 #define LEAST (10 * CERTIFICATE_ROUNDING)
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)

@@ -62,9 +62,10 @@ struct general_work {
     double *head;         /* (padded M + GEMM_PANEL, head_scratch) scratch of the output head */
     /* (padded M) the loss of each query, its log slope, and its output score + lift e^shift */
     double *value, *log_slope, *score, *lift, *shift;
-    ptrdiff_t run;         /* number of the current run */
-    double *delta, *scale; /* NULL, or (R H, entries) and (R H, M): the gradient dL/dlogit is -delta e^scale / M */
-    ptrdiff_t *top;        /* (R H, M) the token of each query with the largest logit; unused if `scale` is NULL */
+    ptrdiff_t run; /* number of the current run */
+    /* NULL, or (R H, entries) and (R H, M): the gradient of L in the logits is -delta e^scale / M */
+    double *delta, *scale;
+    ptrdiff_t *top; /* (R H, M) the token of each query with the largest logit; unused if `scale` is NULL */
 };
 
 /* Makes *work.  All arguments must stay valid as long as *work is used.  `threads` may be NULL for one thread. */

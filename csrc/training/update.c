@@ -26,8 +26,8 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
     return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
-/* W -= length * D / by, for the direction D and its norm `by`.  If `by` is 0, the gradient is exactly zero, and W does
- * not move. */
+/* W -= length * D / by, for the direction D and a divisor `by`, such as the norm of D.  If `by` is 0, the gradient is
+ * exactly zero, and W does not move. */
 static void move_by(double *W, const double *D, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {

@@ -127,11 +127,11 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
         s->rows->monitor->iterations = ++*iterations;
         if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
-        /* row j joins S, and x moves to the maximum of the dual over S */
+        /* row j joins S, and the multipliers x move to the maximum of the dual over S */
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
-                return STATUS_UNDECIDED; /* x is a Farkas certificate; solver_conclude checks it */
+                return STATUS_UNDECIDED; /* the multipliers x are a Farkas certificate, which solver_conclude checks */
             if (s->rows->count > START_ROWS && monitor_stops(s->rows->monitor))
                 return STATUS_INTERRUPTED;
         }

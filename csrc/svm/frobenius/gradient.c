@@ -87,8 +87,8 @@ static int project(double *x, void *context)
     return STATUS_DONE;
 }
 
-/* Returns the step length along the direction d of multipliers: 1 if the full step decreases f enough
- * (SPECTRAL_GRADIENT_SUFFICIENT), else the step to the minimum of f.  *value becomes f after the step. */
+/* Returns the step length along the direction d of multipliers: 1 if the full step decreases the dual objective f
+ * enough (SPECTRAL_GRADIENT_SUFFICIENT), else the step to the minimum of f.  *value becomes f after the step. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct dual_descent *s = context;
@@ -100,8 +100,9 @@ static double find_step(double *value, const double *d, double slope, double all
     return t;
 }
 
-/* Computes the gradient g of f at the multipliers x.  At the start and every RENEW steps g is computed from x itself.
- * Otherwise t times s->image, the change of the gradient over the last step t d, is added to g. */
+/* Computes the gradient g of the dual objective f at the multipliers x.  At the start and every RENEW steps g is
+ * computed from x itself.  Otherwise t times s->image, the change of the gradient over the last step t d, is added to
+ * g. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
     struct dual_descent *s = context;
@@ -123,7 +124,7 @@ static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iter
 {
     (void)g, (void)value;
     struct dual_descent *s = context;
-    project(x, s); /* rounding may have left entries of x just below zero */
+    project(x, s); /* rounding may have left some multipliers x just below zero */
     s->rows->monitor->iterations = iteration;
     if (iteration > EARLY && iteration % LOOK != 0)
         return STATUS_DONE;
@@ -158,7 +159,8 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0)
         return status;
     project(s.x, &s);
-    double value = 0; /* value of f at the multipliers x, which the function differentiate computes */
+    /* value of the dual objective f at the multipliers x, which the function differentiate computes */
+    double value = 0;
     status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

@@ -8,19 +8,19 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define MORE_PROXIMAL 100 /* factor by which the proximal term grows when Cholesky fails */
+#define MORE_PROXIMAL 100 /* factor by which the proximal term grows when a Cholesky factorisation fails */
 /* Diagonal term 1/d of the equality rows in the system on the support of a soft margin, as a fraction of the least
  * ridge, which is the least such term of the soft rows.  A smaller term would lose digits. */
 #define FIRM 1e-5
 #define PASSES 3 /* number of passes of iterative refinement on the support */
 /* Largest number of systems that are solved to find the support; from a good guess 1 to 4 are enough. */
 #define GUESSES 20
-/* Relative accuracy of the step length in a line search: the next support hardly depends on it. */
+/* Relative accuracy of the step length in a line search: the next support hardly depends on the exact step. */
 #define LINE_RESOLVED 1e-9
 /* Largest number of Newton steps on a soft margin.  A tight soft margin takes 5 to 17 steps, and one with 172 unknowns
  * took 45.  A loose one takes up to 120 steps, where the interior point needs only 15 iterations. */
 #define NEWTON_STEPS 50
-/* Number of corrections of a proof of infeasibility; each removes rounding errors of the one before. */
+/* Number of corrections of a proof of infeasibility; each correction removes rounding errors of the one before. */
 #define REFUTATIONS 3
 /* interior_point_refute weighs a row by the square of its multiplier.  Multipliers below this fraction of the largest
  * multiplier count as this fraction. */
@@ -218,7 +218,7 @@ int interior_point_refute(struct interior_point *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
-        /* weights D, proportional to the squared multipliers; newton.inverse is 1 / D */
+        /* weights D of the rows, proportional to the squared multipliers; newton.inverse is 1 / D */
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
             s->newton.inverse[k] = rows->equal[k] ? 0 : s->proximal / (size * size);

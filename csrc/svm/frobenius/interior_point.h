@@ -45,9 +45,9 @@ int interior_point_factor(struct interior_point *s);
 int interior_point_finish(struct interior_point *s);
 
 /* For a soft margin: runs Newton's method on the squared hinge ||W||^2 / 2 + sum_k (b_k - A(W)_k)_+^2 / (2 ridge_k),
- * from s->W and s->margin.  With exact line searches it is finite from any start (Mangasarian 2002; Keerthi and DeCoste
- * 2005).  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT if rounding or the iteration limit
- * prevents it. */
+ * from s->W and s->margin.  With exact line searches this method ends after finitely many steps from any start
+ * (Mangasarian 2002; Keerthi and DeCoste 2005).  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT
+ * if rounding or the iteration limit prevents it. */
 int interior_point_newton(struct interior_point *s);
 
 /* For a soft margin: certifies the least W that meets the equality rows, with the multipliers that its slacks imply.

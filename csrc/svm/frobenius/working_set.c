@@ -10,7 +10,7 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Bound of the rounding error in the margin of a unit row, in units of eps sum|x|. */
+/* Bound of the rounding error in the margin of a unit row, in units of eps sum|x| for the multipliers x. */
 #define NOISE 8.0
 
 /* If the distance of a row from the span of S has lost digits to cancellation, it is computed again from the tokens.
@@ -51,7 +51,7 @@ static void spread(double *to, const struct working_set *s, double factor, const
         to[s->factor.member[i]] = factor * values[i];
 }
 
-/* Replaces s->target by G_SS^-1 target. */
+/* Replaces s->target by G_SS^-1 target, for the Gram matrix G_SS of the rows in S. */
 static void solve_gram(struct working_set *s)
 {
     cholesky_update_solve_transposed(&s->factor, s->work, s->target);

@@ -1,8 +1,8 @@
 /* The unit ball of a norm as a cone {(h, W): ||W|| <= h}, for the interior point of svm/interior/loop.h.
  *
  * A point of the cone has slacks S(h, W), which are linear in (h, W), and multipliers Y of the same form.  On the
- * central path S Y = mu.  The adjoint of the linear map (-W, h) -> S takes Y to a matrix M and a number, its trace.  So
- * the dual of the problem is
+ * central path S Y = mu.  The adjoint of the linear map (-W, h) -> S takes Y to a matrix M and a number, called trace.
+ * So the dual of the problem is
  *
  *     A^*(lambda) = M(Y),    trace(Y) = 1,    Y >= 0, lambda >= 0     (hence ||A^*(lambda)||_dual <= 1)
  *

@@ -28,7 +28,7 @@
  * multipliers y. */
 struct side {
     /* Arrays over the D entries of W.  x are slacks and y multipliers.  Their steps aim at dy + d dx = target, with d =
-     * y / x.  part is the change of x for dh = 1 and dW = w, the minimiser of the Hessian (ball.h). */
+     * y / x.  part is the change of x for dh = 1 and dW = w, where w minimises H(1, .) for the ball's Hessian H. */
     double *x, *y, *dx, *dy, *target, *part;
     double sign;
 };
@@ -78,8 +78,8 @@ static void images(struct entries *b)
     }
 }
 
-/* Sets the slacks x from W and the multipliers y.  In the max norm x and y are on the central path; in other norms y is
- * feasible for the dual. */
+/* Sets the slacks x, which follow from W, and the multipliers y.  In the max norm x and y are on the central path; in
+ * other norms y is feasible for the dual. */
 static double entrywise_start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
@@ -87,7 +87,7 @@ static double entrywise_start(struct ball *ball, struct arena *arena)
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
-    /* if there are only equality rows, which start with multipliers 0, M and its norm are 0 */
+    /* if there are only equality rows, which start with multipliers 0, M = A^*(lambda) and its norm are 0 */
     double inside = top > 0 ? BALL_INSIDE / top : 0;
     b->unit = BALL_ABOVE * vector_largest(ball->W, b->D);
     for (int i = 0; i < 2; ++i) {

@@ -74,7 +74,7 @@ static void keep_best(struct loop *s, double size, double top)
     vector_copy(s->best.s, s->s, set->m);
 }
 
-/* Returns the norm of V, or its dual norm if `dual` is set; infinity if the norm cannot be computed. */
+/* Returns the norm of a matrix V, or its dual norm if `dual` is set; infinity if the norm cannot be computed. */
 static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;

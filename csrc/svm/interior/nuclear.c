@@ -24,7 +24,7 @@
 struct nuclear_ball {
     struct ball ball;
     struct psd psd;
-    double *root; /* (p,p) Cholesky factor of P_11, a block of the scaling P */
+    double *root; /* (p,p) Cholesky factor of P_11, the upper left block of the scaling P (psd.h) */
     double *GG;   /* (N,N) G^T G */
     /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M =
      * A^*(lambda). */
@@ -69,7 +69,7 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    /* if there are only equality rows, which start with multipliers 0, M and its norm are 0 */
+    /* if there are only equality rows, which start with multipliers 0, M = A^*(lambda) and its norm are 0 */
     double inside = top > 0 ? BALL_INSIDE / top : 0;
     vector_scale(ball->M, inside, p * q);
     vector_zero(s->psd.Y, N * N);

@@ -110,7 +110,8 @@ static void spectral_solve(struct ball *ball, double *W)
         W[i] = (W[i] + s->half[i]) / 2;
 }
 
-/* Sets L [n,n] to the inverse of the Cholesky factor of a diagonal block [n,n] of P; L is zero above the diagonal. */
+/* Sets L [n,n] to the inverse of the Cholesky factor of a diagonal block [n,n] of the scaling P (psd.h); L is zero
+ * above the diagonal. */
 static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, double *scratch)
 {
     vector_zero(L, n * n);

@@ -33,7 +33,8 @@ int clip_project(double *W, struct clip *s, const double *Z, struct arena *arena
 }
 
 /* Returns pi / (1 - pi + shift), where the derivative of clip multiplies an entry by pi = kept / (kept + cut).  `kept`
- * is a singular value, or the sum or difference of two, after clipping, and kept + cut is the same before clipping. */
+ * is a singular value, or the sum or difference of two, after clipping, and kept + cut is this number before
+ * clipping. */
 static double share(double kept, double cut, double shift)
 {
     return kept / (cut + shift * (kept + cut));

@@ -43,10 +43,11 @@ struct polish {
     struct coordinates_packed set; /* packed copy of the rows of the active set */
     double *right;                 /* (|S|) scratch */
     int patience;                  /* largest number of steps in a row that do not halve the residual */
-    int follows;                   /* set if `evaluate` depends on S, and not only on lambda and W */
-    /* The three functions of a method. pack allocates the memory that depends on S. evaluate computes W, a, size, top
-     * and residual at the current point, and returns 0, or another number if a number is not finite. step takes a
-     * Newton step and returns STATUS_DONE, STATUS_INTERRUPTED, or STATUS_ITERATION_LIMIT if a factorisation failed. */
+    int follows;                   /* set if `evaluate` depends on the active set S, and not only on lambda and W */
+    /* The three functions of a method. pack allocates the memory that depends on the active set S. evaluate computes W,
+     * its margins a, size, top and residual at the current point, and returns 0, or another number if a number is not
+     * finite. step takes a Newton step and returns STATUS_DONE, STATUS_INTERRUPTED, or STATUS_ITERATION_LIMIT if a
+     * factorisation failed. */
     void (*pack)(struct polish *s);
     int (*evaluate)(struct polish *s);
     int (*step)(struct polish *s);

@@ -25,21 +25,23 @@ struct schur {
     double *XD, *PD;
     /* (n,p+q), (n,q) scratch: the queries z times Q (for X = [K; Q] [K; Q]^T) and times F^T (for P) */
     double *XZ, *PZ;
-    /* (n,m) scratch: products delta^T X_12 z and delta^T P_12 z, with the upper right blocks of X and P */
+    /* (n,m) scratch: products delta^T X_12 z and delta^T P_12 z of differences, upper right blocks of X and P, and
+     * queries */
     double *XDZ, *PDZ;
-    double *XZZ, *PZZ; /* (n,n) scratch: products z^T X_22 z and z^T P_22 z, with the lower right blocks of X and P */
+    /* (n,n) scratch: products z^T X_22 z and z^T P_22 z of queries and the lower right blocks of X and P */
+    double *XZZ, *PZZ;
 };
 
 /* Combines products with X = Y Y^T and P to the Schur matrix <B_k, X B_l P> [m,m] (head of this file), on and below its
- * diagonal.  On entry H has the products delta^T X_11 delta and G the products delta^T P_11 delta of all pairs of rows;
- * if X = P, H may be G.  XDZ, PDZ, XZZ and PZZ are the products of struct schur.  For a row k of query i and a row l of
- * query j the result is
+ * diagonal.  On entry H has the products delta^T X_11 delta and G the products delta^T P_11 delta for all pairs of
+ * rows' differences delta; if X = P, H may be G.  XDZ, PDZ, XZZ and PZZ are the products of struct schur.  For a row k
+ * of query i and a row l of query j the result is
  *
  *     G_kl = H_kl PZZ_ij + G_kl XZZ_ij + XDZ_jk PDZ_il + PDZ_jk XDZ_il. */
 void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
                    const double *PZZ, const struct coordinates_packed *set);
 
-/* Allocate the memory of a slack and of a Schur matrix; set arena->failed if there is none. */
+/* Allocate the memory of the factors of P and of a Schur matrix; set arena->failed if there is none. */
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 void schur_init(struct schur *schur, const struct coordinates_packed *g, struct arena *arena);
 

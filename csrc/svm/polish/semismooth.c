@@ -35,7 +35,7 @@
 struct semismooth {
     struct polish at;
     struct clip clip;
-    double tau;    /* scale of M in Z = W + tau M; 0 before the first evaluation */
+    double tau;    /* scale tau in the matrix Z = W + tau M that is clipped; 0 before the first evaluation */
     double *Z;     /* (p,q) */
     double *K, *u; /* matrix K (|S|,|S|) and vector u (|S|) of the Newton equations */
     /* Differences (|S|,r) and queries (n,r) of the packed rows in the basis of the singular vectors of Z. */
@@ -137,8 +137,8 @@ static int make_system(struct semismooth *s)
     return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r);
 }
 
-/* Takes a Newton step of lambda, h and W.  The Newton matrix K may be singular along the vector u, where the equation u
- * . lambda = 1 determines lambda, so a multiple of u u^T is added to K. */
+/* Takes a Newton step of lambda, the bound h and W.  The Newton matrix K may be singular along the vector u, where the
+ * equation u . lambda = 1 determines lambda, so a multiple of u u^T is added to K. */
 static int semismooth_step(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;

@@ -213,12 +213,13 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            /* the diagonal of row k moves to column k - 1, into a SIMD vector that may hold a NaN: zero it first */
+            /* the diagonal of row k moves to column k - 1, into a SIMD vector that may hold a NaN, so that vector is
+             * zeroed first */
             clear(f, k, k - 1);
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
-    /* Column k of U now has one entry below the diagonal.  A rotation of the rows k and k+1 of U, and of these entries
-     * of y = U^-T beta_S, removes this entry. */
+    /* Column k of U now has one entry below the diagonal.  A rotation of the rows k and k+1 of U removes this entry.
+     * The same rotation applies to the entries k and k+1 of y = U^-T beta_S. */
     for (ptrdiff_t k = i; k < n; ++k) {
         double *row = f->U + k * stride, *next = row + stride;
         double inverse = 1 / sqrt(row[k] * row[k] + next[k] * next[k]), c = row[k] * inverse, s = next[k] * inverse;

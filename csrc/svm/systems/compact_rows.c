@@ -32,7 +32,7 @@ struct compact_rows {
     /* (M, M) K = Z Z^T for the queries Z, for the product V = K P with the pulls P; NULL if there are many queries */
     const double *K;
     double *W; /* (dk, dz) W = P^T Z from the pulls P, for the product V = Z W^T if K is NULL */
-    /* x (|S|) is the vector that is multiplied, `out` the product. */
+    /* x (|S|) is a vector, and `out` its product with the matrix A_S A_S^* + diag(ridge). */
     const double *x;
     double *out;
 };
@@ -141,7 +141,7 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
     const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
-        if (m > 0) /* the inverse is symmetric, so its transpose may be used */
+        if (m > 0) /* the inverse of a query's block is symmetric, so its transpose may be used */
             matrix_transposed_times_vector(r->out + from, r->inverse + r->offset[q], r->x + from, m, m);
     }
 }

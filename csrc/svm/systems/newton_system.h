@@ -20,7 +20,7 @@ struct newton_system {
     ptrdiff_t m, D;
     double *inverse;         /* (m) inverse weight 1/d of each row, set by the caller before each factorisation */
     ptrdiff_t *member, size; /* the rows of the system's set S, ascending, and their number */
-    double *L;               /* Cholesky factor, of order min(|S|, D) */
+    double *L;               /* Cholesky factor of the system's matrix, of order min(|S|, D) */
     ptrdiff_t chunk;         /* number of queries that one matrix product takes together */
     /* Arrays (chunk, pk), (chunk, pz) and (pk, pz) of packed triangles; a triangle of order d has d (d+1) / 2 entries,
      * pk or pz of them for d = dk or dz. */

@@ -122,8 +122,8 @@ static double product(const struct schur_update *e, ptrdiff_t k, ptrdiff_t l)
 }
 
 /* Computes the multipliers u of the exchanged rows, first of those that left, then of those that came.  With R = Y^T of
- * the rows that left, A = Y^T of those that came, y = L^-1 b for the right sides b, and the matrix E of the rows that
- * came:
+ * the rows that left, A = Y^T of those that came, y = L^-1 b for the right sides b, and E the Gram matrix, plus the
+ * ridge, of the rows that came:
  *
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
  *
