@@ -33,7 +33,7 @@ struct polish {
     /* memory of the whole polish (arena), and memory that is freed when the active set changes (inside) */
     struct arena *arena, *inside;
     ptrdiff_t freedom;  /* degrees of freedom of W */
-    double *lambda, *a; /* lambda (m), and the margins a = A(W) (m) */
+    double *lambda, *a; /* multipliers lambda (m), and margins a = A(W) (m) */
     double *W, *M;      /* W (p,q) and M = A^*(lambda) (p,q) */
     double *U;          /* (n,p) scratch */
     /* size and top are upper bounds of ||W|| and ||M||_dual. residual measures how far the equations that Newton's

@@ -1,5 +1,5 @@
 /* The linear system of svm/polish/fixed_rank.c.  With X = Y Y^T and P = (c I - [[0, M], [M^T, 0]])^-1, both of order p
- * + q, its matrix over packed rows is
+ * + q, the system's matrix over packed rows is
  *
  *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]].
  *

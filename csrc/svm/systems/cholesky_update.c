@@ -61,8 +61,8 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     return sum;
 }
 
-#define TALL 8  /* number of rows of U computed together */
-#define WIDE 16 /* number of columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
+#define TALL 8  /* number of rows of the factor U that are computed together */
+#define WIDE 16 /* number of columns of U that are computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
 /* Subtracts sum_k U_ki U_kj, over the rows k < from of the factor U, from each entry (i, j) of the tile U [from ..
  * from+TALL-1, j .. j+width-1]. */
@@ -233,7 +233,7 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
 
 /* The SIMD loops of a triangular solve may begin left of the diagonal of U, at entries without meaning.  These entries
  * do no harm: cholesky_update_solve multiplies them by entries of `out` that are still zero, and
- * cholesky_update_solve_transposed changes by them only entries of b that are not read again. */
+ * cholesky_update_solve_transposed uses them only to change entries of b that are not read again. */
 SIMD_DISPATCH
 void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b)
 {
