@@ -14,11 +14,14 @@ struct arena;
 struct backward {
     const struct windows *w;
     ptrdiff_t runs;
-    const double *scores;       /* (entries) */
-    double *keys;               /* scratch array for windows_keys */
-    double *logit, *prob, *c;   /* (longest) logits, softmax and c of softmax_backward, for a row computed alone */
-    double *panel, *packed;     /* packed matrices: up to 16 rows of U, and the keys of a sequence */
-    double *tile, *tile_scores; /* (longest, 16) logits, then c, and (longest, 8) scores, with a column for each row */
+    const double *scores; /* (entries) */
+    double *keys;         /* scratch array for windows_keys */
+    /* (longest) logits, softmax, and derivatives c of the mean score in the logits, for a row computed alone */
+    double *logit, *prob, *c;
+    double *panel, *packed; /* packed matrices: up to 16 rows of U, and the keys of a sequence */
+    /* (longest, 16) logits, then derivatives of the mean score in them, and (longest, 8) scores, with a column for each
+     * row */
+    double *tile, *tile_scores;
 };
 
 /* Results of the backward pass for each row, which is a query under one run.  P has dk numbers for each row; score,

@@ -10,12 +10,12 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-/* Largest number of doubles in the keys or the values of a group of eight windows (64 KiB).  With more, windows one by
- * one are as fast. */
+/* Largest number of doubles in the keys or the values of a group of eight windows (64 KiB).  With more doubles, it is
+ * as fast to compute windows one by one. */
 #define SMALL 8192
 
-/* Length of keys and values below which the limit for a group is 8 SMALL doubles, not SMALL.  Windows one by one would
- * take twice as long for such short keys. */
+/* Keys and values shorter than this have a limit of 8 SMALL doubles for a group of windows, instead of SMALL: for such
+ * short keys, windows one by one take twice as long as a group. */
 #define SHORT_KEYS 16
 
 #define MOST (SMALL * 768) /* largest number of doubles in the keys of all groups (48 MiB) */
@@ -180,8 +180,8 @@ static void interleaved_logits(double *restrict logit, const double *restrict ke
         logits_of_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
 }
 
-/* sum += sum_t c_t x_t in each of eight windows, for x [(T-1) d,8].  Computes `count` of the d rows, from row number k
- * on. */
+/* sum += sum_t c_t x_t in each of eight windows, for the numbers c_t and the differences x [(T-1) d,8] of its tokens t.
+ * Computes `count` of the d rows, from row number k on. */
 INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const double *restrict c, ptrdiff_t T,
                           ptrdiff_t d, ptrdiff_t k, int count)
 {
@@ -193,7 +193,8 @@ INLINE void weighted_rows(double sum[4][WIDE], const double *restrict x, const d
                 sum[s][i] += c[t * WIDE + i] * x[((t - 1) * d + k + s) * WIDE + i];
 }
 
-/* Computes `count` rows of P = sum_t c_t x_t, from row number k on, and adds their absolute values to `size`. */
+/* Computes `count` rows of P = sum_t c_t x_t, over the keys x_t of each window, from row number k on, and adds their
+ * absolute values to `size`. */
 INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const double *restrict keys,
                            const double *restrict c, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k,
                            int count)
@@ -259,8 +260,9 @@ static void pull_back_exactly(double *P, double *log_scale, const struct interle
     *log_scale = size == 0 ? -INFINITY : interleaved->idle[q];
 }
 
-/* Computes `count` rows of the attended vectors x_0 + sum_t prob_t x_t of eight windows, from row number k on.  Stores
- * them in O, or adds them to O if `add`. */
+/* Computes `count` rows of the attended vectors x_0 + sum_t prob_t x_t of eight windows, from row number k on, for the
+ * values x_0 of the reference tokens and the differences x_t of other values.  Stores them in O, or adds them to O if
+ * `add`. */
 INLINE void attend_rows(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
                         const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, ptrdiff_t k, int count, int add)
 {
@@ -288,8 +290,8 @@ static void attend(double *restrict O, ptrdiff_t lead, const double *restrict x_
 }
 
 /* Returns the number of tokens of a group, which is the length of its longest window.  *all becomes the index of the
- * group's first number in an array (tokens, 8), and *others its index in an array (tokens - groups, 8), which has no
- * reference tokens. */
+ * group's first number in an array (tokens, 8), and *others the index of the group's first number in an array (tokens -
+ * groups, 8), which has no reference tokens. */
 static ptrdiff_t group_of(ptrdiff_t *all, ptrdiff_t *others, const struct interleaved *interleaved, ptrdiff_t group)
 {
     *all = interleaved->before[group] * WIDE;

@@ -19,9 +19,10 @@ struct interleaved {
     double *keys, *sizes; /* (tokens - groups, dk, 8) differences of keys to the reference key, and (tokens - groups, 8)
                              the 1-norms of these differences */
     double *scores;       /* (tokens, 8) scores of a fixed linear head, or NULL */
-    double *values; /* (tokens - groups, dv, 8) differences of values to the reference's value; `keys` if keys are the
-                       values; unused if there are scores */
-    double *value;  /* (groups, dv, 8) value of the reference token of each window; unused if there are scores */
+    /* (tokens - groups, dv, 8) differences of values to the reference's value; the array `keys` if keys are the values;
+     * unused if there are scores */
+    double *values;
+    double *value; /* (groups, dv, 8) value of the reference token of each window; unused if there are scores */
     ptrdiff_t dv;
     ptrdiff_t *reference; /* (groups, 8) reference token of each window; it and token 0 change places in the copy */
     const double *idle;   /* (groups, 8) -inf for a query that is zero and adds nothing to the gradient, else 0 */

@@ -193,8 +193,8 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
 static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
-    /* A consists of MAPPING x MAPPING blocks.  Block 0 holds zeros and is both factors of every product.  Product
-     * number i is written to block 2 i + 1. */
+    /* The array A consists of MAPPING x MAPPING blocks.  Block 0 holds zeros and is both factors of every product.
+     * Product number i is written to block 2 i + 1. */
     double *A = context;
     for (ptrdiff_t i = from; i < to; ++i) {
         double *C = A + (2 * i + 1) * MAPPING * MAPPING;
@@ -214,7 +214,8 @@ int blas_map_buffers(int count)
     struct threads threads;
     threads_init(&threads, count, &arena);
     double *A = arena_zeros(&arena, 2 * count, MAPPING * MAPPING);
-    if (A != NULL) /* the products of zeros last so long that all threads need their buffers at once */
+    /* all threads multiply matrices of zeros, for so long that they overlap, and OpenBLAS maps a buffer for each */
+    if (A != NULL)
         threads_for(&threads, count, 1e9, map_one, A);
     threads_end(&threads);
     arena_free(&arena);

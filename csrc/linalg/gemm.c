@@ -98,8 +98,8 @@ INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const doub
             C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * WIDE + j];
 }
 
-/* Computes C in blocks of a few tiles of rows.  The rows of A of one block stay in the cache while all packed panels
- * pass. */
+/* Computes the product C = A B in blocks of a few tiles of rows.  The rows of A of one block stay in the cache while
+ * all packed panels pass. */
 INLINE void panels(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
                    const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {

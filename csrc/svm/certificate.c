@@ -8,7 +8,8 @@
 #include "linalg/blas.h"
 #include "linalg/vector.h"
 
-/* Largest number of times that W is scaled up against rounding; each at least halves the miss of the rows. */
+/* Largest number of times that W is scaled up against rounding; each time at least halves the amount by which rows are
+ * missed. */
 #define ENFORCEMENTS 3
 
 /* Returns (sum |x_i|^p)^(1/p).  The x_i are divided by the largest of them first, so that no power overflows, and a
@@ -143,10 +144,10 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
     }
 }
 
-/* Returns the factor by which W, already scaled by s(W), must still be scaled up, because its entries and margins were
- * rounded.  Returns 0 if scaling cannot meet the rows, or if an equality row is too far off.  Where rounding may
- * matter, the margins are computed in extended precision, and W is scaled until the rows hold.  This uses up a part of
- * certificate_tolerance. */
+/* Returns the factor by which W must still be scaled up after the scaling by s(W), which meets the rows in exact
+ * arithmetic, because the entries of W and its margins were rounded.  Returns 0 if scaling cannot meet the rows, or if
+ * an equality row is too far off.  Where rounding may matter, the margins are computed in extended precision, and W is
+ * scaled until the rows hold.  This uses up a part of certificate_tolerance. */
 static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
 {
     ptrdiff_t D = rows_unknowns(rows);
@@ -226,7 +227,7 @@ static void of_soft(struct bounds *bound, const double *W, const double *lambda,
         }
         double dual = lambda[k] / rows->length[k];
         slack += missing > 0 ? of_entry * of_entry : 0;
-        /* multipliers are tiny if C is, so dual * dual without the division by C may underflow */
+        /* multipliers are tiny if C is tiny: dual * dual, without the division by C, may underflow */
         price += dual * (dual / (4 * C));
     }
     bound->upper = met ? vector_dot(W, W, D) / 2 + C * slack : INFINITY;

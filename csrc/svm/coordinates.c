@@ -12,10 +12,10 @@
 
 /* The first working set has at least this many rows, or all rows if there are fewer. */
 #define WHOLE 150
-/* number of rows of the first working set, relative to that of the support of the Frobenius answer */
+/* number of rows of the first working set, as a multiple of the number of rows that support the Frobenius answer */
 #define WIDER 1.3
-/* In the scaled problem, whose ||W||_F is about 1, a right side b > 0 of a margin row below this value is raised to it.
- * If the largest |b| is below 1, the limit is this value times the largest |b|. */
+/* In the scaled problem, whose ||W||_F is about 1, a right side b > 0 of a margin row below this value is raised to
+ * this value.  If the largest |b| is below 1, the limit is this value times the largest |b|. */
 #define LEAST (10 * CERTIFICATE_ROUNDING)
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
@@ -31,7 +31,7 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
         g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
         double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
-        /* raises a small b > 0 to `least`: the certificate would treat it as rounding */
+        /* raises a small b > 0 to `least`: the certificate would treat a smaller b as rounding */
         g->b[k] = fmax(rows->rhs[k] / scale, least);
     }
     return STATUS_DONE;
@@ -84,8 +84,8 @@ ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, 
         top = fmax(top, g->rows->equal[k] ? 0 : lambda[k]);
     }
     const unsigned char *implied = g->equalities.implied;
-    /* If the Frobenius answer comes from an interior point, every row has a small multiplier and a small slack.  So the
-     * two are compared. */
+    /* If the Frobenius answer comes from an interior point, every row has a small multiplier and a small slack.  So a
+     * row is chosen if its multiplier is large compared with its slack. */
     for (ptrdiff_t k = 0; k < m; ++k) {
         chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
         support += chosen[k] && !implied[k];
@@ -147,7 +147,8 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
             scale = fmax(scale, a[k] > 0 ? b[k] / a[k] : INFINITY);
         if (equal[k] || lambda[k] > 0)
             product += b[k] * lambda[k];
-        /* Leaving out this negative multiplier changes ||M|| by at most -lambda, because rows have unit length. */
+        /* Leaving out this negative multiplier changes the norm of M = A^*(lambda) by at most -lambda, because rows
+         * have unit length. */
         else
             top -= lambda[k];
     }

@@ -43,7 +43,8 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
                      struct arena *arena);
 
 /* Marks the first working set in chosen [m]: the equality rows, the rows that support the Frobenius answer, and the
- * rows whose margin in that answer exceeds b least.  Returns the number of rows.  a [m] and U [n,dk] are scratch. */
+ * rows whose margin in that answer exceeds b by the smallest amounts.  Returns the number of rows.  a [m] and U [n,dk]
+ * are scratch. */
 ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, const struct svm_answer *answer,
                             double *a, double *U);
 

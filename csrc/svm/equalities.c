@@ -14,9 +14,9 @@
  * squared rounding error of a Gram entry, times the largest possible number of rows. */
 #define DEPENDENT 1e-12
 
-/* Computes columns [rank,n] of a pivoted Cholesky factor of E E^* for the n equality rows e->row, and their pivots.
- * Returns the rank, at most the number of entries of W.  Only the columns of E E^* that belong to pivots are computed.
- * left [n] receives the diagonal that remains after these pivots; delta [dk] is scratch. */
+/* Computes columns [rank,n] of a pivoted Cholesky factor of E E^*, the Gram matrix of the n equality rows e->row, and
+ * their pivots.  Returns the rank, at most the number of entries of W.  Only the columns of E E^* that belong to pivots
+ * are computed.  left [n] receives the diagonal that remains after these pivots; delta [dk] is scratch. */
 static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
                                   const struct equalities *e)
 {
@@ -39,10 +39,10 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
             column[i] = e->margin[e->row[i]];
         for (ptrdiff_t j = 0; j < rank; ++j)
             vector_add(column, -columns[j * n + pivot], columns + j * n, n);
-        left[pivot] = column[pivot]; /* the diagonal is 0 for a row that no W can meet */
+        left[pivot] = column[pivot]; /* the diagonal of E E^* is 0 for a row that no W can meet */
         if (!(left[pivot] > DEPENDENT))
             continue;
-        /* column of the factor, and the remaining diagonal */
+        /* scales the column of the factor, and updates the remaining diagonal of E E^* */
         vector_scale(column, 1 / sqrt(left[pivot]), n);
         for (ptrdiff_t i = 0; i < n; ++i)
             left[i] -= column[i] * column[i];
@@ -91,7 +91,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
     ptrdiff_t D = rows_unknowns(rows);
     if (e->count == 0)
         return;
-    /* projects twice: the second pass removes the rounding errors of the first */
+    /* W is projected twice: the second pass removes the rounding errors of the first */
     for (int pass = 0; pass < 2; ++pass) {
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {

@@ -15,9 +15,11 @@ struct interval {
     /* (R) a lower bound of the least margin of each W.  It is 0 if an equality row is missed beyond rounding, and
      * infinite if there is no margin row and no equality row is missed. */
     double *least;
-    double *pull;     /* (R, dk, dz) A^*(lambda) for each of the R given lambda */
-    double *total;    /* (R) a lower bound of the sum of each lambda over the margin rows */
-    double *rounding; /* (R) an upper bound of the Frobenius norm of the rounding error of each pull */
+    double *pull; /* (R, dk, dz) A^*(lambda) for each of the R given lambda */
+    /* (R) for each lambda, a lower bound of the sum of lambda_k over the margin rows k, which is b . lambda if each b
+     * is 1 */
+    double *total;
+    double *rounding; /* (R) an upper bound of the Frobenius norm of the rounding error of each A^*(lambda) in `pull` */
 };
 
 /* Computes the bounds for R pairs of weights W [dk,dz] and multipliers dual [entries].  The multipliers are >= 0 on

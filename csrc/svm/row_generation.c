@@ -113,7 +113,8 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    /* a copy of the monitor polls for Ctrl-C, but shows no gap: this gap is no bound of the whole problem */
+    /* a copy of the monitor polls for Ctrl-C, but shows no gap: the gap over the working set is no bound of the whole
+     * problem */
     struct monitor quiet = *g->rows->monitor;
     part.rows.monitor = &quiet;
     status = method(&found, &part.rows, &inner, arena);

@@ -222,7 +222,8 @@ int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, cons
     matrix_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries, rows->monitor);
     matrix_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size, rows->monitor);
     for (ptrdiff_t i = 0; i < size; ++i) {
-        for (ptrdiff_t j = 0; j < i; ++j) /* the query numbers z ascend, so the lower triangle of K = Z Z^T is enough */
+        /* the query numbers z ascend, so the lower triangle of K = Z Z^T, for the queries Z, is enough */
+        for (ptrdiff_t j = 0; j < i; ++j)
             G[i * size + j] *= K[z[i] * queries + z[j]];
         G[i * size + i] = 1 + ridge[member[i]] + JITTER;
     }

@@ -45,8 +45,8 @@ static void extend(struct growing *g)
     }
 }
 
-/* Returns the row of V in which the next vector is to be stored.  A call of add() then normalises and counts this
- * vector. */
+/* Returns the place for the next vector, a row of the waiting vectors g->V.  A call of add() then normalises and counts
+ * this vector. */
 static double *next(struct growing *g)
 {
     return g->V + g->waiting * g->d;

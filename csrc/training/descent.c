@@ -12,8 +12,8 @@
 #include "linalg/vector.h"
 #include "training/excess.h"
 
-/* The parts of the weights of one run: its matrices, then the parameters of a trained output head (v; or V and a; or v
- * and lam). */
+/* The parts of the weights of one run: its matrices, then the parameters of a trained output head (v; V and a of an
+ * mlp; or v and lam of a quadratic head). */
 struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;

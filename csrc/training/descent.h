@@ -23,9 +23,10 @@ struct descent {
     struct update update;
     const double *lr; /* step length of run r at step k: lr[r * lr_run + k * lr_step] */
     ptrdiff_t lr_run, lr_step;
-    double target;  /* the loss at which the rule polyak aims */
-    int to_infimum; /* 1 if polyak aims at the infimum of a fixed linear head without ridge instead of `target` */
-    double radius;  /* radius of the ball onto which weights are projected after a step; negative for none */
+    double target; /* the loss at which the rule polyak aims */
+    /* 1 if polyak aims at the infimum of the loss instead of `target`; only for a fixed linear head without ridge */
+    int to_infimum;
+    double radius; /* radius of the ball onto which weights are projected after a step; negative for none */
     enum ball ball;
     double *mean, *root; /* state of the update rule, run by run, part by part; descent_keeps returns the sizes */
     double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps no state */

@@ -8,8 +8,9 @@
 struct arena;
 
 struct excess_work {
-    double *U, *l, *c, *prob, *keys; /* scratch: transformed queries U (M, dk); logits l, probabilities, and c of
-                                        softmax_backward (longest); keys for windows_keys */
+    /* Scratch: transformed queries U (M, dk); logits l, derivatives c of the mean score in the logits, and
+     * probabilities (longest); keys for windows_keys. */
+    double *U, *l, *c, *prob, *keys;
 };
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);

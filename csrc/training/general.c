@@ -102,7 +102,8 @@ static const double *values_of(const struct general_output *output, const struct
     return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
 }
 
-/* Computes logits and attended vectors of all attention heads for one query.  o is the query's column of O. */
+/* Computes logits and attended vectors of all attention heads for one query.  o is the query's column of the attended
+ * vectors O. */
 static void attend_one(double *o, ptrdiff_t lead, const struct general_work *work,
                        const struct general_scratch *scratch, ptrdiff_t q)
 {

@@ -31,14 +31,15 @@ struct general_output {
 
 /* Scratch arrays of one thread. */
 struct general_scratch {
-    double *keys;               /* scratch for windows_keys */
-    double *one;                /* (dv) the attended vector of one window, or the gradient of its output in it */
-    double *score, *weight, *c; /* (longest) scores, probabilities and c of softmax_backward, for one window */
-    double *U;                  /* for short windows: (H dk, block) transformed queries */
+    double *keys; /* scratch for windows_keys */
+    double *one;  /* (dv) the attended vector of one window, or the gradient of its output in it */
+    /* (longest) scores, probabilities, and derivatives c of the mean score in the logits, for one window */
+    double *score, *weight, *c;
+    double *U; /* for short windows: (H dk, block) transformed queries */
 };
 
-/* State of an evaluation.  The arrays O, gradient and head have a column for each query.  In each array, every block of
- * queries has a matrix of its own or, if `whole`, all queries have one matrix. */
+/* State of an evaluation.  The arrays O (attended vectors), gradient and head have a column for each query.  In each
+ * array, every block of queries has a matrix of its own or, if `whole`, all queries have one matrix. */
 struct general_work {
     const struct objective *objective;
     const struct weights *at;
@@ -61,9 +62,10 @@ struct general_work {
     double *head;         /* (padded M + GEMM_PANEL, head_scratch) scratch of the output head */
     /* (padded M) the loss of each query, its log slope, and its output score + lift e^shift */
     double *value, *log_slope, *score, *lift, *shift;
-    ptrdiff_t run;         /* number of the current run */
-    double *delta, *scale; /* NULL, or (R H, entries) and (R H, M): the gradient dL/dlogit is -delta e^scale / M */
-    ptrdiff_t *top;        /* (R H, M) the token of each query with the largest logit; unused if `scale` is NULL */
+    ptrdiff_t run; /* number of the current run */
+    /* NULL, or (R H, entries) and (R H, M): the gradient of L in the logits is -delta e^scale / M */
+    double *delta, *scale;
+    ptrdiff_t *top; /* (R H, M) the token of each query with the largest logit; unused if `scale` is NULL */
 };
 
 /* Makes *work.  All arguments must stay valid as long as *work is used.  `threads` may be NULL for one thread. */

@@ -8,7 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* The mlp head: hidden [h,lead] = V^T o, the pre-activations. */
+/* The mlp head: computes the pre-activations V^T o of h hidden units, hidden [h,lead], with a column for each attended
+ * vector o. */
 static void pre_activations(double *hidden, double *packed, const struct head *head, const double *O, ptrdiff_t count,
                             ptrdiff_t lead)
 {
@@ -16,8 +17,9 @@ static void pre_activations(double *hidden, double *packed, const struct head *h
     gemm_columns(hidden, lead, head->v, head->hidden, packed, head->d, head->hidden, count, head->d, 0);
 }
 
-/* The mlp head: adds a . relu(V^T o) to value [count].  hidden [h,lead] has the pre-activations V^T o on entry, and a *
- * [V^T o > 0] on return.  At a kink of relu the derivative is 0, the derivative from the left. */
+/* The mlp head: adds a . relu(V^T o), with the head's parameters V and a, to value [count].  hidden [h,lead] has the
+ * pre-activations V^T o on entry, and a * [V^T o > 0] on return.  At a kink of relu the derivative is 0, the derivative
+ * from the left. */
 SIMD_DISPATCH
 static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t h,
                     ptrdiff_t count, ptrdiff_t lead)
@@ -30,8 +32,8 @@ static void rectify(double *restrict value, double *restrict hidden, const doubl
         }
 }
 
-/* The quadratic head: adds v . o - lam |o|^2 to the values, and computes its gradient in o.  If `shared`, all queries
- * have one v. */
+/* The quadratic head, with the parameters v and lam: adds v . o - lam |o|^2 for each attended vector o to the values,
+ * and computes its gradient in o.  If `shared`, all queries have one v. */
 INLINE void quadratic(double *restrict value, double *restrict gradient, const double *restrict v,
                       const double *restrict o, const struct head *head, ptrdiff_t count, ptrdiff_t lead, int shared)
 {
@@ -53,8 +55,9 @@ static void quadratic_of(double *value, double *gradient, const struct head *hea
         quadratic(value, gradient, head->v + first * head->d, O, head, count, lead, 0);
 }
 
-/* The logarithm head: adds v . log o to the values, and computes its gradient in o, from the entries in which v is not
- * 0.  An entry of o below 1e-292 counts as 1e-292, since v / o might overflow. */
+/* The logarithm head, with the parameter v: adds v . log o for each attended vector o to the values, and computes its
+ * gradient in o, from the entries in which v is not 0.  An entry of o below 1e-292 counts as 1e-292, since v / o might
+ * overflow. */
 static void logarithm(double *value, double *gradient, const struct head *head, const double *O, ptrdiff_t first,
                       ptrdiff_t count, ptrdiff_t lead)
 {
@@ -134,8 +137,8 @@ void head_place(struct head *head, const double *row)
         head->lam = row[first];
 }
 
-/* The mlp head: adds sum_q c_q relu(V^T o_q) to the gradient da in a.  hidden has the pre-activations V^T o on entry,
- * and c_q a * [V^T o > 0] on return. */
+/* The mlp head: adds sum_q c_q relu(V^T o_q) to da, the gradient in the parameter a of the head.  hidden has the
+ * pre-activations V^T o on entry, and c_q a * [V^T o > 0] on return. */
 static void rectified_slopes(double *da, double *hidden, const double *a, const double *c, ptrdiff_t h, ptrdiff_t count,
                              ptrdiff_t lead)
 {

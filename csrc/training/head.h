@@ -45,8 +45,8 @@ void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 void head_place(struct head *head, const double *row);
 
 /* Returns the number of doubles of scratch that a head needs for each query: pre-activations and a packed matrix for an
- * mlp, rows of O and of the gradient for a call, else none.  The scratch has room for GEMM_PANEL queries more, since
- * packed matrices are padded. */
+ * mlp, for a Python function the rows of the attended vectors O and of the gradient, else none.  The scratch has room
+ * for GEMM_PANEL queries more, since packed matrices are padded. */
 ptrdiff_t head_scratch(const struct head *head);
 
 /* Evaluates an output head: value [count] and gradient [d,lead] at O [d,lead], for `count` queries from number `first`

@@ -35,7 +35,8 @@ struct transform {
     double *idle;               /* (M, rounded up to whole vectors) -inf for a query that is zero, else 0 */
     double *queries, *packed_W; /* for products through W: the queries Z, and W of each group, packed */
     double *W, *G;              /* for products through W, if weights are factors: (R H, dk, dz) K Q^T and dL/dW */
-    double *packed_Q, *packed_K, *packed_KT; /* for products through factors: Q, K and K^T of each number n, packed */
+    /* for products through factors: Q, K and K^T of each run and attention head, packed */
+    double *packed_Q, *packed_K, *packed_KT;
     double *product; /* for products through W, if weights are factors: scratch for a packed factor */
     double *B, *PK;  /* for products through factors: Z Q (M, group m) and P K (M, m) */
     double *packed;  /* for products through factors: Z Q or P K, packed.  In the span: the P of one matrix, packed */

@@ -26,7 +26,8 @@ ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, 
     return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
-/* W -= length * D / by.  If `by` is 0, the gradient is exactly zero, and W does not move. */
+/* W -= length * D / by, for the direction D and a divisor `by`, such as the norm of D.  If `by` is 0, the gradient is
+ * exactly zero, and W does not move. */
 static void move_by(double *W, const double *D, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {
@@ -82,7 +83,8 @@ static void sign(double *restrict W, const double *restrict D, ptrdiff_t n, doub
         W[i] -= D[i] != 0 ? copysign(lr, D[i]) : 0;
 }
 
-/* W -= lr U V^T for D = U diag(s) V^T, without the singular vectors of rounding errors. */
+/* W -= lr U V^T for the singular value decomposition D = U diag(s) V^T of the direction, without the singular vectors
+ * whose singular values are rounding errors. */
 static int spectral(const struct update_part *part, double lr, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns, least = m < n ? m : n, rank = 0;
@@ -162,7 +164,8 @@ static int accumulate_square(struct update_part *part, double kept, double added
     return STATUS_DONE;
 }
 
-/* part->preconditioned = op(A) D op(B), for A [rows,rows], D [rows,columns] and B [columns,columns]. */
+/* Preconditions the direction D: part->preconditioned = op(A) D op(B), for A [rows,rows], D [rows,columns] and B
+ * [columns,columns]. */
 static int between(struct update_part *part, enum matrix_op op_a, const double *A, const double *D, const double *B,
                    enum matrix_op op_b, struct arena *arena)
 {
@@ -177,8 +180,8 @@ static int between(struct update_part *part, enum matrix_op op_a, const double *
     return STATUS_DONE;
 }
 
-/* The rows of E become the eigenvectors of S [n,n], and power [n] = (eigenvalues + ridge)^(-1/4).  Eigenvalues that are
- * rounding errors count as 0; without a ridge their power is 0. */
+/* The rows of E become the eigenvectors of the symmetric matrix S [n,n], and power [n] = (eigenvalues + ridge)^(-1/4).
+ * Eigenvalues that are rounding errors count as 0; without a ridge their power is 0. */
 static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, double ridge, struct arena *arena)
 {
     vector_copy(E, S, n * n);
@@ -193,7 +196,8 @@ static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, 
     return STATUS_DONE;
 }
 
-/* The direction of shampoo: part->preconditioned = L^(-1/4) D R^(-1/4), through the eigenvectors of L and R. */
+/* The direction of shampoo: part->preconditioned = L^(-1/4) D R^(-1/4), through the eigenvectors of the sums L of G G^T
+ * and R of G^T G. */
 static int between_roots(struct update_part *part, const double *D, double ridge, struct arena *arena)
 {
     ptrdiff_t m = part->rows, n = part->columns;

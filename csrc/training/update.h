@@ -59,8 +59,9 @@ struct update_part {
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
     const double *given_norm;   /* the norm of G if the evaluator has computed it, else NULL */
     double norm;                /* the norm of G */
-    double *mean, *root, *past; /* state of the rule, or NULL: mean (n) is m; root (n_root) is sqrt(v), or L and R; past
-                                   (2) has the log scales of mean and root */
+    /* state of the rule, or NULL: mean (n) is the mean m of the gradients; root (n_root) is sqrt(v) for the mean or sum
+     * v of their squares, or the L and R of shampoo; past (2) has the log scales of mean and root */
+    double *mean, *root, *past;
     ptrdiff_t n_root;
     double *preconditioned; /* (n) array for the direction, if there is a root or a metric; for adam and adagrad it is
                                the array G, which the direction overwrites */
@@ -73,15 +74,15 @@ struct update_part {
 };
 
 /* update_keeps_mean returns 1 if the rule keeps a mean m of the gradients.  update_root returns how many numbers the
- * rule keeps of the squares of the gradients of a part of n numbers: sqrt(v), or L [rows,rows] and R [columns,columns],
- * or none. */
+ * rule keeps of the squares of the gradients of a part of n numbers: sqrt(v) for the mean or sum v of the squares, or
+ * the L [rows,rows] and R [columns,columns] of shampoo, or none. */
 int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
 /* The first half of step number k (from 0) on one part of the weights.  Updates the state of the rule, and makes
  * part->step, which holds the gradient on entry, the step direction.  If the rule keeps no root, part->root is NULL or
- * a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  Returns STATUS_DONE, STATUS_NO_MEMORY or
- * STATUS_FACTORIZATION. */
+ * a metric: the divisors M [rows,columns], or the factors P^-1 [rows,rows] and R^-1 [columns,columns].  Returns
+ * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int update_direct(struct update_part *part, const struct update *update, ptrdiff_t k, struct arena *arena);
 
 /* The second half of a step: moves one part of the weights along its step direction.  `length` is lr, or the length of

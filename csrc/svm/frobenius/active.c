@@ -47,7 +47,7 @@ static ptrdiff_t most_violated(const struct working_set *s, double rounding)
 }
 
 /* Adds all equality rows to the working set S, which they never leave.  Returns STATUS_UNDECIDED if two of them
- * contradict each other; then x holds the proof. */
+ * contradict each other; then the multipliers x prove the contradiction. */
 static int start_with_equalities(struct working_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
@@ -116,7 +116,7 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
         ptrdiff_t j = most_violated(s, working_set_margins(s));
         if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least b / margin - 1 of the most violated row */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
-        if (j < 0) { /* all rows are met: repeat the check with margins computed from the tokens */
+        if (j < 0) { /* all rows are met: the check is repeated with margins computed from the tokens */
             j = most_violated(s, working_set_refine(s));
             if (j < 0)
                 return STATUS_DONE;
@@ -127,11 +127,11 @@ static int active_iterate(struct working_set *s, const struct svm_options *optio
         s->rows->monitor->iterations = ++*iterations;
         if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
-        /* row j joins S, and x moves to the maximum of the dual over S */
+        /* row j joins S, and the multipliers x move to the maximum of the dual over S */
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
-                return STATUS_UNDECIDED; /* x is a Farkas certificate; solver_conclude checks it */
+                return STATUS_UNDECIDED; /* the multipliers x are a Farkas certificate, which solver_conclude checks */
             if (s->rows->count > START_ROWS && monitor_stops(s->rows->monitor))
                 return STATUS_INTERRUPTED;
         }

@@ -54,7 +54,7 @@ static int guess(struct primal_dual_active_set *s)
     struct svm_options own = *s->options;
     double *start = s->trial;
     own.start = start;
-    own.soft = 0; /* solver_start scales the guess by the dual of hard margins, also for a soft margin */
+    own.soft = 0; /* also for a soft margin, solver_start scales the guess to maximise the dual of hard margins */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         start[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, start, s->U);
@@ -215,7 +215,8 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     soft.tol = 1e-6;
     soft.start = NULL; /* the run with hard margins has used the warm start already, and found no separating W */
     ptrdiff_t iterations = answer->iterations;
-    /* a copy of the monitor polls for Ctrl-C, but shows no gap: this gap is no bound of the hard problem */
+    /* a copy of the monitor polls for Ctrl-C, but shows no gap: the gap of the soft margin is no bound of the hard
+     * problem */
     struct monitor quiet = *rows->monitor;
     struct rows own = *rows;
     own.monitor = &quiet;

@@ -196,8 +196,8 @@ static void add_outer(double *restrict A, const double *restrict x, const double
 }
 
 /* Visits query q, with u = W z_q [dk].  Changes the query's multipliers, sets pull [dk] = sum_k change_k delta_k /
- * length_k, and adds to *flips the number of multipliers that became zero or positive.  Returns 0 if no multiplier
- * changed. */
+ * length_k for the changes of the multipliers of its rows k and the rows' differences delta_k, and adds to *flips the
+ * number of multipliers that became zero or positive.  Returns 0 if no multiplier changed. */
 static int visit(struct block_ascent *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q,
                  ptrdiff_t *flips)
 {
@@ -234,7 +234,8 @@ static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker
     matrix_rows_times_rows(b->V + from * w->dk, Z, b->W, to - from, w->dk, w->dz);
 }
 
-/* Ends a group of queries: adds P^T Z to W, in the rows `from` to `to` of W. */
+/* Ends a group of queries: adds P^T Z to W, in the rows `from` to `to` of W.  P has the changes of the pulls of the
+ * group's queries Z. */
 static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
@@ -258,7 +259,7 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     vector_zero(blocks->P, count * w->dk);
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
-        ptrdiff_t next = i + 1; /* only the queries after i in the group need the update of V */
+        ptrdiff_t next = i + 1; /* only the queries after i in the group need the update of V = Z W^T */
         blocks->moved[query[i]] = (unsigned char)visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips);
         if (blocks->moved[query[i]])
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);

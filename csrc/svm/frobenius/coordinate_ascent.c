@@ -42,8 +42,9 @@ int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const
     return STATUS_DONE;
 }
 
-/* Updates the multipliers x [m] of one query by coordinate ascent, with g = G x - beta [padded m].  p [dk] gains the
- * changes of x times the differences D.  Returns the number of x that became zero or positive. */
+/* Updates the multipliers x [m] of one query by coordinate ascent, with the negative gradient g = G x - beta [padded m]
+ * for the Gram matrix G and the right sides beta of the rows.  p [dk] gains the changes of x times the rows'
+ * differences D.  Returns the number of x that became zero or positive. */
 INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict p, const double *restrict G,
                        const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
 {
@@ -56,8 +57,8 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
         next = t + 1 < m ? g[t + 1] : 0;
         if (move == 0)
             continue;
-        /* The next entry of g is computed first, so that the chain of dependent steps does not wait for the SIMD sums
-         * below. */
+        /* The next entry of the gradient g is computed first, so that the chain of dependent steps does not wait for
+         * the SIMD sums below. */
         if (t + 1 < m)
             next += move * G[t * stride + t + 1];
         flips += (before > 0) != (after > 0);

@@ -5,7 +5,7 @@
  *
  * and its solution W = W_0 + P A^*(x).  linalg/spectral_gradient solves it.  Since f is quadratic, one application of A
  * P A^* per iteration gives the new gradient.  It also gives the exact step length, which is taken where the full step
- * fails the test of f. */
+ * does not decrease f enough. */
 #include "svm/methods.h"
 
 #include <math.h>
@@ -32,7 +32,8 @@ struct dual_descent {
     struct arena *arena;
     struct equalities equalities;
     double *h; /* (m) */
-    /* x (m): multipliers. image (m): A P A^* times the direction, where P projects onto E(W) = 0. */
+    /* x (m): multipliers. image (m): the margins A(P A^*(d)) of the direction d, where P is the projection onto the W
+     * with E(W) = 0 on the equality rows E. */
     double *x, *image;
     /* W (dk, dz): weights of the iterate.  W_0 (dk, dz): least weights that meet the equality rows.  U (M, dk):
      * scratch. */
@@ -53,8 +54,9 @@ static int dual_init(struct dual_descent *s, const struct rows *rows, struct are
     return arena->failed ? STATUS_NO_MEMORY : equalities_factor(&s->equalities, rows, arena);
 }
 
-/* Sets out = A P A^* x, 0 on equality rows, and s->W = P A^* x, where P projects onto E(W) = 0.  Unless lambda is NULL,
- * the multipliers of the projection are added to it, so that s->W = A^*(lambda) if lambda was x. */
+/* Sets s->W = P A^* x, where P is the projection onto the W with E(W) = 0 on the equality rows E, and `out` to the
+ * margins of s->W, 0 on equality rows.  Unless lambda is NULL, the multipliers of the projection are added to lambda,
+ * so that s->W = A^*(lambda) if lambda was x. */
 static void apply(struct dual_descent *s, double *out, const double *x, double *lambda)
 {
     const struct rows *rows = s->rows;
@@ -85,8 +87,8 @@ static int project(double *x, void *context)
     return STATUS_DONE;
 }
 
-/* Returns the step length along d: 1 if f at the end of the full step passes the test of sufficient decrease, else the
- * step to the minimum of f.  *value becomes f after the step. */
+/* Returns the step length along the direction d of multipliers: 1 if the full step decreases the dual objective f
+ * enough (SPECTRAL_GRADIENT_SUFFICIENT), else the step to the minimum of f.  *value becomes f after the step. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct dual_descent *s = context;
@@ -98,8 +100,9 @@ static double find_step(double *value, const double *d, double slope, double all
     return t;
 }
 
-/* Computes the gradient g of f at x.  At the start and every RENEW steps g is computed from x itself.  Otherwise its
- * change over the last step t d, which is t A P A^* d, is added to g; s->image holds A P A^* d. */
+/* Computes the gradient g of the dual objective f at the multipliers x.  At the start and every RENEW steps g is
+ * computed from x itself.  Otherwise t times s->image, the change of the gradient over the last step t d, is added to
+ * g. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
     struct dual_descent *s = context;
@@ -121,7 +124,7 @@ static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iter
 {
     (void)g, (void)value;
     struct dual_descent *s = context;
-    project(x, s); /* rounding may have left entries of x just below zero */
+    project(x, s); /* rounding may have left some multipliers x just below zero */
     s->rows->monitor->iterations = iteration;
     if (iteration > EARLY && iteration % LOOK != 0)
         return STATUS_DONE;
@@ -156,7 +159,8 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0)
         return status;
     project(s.x, &s);
-    double value = 0; /* value of f at x, which the function differentiate computes */
+    /* value of the dual objective f at the multipliers x, which the function differentiate computes */
+    double value = 0;
     status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

@@ -36,12 +36,12 @@ struct support_guess {
     unsigned char *inside;   /* (m) marks the rows of the next support S */
     double *w;               /* (m) multipliers of the current round, of either sign */
     /* target (padded): the multipliers in the order of the factor. margin (padded): the margins G w of the multipliers
-     * w. */
+     * w, for the Gram matrix G of the rows. */
     double *target, *margin;
     ptrdiff_t *iterations, most;
 };
 
-/* Sets the next support S to the rows with x > 0. */
+/* Sets the next support S to the rows with a multiplier x > 0. */
 static void positive_rows(struct support_guess *s, const double *x)
 {
     s->size = 0;
@@ -51,7 +51,7 @@ static void positive_rows(struct support_guess *s, const double *x)
     }
 }
 
-/* Runs coordinate ascent from x, with the settings ascents[i]. */
+/* Runs coordinate ascent from the multipliers x, with the settings ascents[i]. */
 static void ascend(struct support_guess *s, double *x, size_t i)
 {
     positive_rows(s, x);
@@ -65,8 +65,8 @@ static void ascend(struct support_guess *s, double *x, size_t i)
     }
 }
 
-/* Solves for the multipliers w on S, and exchanges the rows with the wrong sign, which gives the next S.  Returns the
- * number of these rows. */
+/* Solves for the multipliers w on the support S, and exchanges the rows with the wrong sign, which gives the next S.
+ * Returns the number of these rows. */
 static ptrdiff_t solve_on_support(struct support_guess *s)
 {
     const struct cholesky_update *f = s->factor;
@@ -89,7 +89,7 @@ static ptrdiff_t solve_on_support(struct support_guess *s)
     return wrong;
 }
 
-/* Updates the Cholesky factor to the next S; `wrong` is the number of rows that change. */
+/* Updates the Cholesky factor to the next support S; `wrong` is the number of rows that change. */
 static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
 {
     struct cholesky_update *f = s->factor;
@@ -108,9 +108,9 @@ static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
     return STATUS_DONE;
 }
 
-/* Repeats solve and exchange from S, while each round has far fewer wrong rows than the last.  *wrong = 0 on return
- * means that x is the solution.  A row is left out if its distance from the span of the other rows of S has lost its
- * digits to cancellation: the active set method can decide whether it depends on S. */
+/* Repeats solve and exchange from the support S, while each round has far fewer wrong rows than the last.  *wrong = 0
+ * on return means that the multipliers x are the solution.  A row is left out if its distance from the span of the
+ * other rows of S has lost its digits to cancellation: the active set method can decide whether it depends on S. */
 static int refine_support(struct support_guess *s, double *x, ptrdiff_t *wrong)
 {
     int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
@@ -143,7 +143,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
         return STATUS_NO_MEMORY;
     positive_rows(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
-        if (i > 0) /* pass 0 has no ascent: the given x may be the solution already */
+        if (i > 0) /* pass 0 has no ascent: the given multipliers x may be the solution already */
             ascend(&s, x, i - 1);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;
@@ -152,7 +152,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
             return STATUS_DONE;
     }
     /* The rounds may have moved away from the solution, while the last ascent only approaches it.  So S becomes the
-     * support of the x of the last ascent. */
+     * support of the multipliers x that the last ascent has left. */
     positive_rows(&s, x);
     if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;

@@ -24,12 +24,13 @@
 #include "linalg/vector.h"
 #include "svm/methods.h"
 
-/* LEAST_PROXIMAL and MOST_PROXIMAL bound the proximal term: this multiple of dx is added to the linearised rows.  The
- * term bounds the weights, lets equality rows be treated like other rows, and vanishes with dx.  It must be far below
- * the square of the smallest margins; it grows when the Cholesky factorisation fails. */
+/* LEAST_PROXIMAL and MOST_PROXIMAL bound the proximal term: this multiple of dx, the step of the multipliers, is added
+ * to the linearised rows.  The term bounds the weights, lets equality rows be treated like other rows, and vanishes
+ * with dx.  It must be far below the square of the smallest margins; it grows when the Cholesky factorisation fails. */
 #define LEAST_PROXIMAL 1e-14
 #define MOST_PROXIMAL 1e-8
-#define LEAST_SHARE 1e-3 /* at the start x_k is proportional to 1 / max(|b_k|, this fraction of the mean |b|) */
+/* at the start the multiplier x_k is proportional to 1 / max(|b_k|, this fraction of the mean |b|) */
+#define LEAST_SHARE 1e-3
 /* Gap or Farkas residual at which the iteration first tries to finish by an exact solution or a proof. */
 #define FIRST_ATTEMPT 1e-3
 /* After a failed try to finish, the gap or residual must shrink by this factor before the next. */
@@ -51,7 +52,7 @@ static int interior_point_init(struct interior_point *s)
     return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->arena);
 }
 
-/* Computes the margins A(W) + ridge o x. */
+/* Computes the margins A(W) plus, for a soft margin, the ridge of each row times its multiplier x. */
 static void find_margins(struct interior_point *s)
 {
     rows_apply(s->margin, s->rows, s->W, s->newton.U);
@@ -59,8 +60,9 @@ static void find_margins(struct interior_point *s)
         s->margin[k] += s->ridge[k] * s->x[k];
 }
 
-/* Sets the starting point: equal shares b_k x_k with b.x = 1, and a level so low that every margin exceeds level b, by
- * about the same amount.  W and s are then feasible and near the central path, provided every b is positive. */
+/* Sets the starting point: multipliers x with equal shares b_k x_k and b.x = 1, and a level so low that every margin
+ * exceeds level b, by about the same amount.  W and the slacks s are then feasible and near the central path, provided
+ * every b is positive. */
 static void interior_point_start(struct interior_point *s)
 {
     double mean = 0, top = 0;
@@ -72,7 +74,8 @@ static void interior_point_start(struct interior_point *s)
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    /* the level is so low that, for b > 0, each product s_k x_k is at least 1/21 of the mean of these products */
+    /* the level is so low that, for b > 0, each product of a slack s_k and a multiplier x_k is at least 1/21 of the
+     * mean of these products */
     s->level = -1.1 * top;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
@@ -119,7 +122,8 @@ static double measure(struct interior_point *s)
     return s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* Computes the direction of x, s, W and level to the targets s_k x_k = mu - correction_k and b.x = 1. */
+/* Computes the direction of the multipliers x, the slacks s, W and the level to the targets s_k x_k = mu - correction_k
+ * and b.x = 1, where mu is the product to be reached and `correction` is of second order. */
 static void direction(struct interior_point *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;
@@ -138,7 +142,7 @@ static void direction(struct interior_point *s, double mu)
     }
 }
 
-/* Returns the longest step length, at most 1, that keeps x and s nonnegative. */
+/* Returns the longest step length, at most 1, that keeps the multipliers x and the slacks s nonnegative. */
 static double longest_step(const struct interior_point *s)
 {
     double step = 1;
@@ -158,7 +162,8 @@ static int interior_point_advance(struct interior_point *s)
     double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
-    /* factors the system; computes dx and dW per unit of dlevel, which the predictor and the corrector use */
+    /* factors the system; computes the steps dx and dW per unit of a step of the level, for the predictor and the
+     * corrector */
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;
@@ -171,7 +176,7 @@ static int interior_point_advance(struct interior_point *s)
         s->correction[k] = s->dx[k] * s->ds[k];
         after += (s->x[k] + step * s->dx[k]) * (s->s[k] + step * s->ds[k]) / (double)s->n_margin;
     }
-    /* centring parameter: Mehrotra's rule aims at mu (mu_predicted / mu)^3 */
+    /* centring parameter: Mehrotra's rule aims at mu (mu_predicted / mu)^3 for the mean product mu */
     double left = after / mu;
     /* corrector */
     direction(s, mu * left * left * left);

@@ -8,19 +8,19 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define MORE_PROXIMAL 100 /* factor by which the proximal term grows when Cholesky fails */
+#define MORE_PROXIMAL 100 /* factor by which the proximal term grows when a Cholesky factorisation fails */
 /* Diagonal term 1/d of the equality rows in the system on the support of a soft margin, as a fraction of the least
- * ridge (the 1/d of soft rows).  A smaller term would lose digits. */
+ * ridge, which is the least such term of the soft rows.  A smaller term would lose digits. */
 #define FIRM 1e-5
 #define PASSES 3 /* number of passes of iterative refinement on the support */
 /* Largest number of systems that are solved to find the support; from a good guess 1 to 4 are enough. */
 #define GUESSES 20
-/* Relative accuracy of the step length in a line search: the next support hardly depends on it. */
+/* Relative accuracy of the step length in a line search: the next support hardly depends on the exact step. */
 #define LINE_RESOLVED 1e-9
 /* Largest number of Newton steps on a soft margin.  A tight soft margin takes 5 to 17 steps, and one with 172 unknowns
  * took 45.  A loose one takes up to 120 steps, where the interior point needs only 15 iterations. */
 #define NEWTON_STEPS 50
-/* Number of corrections of a proof of infeasibility; each removes rounding errors of the one before. */
+/* Number of corrections of a proof of infeasibility; each correction removes rounding errors of the one before. */
 #define REFUTATIONS 3
 /* interior_point_refute weighs a row by the square of its multiplier.  Multipliers below this fraction of the largest
  * multiplier count as this fraction. */
@@ -37,8 +37,8 @@ int interior_point_factor(struct interior_point *s)
 }
 
 /* Refines answer->lambda, answer->W and its margins s->correction by at most `passes` passes of iterative refinement.
- * The corrections are added to W itself: recomputing W as A^* x would have an error of eps sum|x|, of order eps /
- * margin^2, while the corrected W has an error of order eps / margin. */
+ * The corrections are added to W itself: recomputing W as A^* x from the multipliers x would have an error of eps
+ * sum|x|, of order eps / margin^2, while the corrected W has an error of order eps / margin. */
 static void refine(struct interior_point *s, int passes, int corrections)
 {
     struct svm_answer *answer = s->answer;
@@ -112,14 +112,14 @@ int interior_point_finish(struct interior_point *s)
     return STATUS_ITERATION_LIMIT;
 }
 
-/* Returns the step length t, 0 < t <= 1, that minimises the soft margin's objective at W + t d.  Given are slope = <W,
- * d>, square = ||d||^2 and `along`, the margins of d.  The derivative in t is piecewise linear and increasing, so
- * Newton's method within a bracket finds its zero. */
+/* Returns the step length t, 0 < t <= 1, that minimises the soft margin's objective at W + t d, for the direction d of
+ * W.  Given are slope = <W, d>, square = ||d||^2 and `along`, the margins of d.  The derivative in t is piecewise
+ * linear and increasing, so Newton's method within a bracket finds its zero. */
 static double line_search(const struct interior_point *s, const double *along, double slope, double square)
 {
     double low = 0, high = 1, t = 1;
     for (;;) {
-        /* first and second derivative of the objective at t */
+        /* first and second derivative of the objective in the step length t */
         double rise = slope + t * square, bend = square;
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double missing = s->rows->rhs[k] - s->margin[k] - t * along[k];
@@ -218,7 +218,7 @@ int interior_point_refute(struct interior_point *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
-        /* weights D, proportional to the squared multipliers; newton.inverse is 1 / D */
+        /* weights D of the rows, proportional to the squared multipliers; newton.inverse is 1 / D */
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
             s->newton.inverse[k] = rows->equal[k] ? 0 : s->proximal / (size * size);

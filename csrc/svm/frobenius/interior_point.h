@@ -16,34 +16,38 @@ struct interior_point {
     struct equalities equalities;
     ptrdiff_t m, D, n_margin;
     double level, dlevel, proximal;
-    double *ridge;          /* (m) ridge of the soft margin, rows_ridge; 0 on hard rows */
-    double *x, *s, *margin; /* (m) each: the iterate x and s, and margin = A(W) + ridge o x */
-    /* (m) each: the direction dx and ds, the right side h, and the predictor's products dx o ds in `correction`. */
+    double *ridge; /* (m) ridge of the soft margin, rows_ridge; 0 on hard rows */
+    /* (m) each: the multipliers x and slacks s of the iterate, and its margins A(W) + ridge o x */
+    double *x, *s, *margin;
+    /* (m) each: the steps dx of the multipliers and ds of the slacks, the right side h of the linear system, and in
+     * `correction` the predictor's products dx o ds. */
     double *dx, *ds, *h, *correction;
-    /* Change of dx (m) and of dW (dk, dz) per unit of dlevel. */
+    /* Change of the steps dx (m) and dW (dk, dz) per unit of dlevel, the step of the level. */
     double *dx_level, *dW_level;
-    /* (dk, dz) each: the iterate W, the direction dW, rest = A^* x - W, which is due to rounding, and scratch M. */
+    /* (dk, dz) each: the weights W, their step dW, the rounding error rest = A^* x - W for the multipliers x, and
+     * scratch M. */
     double *W, *dW, *rest, *M;
     /* The best bounds of the largest margin, and the points that give them, scaled so that ||A^* best_x|| = 1 / upper
      * and ||best_W|| = 1 / lower. */
     double *best_x, *best_W, lower, upper;
-    double farkas;         /* Farkas residual of the iterate x */
+    double farkas;         /* Farkas residual of the multipliers x */
     unsigned char *inside; /* (m) marks the rows of the guessed support */
 };
 
-/* Factors the system whose weights d are given by newton.inverse = 1/d, without the equality rows that others imply.
- * Returns STATUS_FACTORIZATION if that failed; then s->proximal has been enlarged for the next attempt. */
+/* Factors the linear system s->newton, whose weights d of the rows are given by newton.inverse = 1/d, without the
+ * equality rows that other equality rows imply.  Returns STATUS_FACTORIZATION if the factorisation failed; then
+ * s->proximal has been enlarged for the next attempt. */
 int interior_point_factor(struct interior_point *s);
 
-/* Tries to finish: guesses the support from x and s, solves the problem on it, and exchanges the rows with the wrong
- * sign while their number falls.  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT if no support
- * was found. */
+/* Tries to finish: guesses the support from the multipliers x and the slacks s, solves the problem on it, and exchanges
+ * the rows with the wrong sign while their number falls.  Returns STATUS_DONE if the answer is certified,
+ * STATUS_ITERATION_LIMIT if no support was found. */
 int interior_point_finish(struct interior_point *s);
 
 /* For a soft margin: runs Newton's method on the squared hinge ||W||^2 / 2 + sum_k (b_k - A(W)_k)_+^2 / (2 ridge_k),
- * from s->W and s->margin.  With exact line searches it is finite from any start (Mangasarian 2002; Keerthi and DeCoste
- * 2005).  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT if rounding or the iteration limit
- * prevents it. */
+ * from s->W and s->margin.  With exact line searches this method ends after finitely many steps from any start
+ * (Mangasarian 2002; Keerthi and DeCoste 2005).  Returns STATUS_DONE if the answer is certified, STATUS_ITERATION_LIMIT
+ * if rounding or the iteration limit prevents it. */
 int interior_point_newton(struct interior_point *s);
 
 /* For a soft margin: certifies the least W that meets the equality rows, with the multipliers that its slacks imply.

@@ -36,7 +36,7 @@ static void set_ridge(struct primal_dual_active_set *s, double proximal)
         s->ridge[k] = proximal + rows_ridge(s->rows, k, s->options->soft);
 }
 
-/* Computes the right sides b + proximal lambda of the systems. */
+/* Computes the right sides of the systems, b plus the proximal term times lambda. */
 static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -105,7 +105,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     s->rows->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
-/* Lists the rows of S, which s->inside marks, in s->member, ascending. */
+/* Lists the rows of the active set S, which s->inside marks, in s->member, ascending. */
 static void collect(struct primal_dual_active_set *s)
 {
     s->size = 0;
@@ -114,7 +114,7 @@ static void collect(struct primal_dual_active_set *s)
             s->member[s->size++] = k;
 }
 
-/* Sets S to the margin rows with a multiplier and the independent equality rows. */
+/* Sets the active set S to the margin rows with a multiplier and the independent equality rows. */
 static void choose_support(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -143,9 +143,9 @@ static ptrdiff_t left(const struct primal_dual_active_set *s)
     return s->options->max_iter - s->answer->iterations;
 }
 
-/* Returns 1 if the system on S should be solved by a Cholesky factor rather than by conjugate gradients.  Conjugate
- * gradients fail if S is badly conditioned, and cost more if S has few rows compared with the entries of W.  A factor
- * that costs more iterations than remain is not begun. */
+/* Returns 1 if the system on the active set S should be solved by a Cholesky factor rather than by conjugate gradients.
+ * Conjugate gradients fail if S is badly conditioned, and cost more if S has few rows compared with the entries of W.
+ * A factor that costs more iterations than remain is not begun. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
     return s->size <= DENSE_MOST
@@ -174,13 +174,13 @@ static double evaluate(struct primal_dual_active_set *s, int corrected, int *neg
     return value;
 }
 
-/* Solves for the multipliers w on S by a Cholesky factor, and refines w until the residual is at most `eta` times the
- * largest b.  The margins of each evaluation give the next residual. */
+/* Solves for the multipliers w on the active set S by a Cholesky factor, and refines w until the residual is at most
+ * `eta` times the largest b.  The margins of each evaluation give the next residual. */
 static int solve_dense(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1; /* from now on factors are used: an update gives the factor of the next S */
+    s->dense = 1; /* from now on factors are used: an update gives the factor of the next active set */
     if (s->proximal == 0 && s->options->soft == 0)
         set_ridge(s, PROXIMAL);
     right_sides(s);
@@ -207,8 +207,8 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     return status;
 }
 
-/* Solves for the multipliers w on S by conjugate gradients, until the residual is at most `eta` times the largest right
- * side. */
+/* Solves for the multipliers w on the active set S by conjugate gradients, until the residual is at most `eta` times
+ * the largest right side. */
 static int solve_iteratively(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
@@ -270,8 +270,9 @@ int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-/* Line search: tries the points max(lambda + t (w - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises
- * the dual.  Leaves the last point in s->trial and returns its dual value. */
+/* Line search from the multipliers lambda towards the solution w of the last system: tries the points max(lambda + t (w
+ * - lambda), 0) for t = 1, 1/2, ... down to `least`, until one raises the dual.  Leaves the last point in s->trial and
+ * returns its dual value. */
 static double search_arc(struct primal_dual_active_set *s, double least)
 {
     const struct rows *rows = s->rows;
@@ -317,8 +318,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
         int raised = value > s->dual; /* next iterate: only a point that raises the dual is taken */
-        /* Exception: the last proximal step may lower the dual by rounding alone.  If it were refused, it would be
-         * repeated for ever. */
+        /* Exception: the last proximal step may lower the dual by rounding alone.  If that step were refused, it would
+         * be repeated for ever. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
             vector_copy(s->lambda, negative ? s->trial : s->w, rows->count);
@@ -334,7 +335,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        /* next active set S: from w, or from lambda once the run has switched to ascent */
+        /* next active set S: by the signs of the solution w, or of lambda once the run has switched to ascent */
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);

@@ -34,7 +34,7 @@ struct primal_dual_active_set {
     /* (m) each: right sides b of a system, and a correction of its solution w */
     double *b, *step;
     double *w, *margin;      /* (m) each: solution w of a system, and the margins of W */
-    double *trial;           /* (m) a point between lambda and w, clipped at 0; also scratch */
+    double *trial;           /* (m) a point between lambda and the solution w, clipped at 0; also scratch */
     double *W, *U;           /* scratch of the operators of rows.h: W (dk, dz), U (M, dk) */
     double *corrected;       /* (dk, dz) copy of W before its correction */
     ptrdiff_t *member, size; /* the rows of the active set S, ascending, and their number */

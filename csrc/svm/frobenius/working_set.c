@@ -10,12 +10,12 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Bound of the rounding error in the margin of a unit row, in units of eps sum|x|. */
+/* Bound of the rounding error in the margin of a unit row, in units of eps sum|x| for the multipliers x. */
 #define NOISE 8.0
 
 /* If the distance of a row from the span of S has lost digits to cancellation, it is computed again from the tokens.
- * With a_j = p' a_S + rest, row j depends on S if ||rest|| is at most DEPENDS times 1 + sum |p_i|.  DEPENDS is a
- * hundred times tighter than the Farkas residual that will be certified. */
+ * Row j, a_j = p' a_S + rest with coefficients p of the rows a_S, depends on S if ||rest|| is at most DEPENDS times 1 +
+ * sum |p_i|.  DEPENDS is a hundred times tighter than the Farkas residual that will be certified. */
 #define DEPENDS 1e-11
 
 /* A coefficient of a step below this fraction of the largest coefficient is rounding error; dividing by it would make
@@ -36,7 +36,7 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
-/* Sets s->W = A^*(x) and computes its margins. */
+/* Sets s->W = A^*(x) for the multipliers x, and computes the margins of s->W. */
 static void margins_of(struct working_set *s, const double *x)
 {
     rows_adjoint(s->W, s->rows, x, s->U);
@@ -51,15 +51,16 @@ static void spread(double *to, const struct working_set *s, double factor, const
         to[s->factor.member[i]] = factor * values[i];
 }
 
-/* Replaces s->target by G_SS^-1 target. */
+/* Replaces s->target by G_SS^-1 target, for the Gram matrix G_SS of the rows in S. */
 static void solve_gram(struct working_set *s)
 {
     cholesky_update_solve_transposed(&s->factor, s->work, s->target);
     cholesky_update_solve(&s->factor, s->target, s->work);
 }
 
-/* Computes the distance of row j from the span of S from the tokens.  With a_j = p' a_S + rest it sets s->step = p and
- * returns ||rest||^2.  Two corrections give p, and with it the rest, the accuracy of the rows themselves. */
+/* Computes the distance of row j from the span of S from the tokens.  Row j is a_j = p' a_S + rest, with coefficients p
+ * of the rows a_S.  The function sets s->step = p and returns ||rest||^2.  Two corrections give p and the rest the
+ * accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
     ptrdiff_t D = rows_unknowns(s->rows);
@@ -95,7 +96,8 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return WORKING_SET_DEPENDENT;
-        /* replaces r = U^-T G_Sj by U p, where p are the corrected coefficients of row j in the rows of S */
+        /* replaces column r = U^-T G_Sj of the Cholesky factor U by U p, for the corrected coefficients p of row j in
+         * the rows of S */
         cholesky_update_times(&s->factor, s->factor.r, s->step);
     }
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
@@ -138,16 +140,17 @@ double working_set_margins(struct working_set *s)
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
         weight += fabs(s->x[s->factor.member[i]]);
     const struct windows *w = s->rows->w;
-    if (s->gram.K != NULL && w->n_queries <= 2 * w->dz) /* through W it takes two products with Z */
+    /* with K = Z Z^T one product of matrices is enough; through W it would take two products with the queries Z */
+    if (s->gram.K != NULL && w->n_queries <= 2 * w->dz)
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     else
         margins_of(s, s->x);
     return NOISE * DBL_EPSILON * weight;
 }
 
-/* The corrections are added to W itself.  With a margin gamma the sum A^* x has an error of eps sum|x|, of order eps /
- * gamma^2, while the corrected W has an error of eps ||W||, of order eps / gamma.  Three corrections are enough for a
- * factor that has lost nearly all its digits. */
+/* The corrections are added to W itself.  With a margin gamma the sum A^* x over the multipliers x has an error of eps
+ * sum|x|, of order eps / gamma^2, while the corrected W has an error of eps ||W||, of order eps / gamma.  Three
+ * corrections are enough for a factor that has lost nearly all its digits. */
 double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;

@@ -1,8 +1,8 @@
 /* The unit ball of a norm as a cone {(h, W): ||W|| <= h}, for the interior point of svm/interior/loop.h.
  *
  * A point of the cone has slacks S(h, W), which are linear in (h, W), and multipliers Y of the same form.  On the
- * central path S Y = mu.  The adjoint of the linear map (-W, h) -> S takes Y to M and trace.  So the dual of the
- * problem is
+ * central path S Y = mu.  The adjoint of the linear map (-W, h) -> S takes Y to a matrix M and a number, called trace.
+ * So the dual of the problem is
  *
  *     A^*(lambda) = M(Y),    trace(Y) = 1,    Y >= 0, lambda >= 0     (hence ||A^*(lambda)||_dual <= 1)
  *
@@ -29,19 +29,20 @@ struct ball_norm {
      * failed. */
     double (*start)(struct ball *ball, struct arena *arena);
     /* Computes the blocks kappa and T (as factors) of the Hessian H at the current point, and w, the dW that minimises
-     * H(1, dW).  Returns 0, or nonzero if rounding has put the point outside the cone. */
+     * H(1, dW).  Returns 0, or another number if rounding has put the point outside the cone. */
     int (*scale)(struct ball *ball, struct arena *arena);
     /* V [p,q] <- T^-1 V. */
     void (*solve)(struct ball *ball, double *V);
     /* Fills the Schur matrix K [m,m] = A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal.  T and
      * kappa are the blocks of the Hessian, and u [m] = A(w).  Returns STATUS_DONE or STATUS_INTERRUPTED. */
     int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
-    /* Sets the target R of a step, dY = R - H(dh, dW), so that the step leads to products S Y = mu, to first order.  If
-     * `corrected`, the second-order products of the last direction are subtracted from the products to be reached. Sets
-     * ball->along = <R, S(1, w)>, and replaces force [p,q] by T^-1 (force - M(R)). */
+    /* Sets the target R of the multipliers' step dY = R - H(dh, dW), so that the step leads to products S Y = mu of
+     * slacks S and multipliers Y, to first order.  If `corrected`, the second-order products of the last direction are
+     * subtracted from the products to be reached. Sets ball->along = <R, S(1, w)> for the slacks S(1, w) of (h, W) =
+     * (1, w), and replaces force [p,q] by T^-1 (force - M(R)). */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
     /* Computes the steps of the ball's own slacks and multipliers.  The spectral and entrywise balls compute them from
-     * dh and dV, the nuclear ball from dM, the change of M in a full step. */
+     * the step dW = dh w + dV, the nuclear ball from dM, the step of M = A^*(lambda). */
     void (*direct)(struct ball *ball, double dh, const double *dV, const double *dM);
     /* Computes the largest primal and dual step lengths that keep the point in the cone; both are at most BALL_FAR. */
     void (*lengths)(struct ball *ball, double *primal, double *dual);
@@ -61,10 +62,12 @@ struct ball {
     const struct ball_norm *norm;
     enum svm_norm name;
     ptrdiff_t p, q;
-    double power;     /* exponent p of the entrywise norm */
-    double pairs;     /* number of complementarity products: on the central path <S, Y> = pairs mu */
-    double h, *W;     /* primal point; W (p,q) */
-    double trace, *M; /* images of the multipliers Y: trace, and M (p,q) */
+    double power; /* exponent p of the entrywise norm */
+    double pairs; /* number of complementarity products: on the central path <slacks, multipliers> = pairs mu */
+    double h, *W; /* primal point; W (p,q) */
+    /* Images of the multipliers Y under the adjoint of (-W, h) -> slacks S(h, W): M (p,q), and a number `trace`.  For a
+     * feasible Y they are M = A^*(lambda) and 1. */
+    double trace, *M;
     double kappa, along, *w;
 };
 

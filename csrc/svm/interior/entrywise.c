@@ -27,8 +27,8 @@
 /* One of the two bounds of all entries of W: the slacks x = h - W (sign 1) or x = h + W (sign -1), and their
  * multipliers y. */
 struct side {
-    /* Arrays over the D entries of W.  x are slacks and y multipliers. target = dy + d dx with d = y / x.  part is the
-     * change of x for dh = 1 and dW = w. */
+    /* Arrays over the D entries of W.  x are slacks and y multipliers.  Their steps aim at dy + d dx = target, with d =
+     * y / x.  part is the change of x for dh = 1 and dW = w, where w minimises H(1, .) for the ball's Hessian H. */
     double *x, *y, *dx, *dy, *target, *part;
     double sign;
 };
@@ -67,7 +67,7 @@ static void entrywise_pack(struct ball *ball, const struct coordinates_packed *s
     metric_gram_init(&b->gram, set, ball->p, ball->q, 0, arena);
 }
 
-/* Computes the ball's h, M and trace from the bounds and multipliers of the entries. */
+/* Computes the ball's h from the bounds of the entries of W, and its M and trace from their multipliers. */
 static void images(struct entries *b)
 {
     b->ball.h = b->h[0];
@@ -78,8 +78,8 @@ static void images(struct entries *b)
     }
 }
 
-/* Sets the slacks x from W and the multipliers y.  In the max norm x and y are on the central path; in other norms y is
- * feasible for the dual. */
+/* Sets the slacks x, which follow from W, and the multipliers y.  In the max norm x and y are on the central path; in
+ * other norms y is feasible for the dual. */
 static double entrywise_start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
@@ -87,7 +87,7 @@ static double entrywise_start(struct ball *ball, struct arena *arena)
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
-    /* if there are only equality rows, which start with multipliers 0, M and its norm are 0 */
+    /* if there are only equality rows, which start with multipliers 0, M = A^*(lambda) and its norm are 0 */
     double inside = top > 0 ? BALL_INSIDE / top : 0;
     b->unit = BALL_ABOVE * vector_largest(ball->W, b->D);
     for (int i = 0; i < 2; ++i) {
@@ -226,8 +226,8 @@ static void entrywise_move(struct ball *ball, double primal, double dual)
     images(b);
 }
 
-/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) with 1/p + 1/q = 1 requires.  In the max norm
- * b . lambda becomes ||W||.  If the factor overflows or underflows, lambda is not scaled. */
+/* Scales lambda so that b . lambda = ||W||_p^p, as W = sign(M) |M|^(q-1) requires, with M = A^*(lambda) and 1/p + 1/q =
+ * 1.  In the max norm b . lambda becomes ||W||.  If the factor overflows or underflows, lambda is not scaled. */
 static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count),

@@ -1,5 +1,6 @@
 /* Mehrotra's predictor-corrector method (1992) on the rows of a working set.  Eliminating the slack step ds, dV = T^-1
- * (A^* dlambda + force) and dh = (rho + u . dlambda) / kappa leaves one system for the step of the multipliers,
+ * (A^* dlambda + force) and dh = (rho + u . dlambda) / kappa leaves one system for the step of the multipliers, with
+ * rho and `force` from residuals and targets:
  *
  *     (A T^-1 A^* + diag(s / lambda) + u u^T / kappa) dlambda = right side,    u = A(w).
  *
@@ -73,7 +74,7 @@ static void keep_best(struct loop *s, double size, double top)
     vector_copy(s->best.s, s->s, set->m);
 }
 
-/* Returns the norm of V, or its dual norm if `dual` is set; infinity if the norm cannot be computed. */
+/* Returns the norm of a matrix V, or its dual norm if `dual` is set; infinity if the norm cannot be computed. */
 static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;
@@ -186,7 +187,8 @@ static int factor(struct loop *s)
 }
 
 /* Sets dM [p,q] = A^*(dlambda) and dV [p,q] = T^-1 dM + s->force, where ball->norm->target has already multiplied
- * s->force by T^-1.  Returns the step dh = (rho + u . dlambda) / kappa. */
+ * s->force by T^-1.  Returns the step dh = (rho + u . dlambda) / kappa of the bound h, with the blocks T and kappa of
+ * the ball's Hessian, u = A(w), and rho from residuals and targets. */
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
@@ -197,9 +199,9 @@ static double recover(struct loop *s, double rho)
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
 }
 
-/* Computes the direction to complementarity products mu.  If `corrected`, it includes the second-order correction from
- * the last direction.  The Schur matrix K has the squared condition number of the rows, so its factor loses digits;
- * corrections by the residual, computed from the rows, recover them. */
+/* Computes the direction to complementarity products (slack times multiplier) of mu.  If `corrected`, it includes the
+ * second-order correction from the last direction.  The Schur matrix K has the squared condition number of the rows, so
+ * its factor loses digits; corrections by the residual, computed from the rows, recover them. */
 static void direction(struct loop *s, double mu, int corrected)
 {
     const struct coordinates_packed *set = &s->set;

@@ -15,17 +15,17 @@ struct loop {
     /* Multipliers and slacks of the m rows, and their steps. s and ds are 0 on equality rows. */
     double *lambda, *s, *dlambda, *ds;
     /* Arrays over the m rows: target is the right side of lambda ds + s dlambda = target; missing is the primal
-     * residual b + s - A(W); a = A(W); u = A(w). */
+     * residual b + s - A(W); a = A(W); u = A(w) for the w of the ball's Hessian (ball.h). */
     double *target, *missing, *a, *u;
     double *right, *rest; /* (m) scratch */
     double *K;            /* (m,m) Schur matrix, then its Cholesky factor */
-    /* Matrices (p,q): adjoint is the dual residual A^*(lambda) - M; force is dV without the term of dlambda; dV and dM
-     * are parts of a step. */
+    /* Matrices (p,q): adjoint is the dual residual A^*(lambda) - M; dM = A^*(dlambda) is the step of M, dV a part of
+     * the step dW = dh w + dV, and force the part of dV that does not depend on dlambda. */
     double *adjoint, *force, *dV, *dM;
     struct {
         double gap;          /* relative gap over the rows of the working set */
-        double size, *W, *s; /* size = ||W||, W (p,q) and the slacks s (m) */
-        double top, *lambda; /* top = ||A^*(lambda)||_dual and lambda (m) */
+        double size, *W, *s; /* size = ||W||, weights W (p,q), slacks s (m) of the rows */
+        double top, *lambda; /* top = ||A^*(lambda)||_dual, multipliers lambda (m) */
     } best;                  /* the iterate of smallest gap so far */
     struct {
         /* (all m) last slack and multiplier of each row that was in the working set; 0 on the other rows */

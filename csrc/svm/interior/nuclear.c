@@ -24,9 +24,10 @@
 struct nuclear_ball {
     struct ball ball;
     struct psd psd;
-    double *root; /* (p,p) Cholesky factor of P_11, a block of the scaling P */
+    double *root; /* (p,p) Cholesky factor of P_11, the upper left block of the scaling P (psd.h) */
     double *GG;   /* (N,N) G^T G */
-    /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M. */
+    /* drop (p,q) is r_W, the part of the step dW that comes from the targets; dM (p,q) is the step of M =
+     * A^*(lambda). */
     double *drop, *dM;
     double *half, *turned; /* scratch of nuclear_solve: (p,q), (q,q) */
     /* delta (m,p): the differences of the packed rows times `root`, the factor of P_11. far (n,max(p,q)) is scratch:
@@ -68,7 +69,7 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    /* if there are only equality rows, which start with multipliers 0, M and its norm are 0 */
+    /* if there are only equality rows, which start with multipliers 0, M = A^*(lambda) and its norm are 0 */
     double inside = top > 0 ? BALL_INSIDE / top : 0;
     vector_scale(ball->M, inside, p * q);
     vector_zero(s->psd.Y, N * N);
@@ -127,7 +128,7 @@ static int nuclear_fill(struct ball *ball, double *K, const struct coordinates_p
     matrix_rows_times_rows(s->square, s->far, set->z, n, n, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, p, q, 1.0, set->z, q, P + p * N, N, 0.0, s->far, p);
     matrix_rows_times_rows(s->across, s->far, set->delta, n, m, p);
-    /* Schur matrix <B_k, X B_l P> of svm/polish/schur.h, with X = P */
+    /* Schur matrix of the entries <B_k, P B_l P>, with the rows as symmetric matrices B_k (svm/polish/schur.h) */
     schur_combine(K, K, s->across, s->across, s->square, s->square, set);
     return monitor_stops(set->monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
 }
@@ -147,7 +148,7 @@ static void nuclear_target(struct ball *ball, double mu, int corrected, double *
 
 static void nuclear_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
-    (void)dh, (void)dV; /* dh and dV are not used: the step of X contains both */
+    (void)dh, (void)dV; /* dh and dV are not used: the step of the matrix X contains the steps of h and of W */
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t N = s->psd.N;
     vector_copy(s->dM, dM, ball->p * ball->q);

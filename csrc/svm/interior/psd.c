@@ -20,7 +20,8 @@ void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
     s->v = arena_doubles(arena, N, 1);
 }
 
-/* Sets S = [[c I, -V], [-V^T, c I]] and factors it in place.  Nonzero: S is not positive definite. */
+/* Sets S = [[c I, -V], [-V^T, c I]] and replaces S by its Cholesky factor.  Returns a number other than 0 if S is not
+ * positive definite. */
 static int slack(struct psd *s, double c, const double *V)
 {
     ptrdiff_t p = s->p, q = s->q, N = s->N;
@@ -48,9 +49,9 @@ int psd_centre(struct psd *s, double c, const double *V, double trace)
     return info;
 }
 
-/* Computes G, v and P as follows.  With S = L L^T, Y = F F^T and B = F^T L:  B^T B = R diag(v)^2 R^T,  G = L^-T R
- * diag(v)^(1/2)  and  P = G G^T.  (Near the central path B is nearly a multiple of an orthogonal matrix, so forming B^T
- * B loses no digits.) */
+/* Computes the scaling of S and Y, the matrices G and P and the vector v.  With the Cholesky factors S = L L^T and Y =
+ * F F^T, and the eigenvectors R of B^T B for B = F^T L:  B^T B = R diag(v)^2 R^T,  G = L^-T R diag(v)^(1/2)  and  P = G
+ * G^T.  (Near the central path B is nearly a multiple of an orthogonal matrix, so forming B^T B loses no digits.) */
 int psd_frame(struct psd *s, double c, const double *V, struct arena *arena)
 {
     ptrdiff_t N = s->N;

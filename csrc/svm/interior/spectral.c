@@ -19,7 +19,8 @@
 #include "svm/interior/psd.h"
 #include "svm/systems/metric_gram.h"
 
-/* w is corrected as long as each correction lowers kappa = H(1, w) to less than this fraction of its value before. */
+/* w, the minimiser of the Hessian H(1, .), is corrected as long as each correction lowers kappa = H(1, w) to less than
+ * this fraction of its value before. */
 #define STEADY 0.9
 
 struct spectral_ball {
@@ -109,7 +110,8 @@ static void spectral_solve(struct ball *ball, double *W)
         W[i] = (W[i] + s->half[i]) / 2;
 }
 
-/* Sets L [n,n] to the inverse of the Cholesky factor of a diagonal block [n,n] of P; L is zero above the diagonal. */
+/* Sets L [n,n] to the inverse of the Cholesky factor of a diagonal block [n,n] of the scaling P (psd.h); L is zero
+ * above the diagonal. */
 static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, double *scratch)
 {
     vector_zero(L, n * n);
@@ -123,7 +125,8 @@ static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, do
     return info;
 }
 
-/* Computes from w the slacks S(1, w) in the frame of G, E = G^T S(1, w) G, and kappa = H(1, w) = ||E||^2. */
+/* Computes from w the slacks S(1, w) in the frame of the scaling G (psd.h), E = G^T S(1, w) G, and the block kappa =
+ * H(1, w) = ||E||^2 of the Hessian H. */
 static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;
@@ -170,7 +173,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         along(s);
         if (!(ball->kappa < before * STEADY))
             break;
-        /* residual of w, half the negative gradient of H(1, w): it is zero if w is the minimiser */
+        /* residual of w, half the negative gradient of H(1, w): the residual is zero if w is the minimiser */
         psd_out_of_frame(s->dW, psd, s->E);
         spectral_solve(ball, s->dW);
         vector_add(ball->w, 1, s->dW, p * q);

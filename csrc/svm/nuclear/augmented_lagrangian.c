@@ -66,8 +66,8 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
     return STATUS_DONE;
 }
 
-/* Returns the augmented Lagrangian phi at Y = [K; Q] and computes its gradient.  Leaves in s->c the multipliers that
- * belong to Y. */
+/* Returns the augmented Lagrangian at the factors Y = [K; Q] and computes its gradient.  Leaves in s->c the new
+ * multipliers that belong to Y. */
 static double value(double *gradient, const double *Y, void *context)
 {
     struct nuclear_augmented_lagrangian *s = context;
@@ -106,7 +106,7 @@ int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, d
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)
         return STATUS_NO_MEMORY;
-    /* computes s->c at the best point Y: so far it belongs to the last trial point of lbfgs */
+    /* computes the multipliers s->c at the best factors Y: so far s->c belongs to the last trial point of lbfgs */
     value(gradient, s->Y, s);
     for (ptrdiff_t k = 0; k < s->part.rows.count; ++k)
         s->lambda[s->part.row[k]] = s->c[k];

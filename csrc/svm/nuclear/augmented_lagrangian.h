@@ -2,8 +2,9 @@
  *
  *     phi(K, Q) = 1/2 (||K||^2 + ||Q||^2) + eps/2 sum_k c_k^2,    c = lambda + (b - A(K Q^T)) / eps,
  *
- * with c clipped at 0 on margin rows.  With M = A^*(c) its gradient is (K - M Q, Q - M^T K), so S(c) Y = 0 at a
- * stationary point.  W is never formed: a value costs two passes over the tokens. */
+ * with c clipped at 0 on margin rows.  With M = A^*(c) its gradient is (K - M Q, Q - M^T K), so S Y = 0 at a stationary
+ * point, for Y = [K; Q] and the slack matrix S = I - [[0, M], [M^T, 0]].  W is never formed: a value costs two passes
+ * over the tokens. */
 #ifndef SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 #define SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 
@@ -40,9 +41,9 @@ int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, co
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
                                        struct arena *arena);
 
-/* Does one round: minimises phi with the penalty parameter eps times the unit, down to a relative gradient of `tol`,
- * then updates the multipliers, lambda = c.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED or
- * STATUS_NO_MEMORY. */
+/* Does one round: minimises the augmented Lagrangian phi with the penalty parameter eps times the unit, down to a
+ * relative gradient of `tol`, then updates the multipliers, lambda = c.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT,
+ * STATUS_INTERRUPTED or STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
                                        ptrdiff_t *evaluations, struct arena *arena);
 

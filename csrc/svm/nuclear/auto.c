@@ -32,7 +32,8 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
     int n = 0, large = s.smaller > AUTO_DENSE;
     if (!large) {
         factored.max_iter = factored_budget(rows, &s);
-        /* gives up after a slow first round only if the interior point, which then takes over, has few enough rows */
+        /* the augmented Lagrangian may give up after a slow first round only if there are few enough rows for the
+         * interior point, which then takes over */
         if (s.rows <= JOINS * s.unknowns)
             factored.solve = nuclear_factored_if_quick;
     }

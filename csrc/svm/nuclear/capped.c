@@ -45,8 +45,9 @@ static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t 
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* Changes the factors Y so that a = b on the rows s->held.  Returns ||S(lambda) Y|| / ||Y||, which is 0 at a stationary
- * point.  Returns infinity if there is no memory, or if more rows are held than this rank allows. */
+/* Changes the factors Y = [K; Q] so that the margins are b on the rows s->held.  Returns the residual ||S Y|| / ||Y||
+ * for the slack matrix S = I - [[0, M], [M^T, 0]] with M = A^*(lambda), which is 0 at a stationary point.  Returns
+ * infinity if there is no memory, or if more rows are held than this rank allows. */
 static double restore(struct capped *s, const double *lambda, struct arena *arena)
 {
     const struct coordinates *g = s->g;
@@ -66,8 +67,8 @@ static double restore(struct capped *s, const double *lambda, struct arena *aren
     return vector_norm(s->step, size) / vector_norm(s->Y, size);
 }
 
-/* Certifies answer->W = K Q^T with the multipliers that the answer has.  Nothing is added to W, so its rank is at most
- * m. */
+/* Certifies W = K Q^T with the multipliers answer->lambda.  W is not projected onto the equality rows, which could
+ * raise its rank above the bound m. */
 static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options, int stopped,
                    struct arena *arena)
 {

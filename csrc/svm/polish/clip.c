@@ -32,7 +32,9 @@ int clip_project(double *W, struct clip *s, const double *Z, struct arena *arena
     return info;
 }
 
-/* Returns pi / (1 - pi + shift) for the factor pi = kept / (kept + cut) of the derivative of clip. */
+/* Returns pi / (1 - pi + shift), where the derivative of clip multiplies an entry by pi = kept / (kept + cut).  `kept`
+ * is a singular value, or the sum or difference of two, after clipping, and kept + cut is this number before
+ * clipping. */
 static double share(double kept, double cut, double shift)
 {
     return kept / (cut + shift * (kept + cut));
@@ -57,8 +59,8 @@ void clip_derivative(struct clip *s, double tau, double shift)
             s->odd[i * r + j] = s->odd[j * r + i] = (even - odd) / 2;
         }
     }
-    /* `tail` multiplies whole rows (p < q) or columns (p > q) of a matrix in the frame of singular vectors.  These
-     * include the r by r part that `even` multiplies, so `tail` is subtracted from `even`. */
+    /* `tail` multiplies whole rows (p < q) or columns (p > q) of a [p,q] matrix in the frame of singular vectors.
+     * These rows or columns include the r by r part that `even` multiplies, so `tail` is subtracted from `even`. */
     for (ptrdiff_t i = 0; i < r; ++i)
         for (ptrdiff_t j = 0; j < r; ++j)
             s->even[i * r + j] -= s->tail[s->p > s->q ? j : i];

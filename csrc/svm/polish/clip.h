@@ -29,13 +29,16 @@ struct clip {
 /* Allocates the memory of a clip for matrices [p,q]; sets arena->failed if there is none. */
 void clip_init(struct clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 
-/* Computes the singular value decomposition of Z [p,q] and W = clip(Z).  Nonzero: LAPACK failed. */
+/* Computes the singular value decomposition of Z [p,q] and W = clip(Z).  Returns 0, or another number if LAPACK failed
+ * or there is no memory. */
 int clip_project(double *W, struct clip *clip, const double *Z, struct arena *arena);
 
-/* Computes the coefficients of T at the last Z that was clipped. */
+/* Computes the coefficients even, odd and tail of the operator T = tau clip' / (1 - clip' + shift), for the derivative
+ * clip' at the last Z that was clipped. */
 void clip_derivative(struct clip *clip, double tau, double shift);
 
-/* Adds dh P + T M to W [p,q], for M [p,q].  P is the sum of u_i v_i^T over the singular values s_i > h. */
+/* Adds dh P + T M to W [p,q], for M [p,q] and the operator T of clip_derivative.  P is the sum of u_i v_i^T, products
+ * of singular vectors, over the singular values s_i > h. */
 void clip_move(double *W, struct clip *clip, const double *M, double dh);
 
 #endif

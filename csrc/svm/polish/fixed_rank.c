@@ -27,8 +27,8 @@
 #define SPARE_COLUMNS 3
 /* Largest number of steps in a row that do not halve the residual; 3 to 6 steps in all are usual. */
 #define PATIENCE 15
-/* Least shift tau in T = (S + tau I)^-1.  It limits the norm of T, and the constant of the quadratic convergence, to
- * about 1e9. */
+/* Least shift tau in T = (S + tau I)^-1, for the slack matrix S = I - [[0, M], [M^T, 0]].  The shift limits the norm of
+ * T, and the constant of the quadratic convergence, to about 1e9. */
 #define LEAST_SHIFT 1e-9
 
 struct fixed_rank {
@@ -76,21 +76,21 @@ static int fixed_rank_step(struct polish *at)
     const struct coordinates_packed *set = &at->set;
     ptrdiff_t m = set->m, p = set->p, q = set->q, N = p + q, r = s->r;
     double *right = at->right;
-    /* dual slack and Schur matrix */
+    /* inverse T = (S + tau I)^-1 of the slack matrix S, and Cholesky factor of the Schur matrix */
     double shift = fmax(POLISH_STEADY * at->residual, LEAST_SHIFT) + 2 * fmax(0, at->top - 1);
     if (schur_slack(&s->slack, at->M, 1 + shift) != 0
         || schur_factor(&s->schur, set, s->Y, r, &s->slack, s->ridge) != 0)
         return STATUS_ITERATION_LIMIT;
     /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
-    /* J is the derivative of the margins A(K Q^T) in Y = [K; Q].  For V = T S Y (s->TSY), split like Y into V = [V_1;
-     * V_2], J V is computed as the margins of V_1 Q^T + K V_2^T. */
+    /* J is the derivative of the margins A(K Q^T) in Y = [K; Q].  For V = T S Y (s->TSY), with the slack matrix S and T
+     * = (S + tau I)^-1, split like Y into V = [V_1; V_2], J V is computed as the margins of V_1 Q^T + K V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, at->M, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, at->M, q);
     coordinates_apply(right, set, at->M);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += set->b[k] - at->a[set->row[k]];
-    /* steps of lambda and of the factors Y */
+    /* steps of lambda and of the factors Y = [K; Q] */
     cholesky_solve(m, s->schur.G, right);
     coordinates_adjoint(at->M, set, right);
     schur_swap(s->step, 1, at->M, s->Y, 0, p, q, r);
@@ -116,8 +116,8 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
 }
 
 /* Makes the factors Y = [K; Q] from the singular vectors of W.  It takes the vectors whose share of W is larger than
- * their share of the slack matrix S(lambda), and SPARE_COLUMNS more.  Returns STATUS_DONE, STATUS_NO_MEMORY or
- * STATUS_FACTORIZATION. */
+ * their share of the slack matrix S = I - [[0, M], [M^T, 0]], and SPARE_COLUMNS more.  Returns STATUS_DONE,
+ * STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair, unsigned char *active,
                            const struct coordinates *g, struct arena *arena)
 {

@@ -24,8 +24,9 @@ int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char 
     return STATUS_DONE;
 }
 
-/* Packs the rows of S.  Returns STATUS_ITERATION_LIMIT if S has more than twice as many rows as W has degrees of
- * freedom: so many rows cannot be active, and their Schur matrix would be the largest matrix of the whole solve. */
+/* Packs the rows of the active set S.  Returns STATUS_ITERATION_LIMIT if S has more than twice as many rows as W has
+ * degrees of freedom: so many rows cannot be active, and their Schur matrix would be the largest matrix of the whole
+ * solve. */
 static int pack(struct polish *s)
 {
     arena_free(s->inside);
@@ -45,7 +46,7 @@ int newton_iterate(struct polish_pair *pair, struct polish *s, double tol, ptrdi
     double least = INFINITY, found = INFINITY;
     int idle = 0, status = pack(s);
     for (int step = 0; status == STATUS_DONE && s->evaluate(s) == 0; ++step) {
-        /* gap of this point, and the best point so far */
+        /* gap of the current point (W, lambda); the point of smallest gap becomes the answer */
         double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->size, s->top);
         found = fmin(found, gap);
         if (gap < pair->gap) {

@@ -30,10 +30,10 @@ polish_method fixed_rank_polish, semismooth_polish;
 /* The state that the Newton methods of both norms share.  It is the first member of the state of each method. */
 struct polish {
     const struct coordinates *g;
-    /* memory of the whole polish (arena), and memory that depends on the active set S (inside) */
+    /* memory of the whole polish (arena), and memory that is freed when the active set changes (inside) */
     struct arena *arena, *inside;
     ptrdiff_t freedom;  /* degrees of freedom of W */
-    double *lambda, *a; /* lambda (m), and the margins a = A(W) (m) */
+    double *lambda, *a; /* multipliers lambda (m), and margins a = A(W) (m) */
     double *W, *M;      /* W (p,q) and M = A^*(lambda) (p,q) */
     double *U;          /* (n,p) scratch */
     /* size and top are upper bounds of ||W|| and ||M||_dual. residual measures how far the equations that Newton's
@@ -43,10 +43,11 @@ struct polish {
     struct coordinates_packed set; /* packed copy of the rows of the active set */
     double *right;                 /* (|S|) scratch */
     int patience;                  /* largest number of steps in a row that do not halve the residual */
-    int follows;                   /* set if `evaluate` depends on S, and not only on lambda and W */
-    /* The three functions of a method. pack allocates the memory that depends on S. evaluate computes W, a, size, top
-     * and residual at the current point, and returns nonzero if a number is not finite. step takes a Newton step and
-     * returns STATUS_DONE, STATUS_INTERRUPTED, or STATUS_ITERATION_LIMIT if a factorisation failed. */
+    int follows;                   /* set if `evaluate` depends on the active set S, and not only on lambda and W */
+    /* The three functions of a method. pack allocates the memory that depends on the active set S. evaluate computes W,
+     * its margins a, size, top and residual at the current point, and returns 0, or another number if a number is not
+     * finite. step takes a Newton step and returns STATUS_DONE, STATUS_INTERRUPTED, or STATUS_ITERATION_LIMIT if a
+     * factorisation failed. */
     void (*pack)(struct polish *s);
     int (*evaluate)(struct polish *s);
     int (*step)(struct polish *s);

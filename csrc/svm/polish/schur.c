@@ -11,7 +11,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define STEPS 8    /* largest number of steps that restore a = b; 3 or 4 are usual, as convergence is quadratic */
+/* largest number of steps that bring the margins a to b; 3 or 4 are usual, as convergence is quadratic */
+#define STEPS 8
 #define HELD 1e-15 /* largest error of a restored row, as a fraction of the largest b: rounding level */
 
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
@@ -90,7 +91,7 @@ void schur_combine(double *G, const double *H, const double *XDZ, const double *
         }
 }
 
-/* Computes the Schur matrix G, on and below the diagonal. */
+/* Computes the Schur matrix (here called G), on and below the diagonal. */
 static void matrix(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                    const struct schur_slack *slack)
 {

@@ -26,8 +26,8 @@
 #include "svm/systems/metric_gram.h"
 
 #define PATIENCE 4 /* largest number of steps in a row that do not halve the residual */
-/* Least shift in T: errors of W off the range of M are multiplied by the shift, and the Newton matrix K has errors of
- * order 1 / shift. */
+/* Least shift in the operator T = tau clip' / (1 - clip' + shift): errors of W off the range of M are multiplied by the
+ * shift, and the Newton matrix K has errors of order 1 / shift. */
 #define LEAST_SHIFT 1e-4
 /* This fraction of each diagonal entry of the Newton matrix K is added to it, because rows may depend on each other. */
 #define RIDGE 1e-14
@@ -35,7 +35,7 @@
 struct semismooth {
     struct polish at;
     struct clip clip;
-    double tau;    /* scale of M in Z = W + tau M; 0 before the first evaluation */
+    double tau;    /* scale tau in the matrix Z = W + tau M that is clipped; 0 before the first evaluation */
     double *Z;     /* (p,q) */
     double *K, *u; /* matrix K (|S|,|S|) and vector u (|S|) of the Newton equations */
     /* Differences (|S|,r) and queries (n,r) of the packed rows in the basis of the singular vectors of Z. */
@@ -58,8 +58,8 @@ static void semismooth_pack(struct polish *at)
     metric_gram_init(&s->gram, &at->set, r, r, 1, inside);
 }
 
-/* Scales lambda so that ||M||_* = 1, sets h = ||W||, and sets tau so that W and tau M have about the same size.
- * Nonzero: LAPACK failed. */
+/* Scales lambda so that M = A^*(lambda) has ||M||_* = 1, sets the bound h = ||W||, and sets tau so that W and tau M
+ * have about the same size.  Returns 0, or another number if LAPACK failed or there is no memory. */
 static int normalise(struct semismooth *s)
 {
     struct polish *at = &s->at;
@@ -74,7 +74,8 @@ static int normalise(struct semismooth *s)
     return 0;
 }
 
-/* Sets W = clip(Z), and computes its margins, the residual, and upper bounds of ||W|| and ||M||_*. */
+/* Sets W = clip(Z), the projection of Z = W + tau M onto the ball, and computes the margins of W, the residual, and
+ * upper bounds of ||W|| and ||M||_*. */
 static int semismooth_evaluate(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;
@@ -136,8 +137,8 @@ static int make_system(struct semismooth *s)
     return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r);
 }
 
-/* Takes a Newton step of lambda, h and W.  K may be singular along u, where the equation u . lambda = 1 determines
- * lambda, so a multiple of u u^T is added to K. */
+/* Takes a Newton step of lambda, the bound h and W.  The Newton matrix K may be singular along the vector u, where the
+ * equation u . lambda = 1 determines lambda, so a multiple of u u^T is added to K. */
 static int semismooth_step(struct polish *at)
 {
     struct semismooth *s = (struct semismooth *)at;
@@ -163,7 +164,7 @@ static int semismooth_step(struct polish *at)
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
     if (cholesky_factor(m, s->K, set->monitor) != 0)
         return STATUS_ITERATION_LIMIT;
-    /* new lambda: K^-1 times the right side, plus a multiple of K^-1 u */
+    /* new lambda: K^-1 times the right side, plus a multiple of K^-1 u, for the K and u of the Newton equations */
     vector_copy(step, s->u, m);
     cholesky_solve(m, s->K, right);
     cholesky_solve(m, s->K, step);

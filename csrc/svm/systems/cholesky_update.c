@@ -25,8 +25,8 @@ int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, con
     return STATUS_DONE;
 }
 
-/* Makes sure that U has at least n rows of n + 1 entries, and allocates some more if it must grow.  Copies the first
- * `kept` rows of the old U. */
+/* Makes sure that the factor U has memory for at least n rows of n + 1 entries, and allocates some more if U must grow.
+ * Copies the first `kept` rows of the old U. */
 static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
@@ -61,8 +61,8 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     return sum;
 }
 
-#define TALL 8  /* number of rows of U computed together */
-#define WIDE 16 /* number of columns of U computed together: 8 x 16 sums just fit the registers of AVX-512 */
+#define TALL 8  /* number of rows of the factor U that are computed together */
+#define WIDE 16 /* number of columns of U that are computed together: 8 x 16 sums just fit the registers of AVX-512 */
 
 /* Subtracts sum_k U_ki U_kj, over the rows k < from of the factor U, from each entry (i, j) of the tile U [from ..
  * from+TALL-1, j .. j+width-1]. */
@@ -88,8 +88,8 @@ INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from,
 }
 
 /* Computes the Cholesky factor G = U^T U in place.  On entry U [n, stride] holds the Gram matrix G on and right of the
- * diagonal, and the right sides beta_S in column n.  On return it holds the factor, and y = U^-T beta_S in column n.
- * Returns 1 if a pivot was at most `least`. */
+ * diagonal, and the right sides beta_S of the rows S in column n.  On return it holds the factor, and the solution y =
+ * U^-T beta_S in column n.  Returns 1 if a pivot was at most `least`. */
 SIMD_DISPATCH
 static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, ptrdiff_t stride, double least)
 {
@@ -98,7 +98,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
     for (ptrdiff_t top = 0, bottom; top < n; top = bottom) {
         ptrdiff_t j = top;
         bottom = n - top < TALL ? n : top + TALL;
-        /* the last tile may reach beyond row n - 1; such rows exist and are not used */
+        /* the last tile may reach beyond row n - 1; such rows of U exist in memory and are not used */
         for (; j + WIDE <= end; j += WIDE)
             subtract_above(U, stride, top, j, WIDE);
         if (j < end)
@@ -213,11 +213,13 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            clear(f, k, k - 1); /* the diagonal of row k moves to column k - 1, into an unwritten SIMD vector */
+            /* the diagonal of row k moves to column k - 1, into a SIMD vector that may hold a NaN, so that vector is
+             * zeroed first */
+            clear(f, k, k - 1);
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
-    /* Column k now has one entry below the diagonal.  A rotation of the rows k and k+1 of U, and of y, removes this
-     * entry. */
+    /* Column k of U now has one entry below the diagonal.  A rotation of the rows k and k+1 of U removes this entry.
+     * The same rotation applies to the entries k and k+1 of y = U^-T beta_S. */
     for (ptrdiff_t k = i; k < n; ++k) {
         double *row = f->U + k * stride, *next = row + stride;
         double inverse = 1 / sqrt(row[k] * row[k] + next[k] * next[k]), c = row[k] * inverse, s = next[k] * inverse;
@@ -229,8 +231,9 @@ void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
     }
 }
 
-/* The SIMD vectors of a triangular solve may begin left of the diagonal.  In cholesky_update_solve they meet entries of
- * `out` that are still zero, and in cholesky_update_solve_transposed entries of b that have been used. */
+/* The SIMD loops of a triangular solve may begin left of the diagonal of U, at entries without meaning.  These entries
+ * do no harm: cholesky_update_solve multiplies them by entries of `out` that are still zero, and
+ * cholesky_update_solve_transposed uses them only to change entries of b that are not read again. */
 SIMD_DISPATCH
 void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b)
 {

@@ -1,6 +1,6 @@
-/* A Cholesky factor G_SS = U^T U of the Gram matrix of a set S of rows that gains and loses single rows, with y = U^-T
- * beta_S.  For the few hundred rows of an active set plain loops are faster than BLAS.  U is stored by rows, so that
- * every operation except appending a column reads contiguous memory. */
+/* A Cholesky factor G_SS = U^T U of the Gram matrix of a set S of rows that gains and loses single rows, and y = U^-T
+ * beta_S for their right sides beta_S.  For the few hundred rows of an active set plain loops are faster than BLAS.  U
+ * is stored by rows, so that every operation except appending a column reads contiguous memory. */
 #ifndef SVM_SYSTEMS_CHOLESKY_UPDATE_H
 #define SVM_SYSTEMS_CHOLESKY_UPDATE_H
 
@@ -20,11 +20,13 @@ struct cholesky_update {
     ptrdiff_t size, stride, capacity;
     ptrdiff_t *member;     /* (capacity) the rows of the set S, in the order of the factor U */
     unsigned char *inside; /* (m) marks of S */
-    double *U;             /* (size, stride) upper triangular; entries left of the diagonal do not count */
+    /* (size, stride) the upper triangular factor; entries left of the diagonal have no meaning */
+    double *U;
     /* (capacity) 1 / diagonal of U.  A solve is a chain of dependent steps, in which divisions would be slow. */
     double *inverse;
     double *y; /* (capacity) */
-    /* r (capacity) = U^-T G_Sj of the row j that was projected last; work (capacity) is scratch. */
+    /* r (capacity) = U^-T G_Sj for the row j that was projected last, with the Gram entries G_Sj of row j and the rows
+     * S; work (capacity) is scratch. */
     double *r, *work;
     struct arena *arena;
 };
@@ -38,14 +40,15 @@ int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, con
  * the rows before them is at most `least`. */
 int cholesky_update_build(struct cholesky_update *f, const ptrdiff_t *member, ptrdiff_t n, double least);
 
-/* Sets r = U^-T G_Sj for row j.  Returns 1 - r.r, the squared distance of row j from the span of S. */
+/* Sets r = U^-T G_Sj for row j, the column of the factor U with which row j would join S.  Returns 1 - r.r, the squared
+ * distance of row j from the span of S. */
 double cholesky_update_project(struct cholesky_update *f, ptrdiff_t j);
 
 /* Adds row j to S.  Row j must be the row that was projected last, and `rest` its squared distance from the span of
  * S. */
 int cholesky_update_append(struct cholesky_update *f, ptrdiff_t j, double rest);
 
-/* Removes row member[i] from S, and restores the triangular form of U by Givens rotations. */
+/* Removes row member[i] from S, and restores the triangular form of the factor U by Givens rotations. */
 void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i);
 
 /* Solves and a product with the factor U.  The functions set, in their order, out = U^-T b (which destroys b), out =

@@ -21,15 +21,18 @@ struct compact_rows {
     const ptrdiff_t *member; /* the rows of the set S, ascending */
     ptrdiff_t *first;        /* (M+1) rows of S on query q: first[q] .. first[q+1]-1 */
     double *D;               /* (|S|, dk) differences of the rows of S, divided by their lengths */
-    double *inverse;         /* inverses of the queries' blocks of the matrix, one after the other */
-    ptrdiff_t *offset;       /* (M) index in `inverse` at which the block of query q begins */
-    double *P;               /* (M, dk) row q is the sum of x_k D_k over the rows k of query q */
-    /* (M, dk) V = K P = Z W^T, for the queries Z; a row k of query q has the margin D_k . V_q */
+    /* inverses of the blocks of A_S A_S^* + diag(ridge), one block for the rows of each query */
+    double *inverse;
+    ptrdiff_t *offset; /* (M) index in `inverse` at which the block of query q begins */
+    /* (M, dk) row q is the sum of x_k D_k over the rows k of query q, for a vector x and differences D_k */
+    double *P;
+    /* (M, dk) V = Z W^T = K P, for the queries Z, K = Z Z^T and the pulls P; a row k of query q has the margin D_k .
+     * V_q, for its difference D_k */
     double *V;
-    /* (M, M) K = Z Z^T for the queries Z, used to compute V = K P; NULL if there are many queries */
+    /* (M, M) K = Z Z^T for the queries Z, for the product V = K P with the pulls P; NULL if there are many queries */
     const double *K;
-    double *W; /* (dk, dz) W = P^T Z, used to compute V = Z W^T if K is NULL */
-    /* x (|S|) is the vector that is multiplied, `out` the product. */
+    double *W; /* (dk, dz) W = P^T Z from the pulls P, for the product V = Z W^T if K is NULL */
+    /* x (|S|) is a vector, and `out` its product with the matrix A_S A_S^* + diag(ridge). */
     const double *x;
     double *out;
 };
@@ -138,13 +141,13 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
     const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
-        if (m > 0) /* the inverse is symmetric, so its transpose may be used */
+        if (m > 0) /* the inverse of a query's block is symmetric, so its transpose may be used */
             matrix_transposed_times_vector(r->out + from, r->inverse + r->offset[q], r->x + from, m, m);
     }
 }
 
-/* Applies the preconditioner: out is x, with the entries of each query multiplied by the inverse of that query's
- * block. */
+/* Applies the preconditioner: out is x, with the entries of each query's rows multiplied by the inverse of that query's
+ * block of the matrix. */
 static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;

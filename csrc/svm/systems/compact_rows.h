@@ -14,8 +14,9 @@ struct arena;
 
 /* Solves the system on S = member [size], ascending, for x [m] with b and ridge [m]; the given x is the starting point.
  * Stops at a residual of at most tol times the largest b, or after max_iter iterations, and adds their number to
- * *iterations. x becomes zero outside S.  *K must be NULL at the first call; if there are few queries, it then keeps Z
- * Z^T for the next call.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED or STATUS_NO_MEMORY. */
+ * *iterations. x becomes zero outside S.  *K must be NULL at the first call; if there are few queries, *K then keeps
+ * the products Z Z^T of the queries Z for the next call.  Returns STATUS_DONE, STATUS_ITERATION_LIMIT,
+ * STATUS_INTERRUPTED or STATUS_NO_MEMORY. */
 int compact_rows_solve(double *x, const double *b, const double *ridge, const struct rows *rows,
                        const ptrdiff_t *member, ptrdiff_t size, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
                        double **K, struct arena *arena);

@@ -11,9 +11,9 @@
 
 #define LANES SIMD_LANES
 #define PANEL_ROWS 16 /* number of rows of the Gram matrix G that are computed together */
-/* K, the products of all queries, is made if there are at most QUERIES + 2 dz queries.  Then a product K P costs less
- * than forming W and its products with the queries.  K is also made if there are few rows, because the initial support,
- * which needs K, saves more than K costs. */
+/* K, the products of all queries, is made if there are at most QUERIES + 2 dz queries.  Then a product K P with the
+ * pulls P costs less than forming W and its products with the queries.  K is also made if there are few rows, because
+ * the initial support, which needs K, saves more than K costs. */
 #define QUERIES 160
 
 /* Sets D [m, padded] to the unit differences of the rows of one query.  z is the length of the query. */
@@ -43,7 +43,7 @@ static void mirror(double *G, ptrdiff_t stride)
                     G[(k + r) * stride + l + c] = G[(l + c) * stride + k + r];
 }
 
-/* Sets G = D D^T for D [n, dk], on and right of the diagonal. */
+/* Sets G = D D^T for differences D [n, dk], on and right of the diagonal. */
 static int square(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptrdiff_t dk, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
@@ -72,8 +72,8 @@ static inline double of_queries(const struct gram *gram, ptrdiff_t p, ptrdiff_t 
                            : vector_dot(gram->Z + p * gram->dz, gram->Z + q * gram->dz, gram->dz);
 }
 
-/* Multiplies the entries G_kl, on and right of the diagonal, by z_k . z_l.  query [n] holds the query of each row of
- * G. */
+/* Multiplies the entries G_kl, on and right of the diagonal, by z_k . z_l, the scalar product of the rows' queries.
+ * query [n] holds the query of each row of G. */
 static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *query, ptrdiff_t n)
 {
     struct arena_mark mark = arena_mark(gram->arena);

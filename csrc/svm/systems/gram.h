@@ -16,8 +16,9 @@ struct gram {
     /* (M, across) products of all unit queries; `across` is M rounded up to whole SIMD vectors.  NULL if there are so
      * many queries that the products cost more than they save. */
     double *K;
-    /* P (M, dk) and v (dk), allocated only with K.  Row q of P is p_q, the sum of x_k d_k over the rows k of query q.
-     * v is scratch for v_q = sum_p K_qp p_p of one query q.  The margin of a row k of query q is d_k . v_q. */
+    /* P (M, dk) and v (dk), allocated only with K.  Row q of P is p_q, the sum of x_k d_k, multiplier times unit
+     * difference, over the rows k of query q.  v is scratch for v_q = sum_p K_qp p_p of one query q.  The margin of a
+     * row k of query q is d_k . v_q. */
     double *P, *v;
 };
 

@@ -1,6 +1,6 @@
 /* The block of the Gram matrix that belongs to queries q and s is  a_q (diag(weight (z_q o z_s)) + diag(z_s) twist
- * diag(z_q)) a_s^T, where a_q are the rows' left factors and z_q is their query.  It is formed without a matrix of size
- * rows x entries of W. */
+ * diag(z_q)) a_s^T, where the rows are the matrices a z^T with left factors a_q and query z_q, and `weight` and `twist`
+ * are the metric (metric_gram_add).  The block is formed without a matrix of size rows x entries of W. */
 #include "svm/systems/metric_gram.h"
 
 #include "base/arena.h"

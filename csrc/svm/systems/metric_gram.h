@@ -21,8 +21,8 @@ void metric_gram_init(struct metric_gram *gram, const struct coordinates_packed 
 int metric_gram_add(double *K, struct metric_gram *gram, const struct coordinates_packed *set, const double *a,
                     const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c);
 
-/* Multiplies each K_kl of K [m,m], on and below the diagonal, by entry (i, j) of queries [n,n], where row k belongs to
- * query i and row l to query j. */
+/* Multiplies each entry K_kl of the Gram matrix K [m,m], on and below the diagonal, by entry (i, j) of queries [n,n],
+ * where row k belongs to query i and row l to query j. */
 void metric_gram_times_queries(double *K, const double *queries, const struct coordinates_packed *set);
 
 #endif

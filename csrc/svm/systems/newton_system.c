@@ -11,8 +11,8 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-/* Largest number of rows k of one query for which plain loops compute the lower triangle of sum_k d_k delta_k delta_k^T
- * quicker than a matrix product. */
+/* Largest number of rows k of one query for which plain loops compute the lower triangle of sum_k d_k delta_k
+ * delta_k^T, with weights d and differences delta, quicker than a matrix product. */
 #define FEW_ROWS 4
 
 static ptrdiff_t packed(ptrdiff_t d)
@@ -32,7 +32,8 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        /* takes so few queries at a time that n->keys and n->queries need hardly more memory than L */
+        /* takes so few queries at a time that n->keys and n->queries need hardly more memory than the Cholesky factor
+         * L */
         n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL;
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->keys = arena_doubles(arena, n->chunk, pk);
@@ -44,8 +45,8 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* Sets `to` to the packed lower triangle of sum_k d_k delta_k delta_k^T over the rows k of S that belong to query q.
- * Returns 0 if there is no such row. */
+/* Sets `to` to the packed lower triangle of sum_k d_k delta_k delta_k^T over the rows k of S that belong to query q,
+ * with their weights d_k and differences delta_k.  Returns 0 if there is no such row. */
 static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 {
     const struct rows *rows = n->rows;
@@ -72,8 +73,9 @@ static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 }
 
 /* Sets L to the lower triangle of H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), where k runs over the
- * rows of S on query q.  Both factors are symmetric, so one matrix product of their packed triangles gives every entry,
- * at a quarter of the cost of whole matrices.  Returns STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
+ * rows of S on query q, with their weights d_k and differences delta_k.  Both factors are symmetric, so one matrix
+ * product of their packed triangles gives every entry, at a quarter of the cost of whole matrices.  Returns
+ * STATUS_DONE, or STATUS_FACTORIZATION if the monitor stops it. */
 static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
@@ -100,8 +102,8 @@ static int assemble(struct newton_system *n)
             for (ptrdiff_t j = 0; j < dz; ++j)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
-            /* a block on the diagonal (l = i) is written whole, also right of the diagonal of L, where no entry is ever
-             * read */
+            /* a block on the diagonal (l = i) is written whole, also right of the diagonal of the factor L, where no
+             * entry is ever read */
             for (ptrdiff_t j = 0; j < dz; ++j)
                 vector_copy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, dz);
         }
@@ -130,8 +132,8 @@ int newton_system_factor(struct newton_system *n)
     return status;
 }
 
-/* Solves the system of size |S| by conjugate gradients, preconditioned by the Cholesky factor.  A few iterations are
- * enough. */
+/* Solves the system on the rows S, of size |S|, by conjugate gradients, preconditioned by the Cholesky factor.  A few
+ * iterations are enough. */
 static void solve_rows(struct newton_system *n, double *dx, double *dW, const double *g, int corrections)
 {
     ptrdiff_t m = n->size;
@@ -167,8 +169,9 @@ static void solve_rows(struct newton_system *n, double *dx, double *dW, const do
     }
 }
 
-/* Corrects a solution of the system of size D: adds to dW the solution for the residual of dW = A^* dx + rest, and
- * updates dx = d o (g - A(dW)).  Returns 0 if the residual is only rounding. */
+/* Corrects a solution (dx, dW) of the system of size D (newton_system.h): adds to dW the solution for the residual of
+ * dW = A^* dx + rest, and updates dx = d o (g - A(dW)) for the weights d and right sides g.  Returns 0 if the residual
+ * is only rounding. */
 static int correct_weights(struct newton_system *n, double *dx, double *dW, const double *rest)
 {
     rows_adjoint(n->M, n->rows, dx, n->U);

@@ -1,4 +1,4 @@
-/* The equations of Newton's method on a set S of rows with weights d > 0:
+/* The equations of Newton's method on a set S of rows with weights d > 0 and right sides g:
  *
  *     A(dW) + dx / d = g on S,   dx = 0 elsewhere,   dW = A^* dx + rest
  *         <=>   (I + A^* diag(d) A) dW = A^* (d o g) + rest     of size D = dk dz, used when D < |S|
@@ -12,7 +12,7 @@
 
 struct arena;
 
-#define NEWTON_SYSTEM_ABSENT 1e100 /* inverse weight 1/d of a row outside the set S */
+#define NEWTON_SYSTEM_ABSENT 1e100 /* stands for the inverse weight 1/d of a row outside the set S */
 
 struct newton_system {
     const struct rows *rows;
@@ -20,7 +20,7 @@ struct newton_system {
     ptrdiff_t m, D;
     double *inverse;         /* (m) inverse weight 1/d of each row, set by the caller before each factorisation */
     ptrdiff_t *member, size; /* the rows of the system's set S, ascending, and their number */
-    double *L;               /* Cholesky factor, of order min(|S|, D) */
+    double *L;               /* Cholesky factor of the system's matrix, of order min(|S|, D) */
     ptrdiff_t chunk;         /* number of queries that one matrix product takes together */
     /* Arrays (chunk, pk), (chunk, pz) and (pk, pz) of packed triangles; a triangle of order d has d (d+1) / 2 entries,
      * pk or pz of them for d = dk or dz. */
@@ -36,16 +36,17 @@ struct newton_system {
 /* Allocates the memory of the system.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int newton_system_init(struct newton_system *n, const struct rows *rows, struct arena *arena);
 
-/* Factors the system whose weights d are given by n->inverse = 1/d; the new factor replaces the last one.  Returns
- * STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if that failed or the monitor stops it. */
+/* Factors the system of Newton's method, whose weights d of the rows are given by n->inverse = 1/d; the new factor
+ * replaces the last one.  Returns STATUS_DONE, STATUS_NO_MEMORY, or STATUS_FACTORIZATION if the factorisation failed or
+ * the monitor stops it. */
 int newton_system_factor(struct newton_system *n);
 
 /* Usual number of corrections of a solution.  Each correction gains a few digits, even if the factor has lost nearly
  * all. */
 #define NEWTON_SYSTEM_CORRECTIONS 2
 
-/* Solves the factored system for dx [m] and dW [dk,dz], with g [m] and rest [dk,dz] (NULL: zero), and corrects the
- * solution `corrections` times. */
+/* Solves the factored system for dx [m] and dW [dk,dz], with right sides g [m] and the rounding error rest [dk,dz] of
+ * the iterate (NULL: zero), and corrects the solution `corrections` times. */
 void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest,
                          int corrections);
 

@@ -24,7 +24,7 @@ void schur_update_init(struct schur_update *e, const struct rows *rows, const do
     memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
 }
 
-/* Makes `member` the base set B and factors its matrix. */
+/* Makes `member` the base set B and factors its matrix A_B A_B^* + diag(ridge). */
 static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size)
 {
     const struct rows *rows = e->rows;
@@ -70,7 +70,8 @@ static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t s
         left[(*n_left)++] = e->member[i++];
 }
 
-/* Returns the number of exchanged rows, listed in changed [count], that have no column in Y yet. */
+/* Returns the number of exchanged rows, listed in changed [count], that have no column in Y = L^-1 C yet
+ * (schur_update.h). */
 static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     ptrdiff_t without = 0;
@@ -121,7 +122,8 @@ static double product(const struct schur_update *e, ptrdiff_t k, ptrdiff_t l)
 }
 
 /* Computes the multipliers u of the exchanged rows, first of those that left, then of those that came.  With R = Y^T of
- * the rows that left, A = Y^T of those that came, and y = L^-1 b:
+ * the rows that left, A = Y^T of those that came, y = L^-1 b for the right sides b, and E the Gram matrix, plus the
+ * ridge, of the rows that came:
  *
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
  *
@@ -173,7 +175,8 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     return STATUS_DONE;
 }
 
-/* Solves on the new set by the present factor, with one column for each row that came or left. */
+/* Solves the system on the new set S by the factor of the base set, with one column of Y for each row that came or
+ * left. */
 static int solve_changed(struct schur_update *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
                          const ptrdiff_t *left, ptrdiff_t n_left)
 {

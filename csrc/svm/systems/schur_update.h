@@ -26,11 +26,12 @@ struct schur_update {
     ptrdiff_t size;          /* number of rows of the base set B; 0 before the first factor */
     ptrdiff_t *member;       /* (|B|) rows of the base set B, ascending */
     ptrdiff_t *place;        /* (m) index of each row in `member`; -1 outside the base set */
-    ptrdiff_t *slot;         /* (m) index of each row's column in Y; -1 if it has none */
+    ptrdiff_t *slot;         /* (m) index of each row's column in Y = L^-1 C; -1 if the row has none */
     double *L;               /* (|B|, |B|) */
     struct rows_parts parts; /* data of the rows of the base set */
-    double *Y;               /* (room, |B|) memory for `room` columns of Y, each stored as a row */
-    double *products;        /* (room, room) lower triangle of Y^T Y */
+    /* (room, |B|) memory for `room` columns of Y = L^-1 C (head of this file), each stored as a row */
+    double *Y;
+    double *products; /* (room, room) lower triangle of Y^T Y, the products of the columns of Y */
     ptrdiff_t room, n_columns;
 };
 
