@@ -133,7 +133,7 @@ class HeadReport(Result):
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
-        """95 % interval of the SVM's held-out accuracy over the splits, within [0, 1] (infinite for one split)."""
+        """95 % interval of the SVM's held-out accuracy over the splits, cut to [0, 1]; infinite ends for one split."""
         return interval(self.accuracies, 0.0)
 
     @property
@@ -143,7 +143,7 @@ class HeadReport(Result):
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """95 % interval of :attr:`gain` from its value on each split, within [-1, 1] (infinite for one split)."""
+        """95 % interval of :attr:`gain` over the splits, cut to [-1, 1]; infinite ends if there is one split."""
         return interval(self.accuracies - self.rule_accuracies, -1.0)
 
     @property
