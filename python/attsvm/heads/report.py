@@ -19,7 +19,7 @@ from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
-MOST = 10  # of this number of heads with the largest damage, the table says how many have too few queries
+MOST = 10  # The table says how many of the MOST heads with the largest damage have too few queries.
 NULL = 1 / 3  # a null sink has values shorter than this fraction of the mean (observed: below a fifth, or about 1)
 LONGEST = 64  # longest window for which :func:`attsvm.theory.capacity` is computed, in a second or two
 

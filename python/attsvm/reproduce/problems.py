@@ -47,7 +47,8 @@ def linear_layer(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
-    """Flags of how a run ended: on the optimal tokens ("global"), on other locally optimal ones ("local"), "neither".
+    """Flags that say how a run ended: "global" on the optimal tokens, "local" on other locally optimal ones, or
+    "neither".
 
     "neither" is true if attention has not saturated, if the selection is not separable, or if a support token scores
     more than the selected one, so that training will leave the selection.  "proved" is true if run.limit() proves that

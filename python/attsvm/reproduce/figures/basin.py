@@ -114,7 +114,7 @@ def derived_cone(X, Z, scores, selected, W):
 
 
 def descends(X, Z, scores, at, along):
-    """Returns a flag for each query: whether its term of the loss at weights ``at`` falls along ``along``.
+    """Returns a flag for each query: whether its term of the loss, at weights ``at``, falls in direction ``along``.
 
     The loss falls if scores and logits have positive covariance under the query's attention.  The covariance is summed
     over pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
