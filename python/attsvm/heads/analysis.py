@@ -149,7 +149,7 @@ def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
 
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
-    """Numbers of DRAWS untrained heads, analysed like the trained head; None if none of them has training queries."""
+    """Results of DRAWS untrained heads, analysed like the trained head; None if none of them has training queries."""
     draws, share = [], np.nan
     for draw in range(DRAWS):
         rng = np.random.default_rng([*name, draw])

@@ -41,12 +41,12 @@ class Cases:
         return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
 
     def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The difference ``x_selected - x_t`` and the query z of each of these entries (query, token t)."""
+        """Returns ``x_selected - x_t`` and z for each of ``entries``, the indices of pairs (query z, token t)."""
         query, selected, rival = self.data._rows_of(self.selected, entries)
         return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
-        """Index, for each query, of its entry (query, token) with the smallest of these margins."""
+        """The index of each query's entry (query, token) with the smallest of ``margins``, one margin per entry."""
         ends = self.data.indptr
         return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
 

@@ -35,7 +35,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 @storable
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Numbers of untrained heads of one kind, which read a trained head's tokens and have about as many hard queries.
+    """Results of untrained heads of one kind, which read a trained head's tokens and have about as many hard queries.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ def null_head(
 
 
 def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """Of these queries with their logits, the queries that are hard at this scale, or all queries if the scale is 0."""
+    """Keeps the queries of ``part`` that are hard with logits times ``scale``, and all queries if the scale is 0."""
     at, fall, sizes = part
     if len(at) == 0 or scale == 0:
         return part
@@ -175,7 +175,8 @@ def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
     """Scale of the logits at which ``wanted`` of the ``counted`` queries are hard, and each query's top probability."""
-    low, high = -12.0, 12.0  # bounds on log(scale * m); m: mean distance of a logit from its query's largest
+    # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
+    low, high = -12.0, 12.0
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
     for _ in range(STEPS):
         middle = (low + high) / 2

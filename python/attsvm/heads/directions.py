@@ -74,7 +74,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     found = []
     for k in range(min(most, len(values))):
         top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
-        # Of these queries, keep those whose loading has the sign of the loadings' sum; the others load -u and -v.
+        # Keep the queries whose loading has the sign of the sum of all loadings; the other queries load -u and -v.
         side = (queries[top, k] >= 0) == (queries[top, k].sum() >= 0)
         at = cases.rows[top[side]]
         found.append(

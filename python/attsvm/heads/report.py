@@ -19,7 +19,7 @@ from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
-MOST = 10  # of this number of heads with the largest damage, the table says how many have too few queries
+MOST = 10  # The table says how many of the MOST heads with the largest damage have too few queries.
 NULL = 1 / 3  # a null sink has values shorter than this fraction of the mean (observed: below a fifth, or about 1)
 LONGEST = 64  # longest window for which :func:`attsvm.theory.capacity` is computed, in a second or two
 
@@ -136,7 +136,7 @@ class HeadReport(Result):
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
-        """95 % interval of the SVM's held-out accuracy over the splits, within [0, 1] (infinite for one split)."""
+        """95 % interval of the SVM's held-out accuracy over the splits, cut to [0, 1]; infinite ends for one split."""
         return interval(self.accuracies, 0.0)
 
     @property
@@ -146,7 +146,7 @@ class HeadReport(Result):
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """95 % interval of :attr:`gain` from its value on each split, within [-1, 1] (infinite for one split)."""
+        """95 % interval of :attr:`gain` over the splits, cut to [-1, 1]; infinite ends if there is one split."""
         return interval(self.accuracies - self.rule_accuracies, -1.0)
 
     @property

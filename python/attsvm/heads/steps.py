@@ -31,7 +31,7 @@ from .controls import gaussian_factors, null_head
 from .fit import NO_ROWS
 from .head import Head, check_head
 
-LEAST = 100  # with fewer hard queries no SVM is solved, since there is almost nothing to separate
+LEAST = 100  # No SVM is solved for fewer hard queries than this, since there is almost nothing to separate.
 COLUMNS = (
     "step name layer head module space tokens hard top effective norm stable_rank queries status margin margin_bound "
     "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy "
@@ -51,7 +51,7 @@ Row = dict[str, Any]
 def measure(
     head: Head, step: int, *, queries: int = 300, null: bool = True, seed: int = 0, gradients: Any = None
 ) -> Row:
-    """The numbers of a head at one step of a training run, as one row of the run's table.
+    """The measurements of a head at one step of a training run, as one row of the run's table.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def measure(
 
 
 def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> dict[str, float]:
-    """Share of negative multipliers in a loss's gradient for a head's logits; bounds of its choices' largest margin.
+    """Share of negative multipliers in a loss's gradient, and bounds of the largest margin of a head's choices.
 
     ``gradients`` holds for each kept sequence the gradient (S, T) of the loss in the head's probabilities, ``rows`` (k,
     3) the queries with the tokens that they select.

@@ -288,7 +288,7 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The number at the end of a path such as "fit.margin" (nan if there is none), by the suffix of its column's name.
+    """Returns the number at a path such as "fit.margin", nan if there is none, by the suffix of its column.
 
     An interval has two ends.  Numbers of untrained heads have a mean, a smallest and a largest one.  A shape becomes a
     length.

@@ -65,7 +65,7 @@ def load(name: str) -> Any:
 
 
 def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
-    """All numbers that a figure measures, by name, each stacked over the random instances."""
+    """Measures a figure, and returns its arrays by name, each with the values of all random instances."""
     found: dict[str, np.ndarray] = {}
     if hasattr(figure, "experiment"):
         name = figure.__name__.rpartition(".")[2].replace("_", "-")

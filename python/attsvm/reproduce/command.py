@@ -37,10 +37,11 @@ failed in {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {ful
 (None of 400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on
 proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
 locally optimal directions, joint paths, a ReLU head's bound."""
-# Numbers of resampled reports with a failed claim, and of all resampled reports (tests/support/chance_of_failure.py).
+# How many resampled reports have a failed claim, and how many were resampled (tests/support/chance_of_failure.py).
 CHANCE = {"quick": (0, 400), "full": (0, 400)}
 EXTRAS = ("jinja2", "joblib", "matplotlib", "scipy")
-SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # started first: these figures take 40 % of the time
+# These figures are started first, since they take 40 % of the time.
+SLOWEST = ("several-tokens", "optimisers", "overparameterization")
 
 
 def add_parser(commands: Any) -> None:
@@ -87,7 +88,7 @@ def _figure(name: str) -> str:
 def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     names = sorted(dict.fromkeys(args.figures or FIGURES), key=lambda name: name not in SLOWEST)
-    for extra in EXTRAS:  # raises if a package is missing, before any work
+    for extra in EXTRAS:  # raises an error if a package is missing, before any figure is measured
         importlib.import_module(extra)
     from joblib import cpu_count
 
@@ -100,7 +101,8 @@ def _reproduce(args: argparse.Namespace) -> int:
     # Workers are processes, not threads: proofs, matplotlib and much of a figure hold the interpreter lock.
     with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
         for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
-            page = _write(made, args.out)  # written at once, so that an interruption or a later error loses no figure
+            # Each figure is written at once, so that an interruption or a later error loses no figure.
+            page = _write(made, args.out)
             with above_bars():
                 print(_said(made, width, args.verbose), flush=True)
             verdicts += _verdicts(made)
@@ -115,7 +117,8 @@ def _verdicts(made: Made) -> list[str]:
 
 
 def _said(made: Made, width: int, verbose: bool) -> str:
-    """The printed lines of a figure: failed claims (all if ``verbose``), SVM answers without a proof, and counts."""
+    """The lines printed for a figure: its failed claims, or all claims if ``verbose``, SVM answers without a proof, and
+    the number of claims by verdict."""
     counts = re.sub(r", 0 \w+", "", verdicts_line(count_verdicts(_verdicts(made))))
     line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
     rows: list[tuple[str, ...]] = []
@@ -129,7 +132,7 @@ def _said(made: Made, width: int, verbose: bool) -> str:
 
 
 def _write(made: Made, out: Path) -> Path:
-    """Writes a figure's numbers, pictures and claims, and the page; returns the path of the page."""
+    """Writes a figure's measured arrays, pictures and claims to files, renews the page, and returns its path."""
     section, page, entries = made.section, out / "index.html", out / "claims.json"
     with replacing(out / f"{section.name}.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **made.results)
@@ -145,7 +148,8 @@ def _write(made: Made, out: Path) -> Path:
 
 
 class Made(NamedTuple):
-    """A figure's section of the page, measured arrays, picture files, reasons why proofs failed, time in seconds."""
+    """What one figure gives: its section of the page, measured arrays, picture files, reasons why proofs failed, and
+    its time in seconds."""
 
     section: Section
     results: Mapping[str, np.ndarray]
@@ -160,7 +164,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
-        warnings.simplefilter("ignore", ConvergenceWarning)  # main()'s filter of warnings does not act in workers
+        warnings.simplefilter("ignore", ConvergenceWarning)  # workers do not have main()'s filter of warnings
         results = measure(figure, runs, args.seed, threads)
     drawn = figure.plot(results)
     pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}
@@ -179,7 +183,7 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
 
 
 def _machine() -> str:
-    """The machine and the versions that the numbers were computed with."""
+    """Names the machine and the versions of Python and NumPy that computed the report."""
     from joblib import cpu_count
 
     return f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"

@@ -172,7 +172,7 @@ def _paragraphs(text: str) -> Iterator[Any]:
 def _section(section: Section, folder: Path) -> str:
     claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
     counts = count_verdicts(claim.verdict for _, claim in claims)
-    # Shown unfolded: all claims that fail, then other claims from the first on, until OPEN claims are shown.
+    # The page shows all failed claims unfolded, then other claims from the first on, until OPEN claims are shown.
     first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
     rest = [entry for entry in claims if entry not in first]
     drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}

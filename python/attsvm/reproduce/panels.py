@@ -71,7 +71,8 @@ def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) 
 
 
 def error_bars(flags: Any) -> np.ndarray:
-    """Error bars (2, ...) around the share of true ``flags (runs, ...)``: lengths down and up to its 95 % interval."""
+    """Computes error bars (2, ...) of the share of true ``flags (runs, ...)``: the lengths down and up to its 95 %
+    interval."""
     ends = [binomial_interval(true, len(flags)) for true in np.atleast_1d(flags.sum(axis=0)).tolist()]
     return np.abs(np.array(ends).T - flags.mean(axis=0))
 
@@ -82,7 +83,8 @@ def shares(x: Any, flags: Any, label: str, ax: Any, **look: Any) -> None:
 
 
 def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -> None:
-    """Draws two bars for each name, from two ``bars``: each is a label, a colour, all heights and all error bars."""
+    """Draws two bars side by side for each name.  Each of the two ``bars`` holds a label, a colour, and the heights and
+    error bars for all names."""
     at = np.arange(len(names))
     for shift, (label, color, height, error) in zip((-0.2, 0.2), bars, strict=True):
         ax.bar(at + shift, height, 0.36, yerr=error, color=color, capsize=3, label=label)
@@ -90,6 +92,6 @@ def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -
 
 
 def cumulated(values: Any, label: str, ax: Any) -> None:
-    """Draws the cumulative distribution of the finite values."""
+    """Draws the cumulative distribution of the finite ``values`` as a step curve."""
     ordered = np.sort(values[np.isfinite(values)])
     ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=label)

@@ -16,7 +16,7 @@ from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
 
 # Largest number of problems that are drawn until a figure accepts one; the most selective figure accepts one in fifty.
 DRAWS = 10_000
-# Claims allow this distance of a measured share from its reference, which comes from 400 runs or more.
+# A measured share may differ this much from its reference in a claim; the reference comes from 400 runs or more.
 # A 95 % interval of a share is +-.05 for 400 runs, and +-.11 for the 80 runs of --quick.
 ALLOWED = 0.18
 
@@ -47,7 +47,8 @@ def linear_layer(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
-    """Flags of how a run ended: on the optimal tokens ("global"), on other locally optimal ones ("local"), "neither".
+    """Flags that say how a run ended: "global" on the optimal tokens, "local" on other locally optimal ones, or
+    "neither".
 
     "neither" is true if attention has not saturated, if the selection is not separable, or if a support token scores
     more than the selected one, so that training will leave the selection.  "proved" is true if run.limit() proves that
@@ -78,7 +79,8 @@ def to_svm(W: np.ndarray, solution: Separation) -> float:
 
 
 def differs(problem: Problem, solution: Separation) -> bool:
-    """Whether package and NumPy differ on whether a selection is locally optimal or all its rivals are support."""
+    """Whether the package and NumPy disagree on whether a selection is locally optimal, or on whether all its rivals
+    are support tokens."""
     if solution.W is None:
         return False
     (X, Z), chosen = tokens_of(problem.data), solution.selection.reference
@@ -89,6 +91,7 @@ def differs(problem: Problem, solution: Separation) -> bool:
 
 
 def around(value: float) -> tuple[float | None, float | None]:
-    """Bounds of a share, ALLOWED below and above a reference value, and None for a bound that would exclude nothing."""
+    """Returns claimed bounds of a share, ALLOWED below and above a reference value; a bound that excludes nothing is
+    None."""
     low, high = value - ALLOWED, value + ALLOWED
     return (low if low > 0 else None, high if high < 1 else None)

@@ -17,7 +17,7 @@ SAMPLE = 10  # number of answers proved for a figure; proving more would take lo
 
 
 class ProvedAnswers:
-    """Collects, as a context manager, the answers of :func:`solve_svm`: all, or SAMPLE of them.
+    """A context manager that collects the answers of :func:`solve_svm` to prove them: all answers, or SAMPLE of them.
 
     The sample does not depend on the order of the answers, which threads change.
     """
@@ -36,7 +36,7 @@ class ProvedAnswers:
         listeners.remove(self._note)
 
     def _note(self, sol: Separation) -> None:
-        if sol.status == "undecided" or not sol.flat_dual.any():  # no answer to prove, or an SVM without rows
+        if sol.status == "undecided" or not sol.flat_dual.any():  # there is no answer to prove, or the SVM has no rows
             return
         if sol.metric is not None:  # the checker of proofs does not support metrics
             return
@@ -47,7 +47,8 @@ class ProvedAnswers:
                 self.answers = sorted(self.answers)[: self.most]
 
     def claims(self) -> tuple[dict[str, list[Claim]], list[str]]:
-        """The claim that all collected answers are proved, under a heading, and the reasons why proofs failed."""
+        """Proves the collected answers.  Returns the claim that all are proved, under a heading, and the reasons why
+        proofs failed."""
         missing = []
         for *_, sol in self.answers:
             try:

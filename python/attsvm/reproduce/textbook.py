@@ -102,7 +102,8 @@ def descend(
 
 
 def mirror_descend(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray, steps: int, lr: float, p: float) -> ndarray:
-    """The weights after mirror descent in ``sign(W) |W|^(p-1)``; each step has lq norm ``lr``, with 1/p + 1/q = 1."""
+    """Computes the weights after mirror descent in ``sign(W) |W|^(p-1)``.  Each step has the lq norm ``lr``, with 1/p +
+    1/q = 1."""
     q = p / (p - 1)
     for _ in range(steps):
         G = loss_gradient(X, Z, scores, W)
@@ -134,7 +135,8 @@ def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
 
 
 def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
-    """The matrix whose Frobenius norm is the norm (or dual norm) of W in a metric, and W itself if metric is None."""
+    """Returns a matrix whose Frobenius norm is the norm, or the dual norm, of W in a metric; it is W itself if metric
+    is None."""
     if metric is None:
         return W
     if not isinstance(metric, tuple):
@@ -145,7 +147,8 @@ def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
 
 
 def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str, Any]:
-    """Margin, bound, gap and rank of an SVM solution, from tokens, queries, W and multipliers alone (NaN without W).
+    """Recomputes margin, bound, gap and rank of an SVM solution from tokens, queries, W and multipliers alone; NaN
+    without W.
 
     - ``margin``: the least margin of W, scaled to norm 1;
     - ``bound``: ``||A^T dual||_dual / sum(dual)``, an upper bound of all such margins by multipliers ``dual >= 0``;

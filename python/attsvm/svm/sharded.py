@@ -24,8 +24,8 @@ from .separation import SHARDED, Separation
 
 CODES = CODE | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
-# Rows (constraints) with a multiplier below this fraction of the largest are not proposed for the working set.
-# Interior-point methods leave all multipliers positive.
+# A worker does not propose rows (constraints) whose multiplier is below this fraction of the largest multiplier.
+# Interior-point methods leave small positive multipliers on rows that are not support rows.
 PROPOSED = 1e-6
 
 

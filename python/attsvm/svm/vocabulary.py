@@ -64,9 +64,9 @@ class Vocabulary:
         )
 
 
-# First penalty sigma of the augmented Lagrangian, and its growth factor.
-# With 50,000 tokens, 1,000 contexts of ten labels and d = 64, doubling sigma took 134 steps.
-# With ten times the sigma in each update, Newton's steps became short and many.
+# First weight sigma of the penalty in the augmented Lagrangian, and the factor by which sigma grows.
+# With a growth factor of 2, a solve with 50,000 tokens, 1,000 contexts of ten labels and d = 64 took 134 steps.
+# With a growth factor of 10, Newton's steps became short and many.
 SIGMA, GROWTH = 5.0, 2.0
 # The penalty sigma grows only if the gap falls to no less than this fraction of the last gap.
 # With a fraction of 0.1, sigma grew until rounding dominated on tight problems.

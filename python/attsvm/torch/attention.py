@@ -130,7 +130,7 @@ class _AttendGradient(torch.autograd.Function):
         prob = torch.softmax(logits, -1)
         top = logits.argmax(-1, keepdim=True)
         g = c @ values.mT
-        # h: the derivative in the probabilities, minus that of the token with the largest logit, where h is exactly 0.
+        # h is the loss's derivative in a token's probability, minus that of the token with the largest logit.
         h = g - g.gather(-1, top)
         r = (prob * h).sum(-1, keepdim=True)
         dlogits = (prob * (h - r)).scatter(-1, top, 0.0)

@@ -14,7 +14,7 @@ from torch import Tensor
 from .products import tensors
 
 MASKS = ("attention_mask", "decoder_attention_mask")
-# Masks of torch.nn, which are true at padding.
+# Names of masks of torch.nn that are true at padding, not at tokens.
 HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")
 EXTRA = 8  # largest number of tokens before an image's patches: a class token, a distillation token, registers
 TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # a tokenizer needs one of these methods

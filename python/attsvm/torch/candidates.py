@@ -22,7 +22,7 @@ from .replacement import Form, Replacement, as_form, as_replacement
 
 TOL = 1e-4  # tolerance of the SVMs: W has an error of a percent, which matters far less than a new draw of the choices
 DECAY = 1e-4  # weight decay of the logistic regressions, for tokens and queries of mean length 1
-ITERATIONS = 20  # iterations of L-BFGS: W then has cosine .9999 or more with W after 100 iterations (MiniLM)
+ITERATIONS = 20  # number of iterations of L-BFGS, after which W has cosine .9999 with the W of 100 iterations (MiniLM)
 WHITENED = 2000  # number of queries on whose logits the W of lower rank ("whitened cut") is fitted
 HIDDEN = -1e300  # logit of a hidden token: finite, so that probability 0 times its logarithm is 0, not nan
 KEPT = 4  # W is cut to the rank of the head's own W divided by this number

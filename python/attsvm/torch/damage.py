@@ -108,7 +108,7 @@ class HeldOut:
         self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
     def sample(self) -> np.ndarray:
-        """Some numbers of the model's original outputs on the held-out batches, at regular places."""
+        """A sample of the model's original outputs on the held-out batches, taken at regular places."""
         parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
         return torch.cat(parts).double().cpu().numpy()
 

@@ -148,7 +148,7 @@ def _is_zero_or_one(factor: Any) -> bool:
 
 
 def _is_mask(added: Any) -> bool:
-    """Whether adding this to logits only hides tokens, or adds one number to all tokens that a query sees."""
+    """Whether ``added``, if added to logits, only hides tokens, or adds one number to all tokens that a query sees."""
     if not isinstance(added, Tensor):
         return True
     if added.numel() == 0 or not added.is_floating_point():

@@ -22,7 +22,7 @@ RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")
 KNOWN = "an array, 'uniform', 'none', 'offset +1' (any number), 'the query itself', 'first token' or 'nearest query'"
 # The scale of a substitute W is found from this number of logits, such as 8,000 queries with 25 tokens each.
-LOGITS = 200_000  # the mean of the queries' largest probabilities then has an error of .003
+LOGITS = 200_000  # With this number of logits, the mean of the queries' largest probabilities has an error of .003.
 STEPS = 40  # number of bisection steps for the scale of a substitute W
 WIDEST = 12.0  # the bisection searches scales at which the largest logit is between exp(-WIDEST) and exp(WIDEST)
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .watch import Attention
 
-AGREES = 5e-6  # how far probabilities (or attended values, over the largest) may be from the model's, besides rounding
+# Largest difference, besides rounding, of probabilities (or of attended values over the largest) from the model's.
+AGREES = 5e-6
 BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of its row is hidden: its probability is 0
 NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 

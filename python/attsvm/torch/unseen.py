@@ -75,7 +75,7 @@ class Unseen:
         self._miss(within) if within else self.open.append((prob, self.innermost()))
 
     def same(self, given: Any, out: Tensor) -> None:
-        """Follows ``out``, which holds the same probabilities as ``given``, if ``given`` is followed already."""
+        """Follows the tensor ``out``, which holds the probabilities of ``given``, if ``given`` is followed already."""
         for prob, module in self.open:
             if prob is given:
                 self.open.append((out, module))

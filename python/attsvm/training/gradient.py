@@ -14,7 +14,7 @@ from ..rules import UpdateRule, as_rule
 # This threshold is also in csrc/training/update.c.
 RANK = 4 * 2.0**-52
 # Largest number of elements in a window's keys for which C processes eight windows at a time, if it trains W itself.
-# It is eight times as large if a key has fewer than SHORT_KEYS elements.
+# The limit is eight times SIDE_BY_SIDE if a key has fewer than SHORT_KEYS elements.
 SIDE_BY_SIDE, SHORT_KEYS = 1024, 16
 IN_RANGE = 1e-50, 1e50  # smallest and largest size of the queries' largest number, so that Z Z^T stays in range
 

@@ -238,7 +238,7 @@ class Problem:
             X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
             X -= X.mean(axis=1, keepdims=True)
             total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
-        # the default learning rate ignores a total that is 0 or infinite because it left double precision
+        # The sum ``total`` is 0 or infinite if it left double precision; the default learning rate then ignores it.
         with np.errstate(over="ignore", under="ignore"):
             return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
 

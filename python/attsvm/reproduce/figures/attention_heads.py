@@ -59,7 +59,8 @@ def experiment(rng):
 
 
 def descend_heads(X, Z, scores, W):
-    """Weights (H, d, d) of H attention heads after descent by the textbook gradient, where scores are (H, n, T)."""
+    """Trains the weights W (H, d, d) of H attention heads in NumPy, by normalised descent along the textbook gradient.
+    ``scores`` (H, n, T) holds the scores of all tokens for each head."""
     W = W.copy()
     for _ in range(TWIN_STEPS):
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
@@ -71,7 +72,8 @@ def descend_heads(X, Z, scores, W):
 
 
 def claims(results):
-    """Claims on the heads' directions, on the tokens they select, and on agreement with the textbook gradient."""
+    """Claims that the W of each head turns to the SVM of its own tokens, that summed heads mostly select the same
+    tokens, and that training agrees with descent along the textbook gradient in NumPy."""
     tokens = {
         "2 heads summed: queries on which both agree": ("sum 2 agree", 0.85),
         "4 heads summed: queries on which all agree": ("sum 4 agree", 0.8),
@@ -100,7 +102,8 @@ def claims(results):
 
 @picture((14, 4.8), 3)
 def plot(results, left, middle, bars):
-    """Draws distances of the heads from their SVMs (left and middle), and which tokens the heads select (right)."""
+    """Draws 1 - correlation of the heads' W with their own SVMs, for summed heads (left) and for heads side by side
+    (middle), and how often heads select the best token or the same token (right)."""
     for ax, (combine, text) in zip((left, middle), COMBINATIONS.items(), strict=True):
         for H in HEADS:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]

@@ -23,11 +23,12 @@ from ..textbook import TIGHT, logits_of, support_margins, tokens_of
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
 STEPS = 4000
-STEP_SHARE = 1 / 300  # learning rate over the norm of W(0), since a fixed rate would not move large weights
+# The learning rate is this share of the norm of W(0), since a fixed rate would not move large weights.
+STEP_SHARE = 1 / 300
 RECORDS = np.arange(0, STEPS + 1, 100)
 NOISE = 0.05
-RIM = 10  # number of random weights on the boundary of each local cone
-TRIES = 100  # number of random selections that are tried for each problem
+RIM = 10  # number of random weights on the boundary of each local cone at which the loss is tested
+TRIES = 100  # number of random selections that are tried before another problem is drawn
 PAPER = "{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
 RUNS, QUICK = 400, 80
@@ -36,12 +37,14 @@ SETTINGS = (
     f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
     f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
-# Share of 1,000 runs that keep the tokens of their start, by c, from SciPy alone (reference_shares.py, d7d1777).
+# For each c, the share of 1,000 independent runs that keep the tokens of their start.
+# The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
 REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 
 def experiment(rng):
-    """For every start, c times an SVM solution: whether training keeps its tokens, and how far W turns away."""
+    """Trains from c times an SVM solution, for each c in STARTS, and measures whether the run keeps the tokens of the
+    solution and how far W turns away from it."""
     found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)
@@ -60,11 +63,12 @@ def experiment(rng):
 
 
 def cone(rng, problem, selected, W):
-    """Relative errors against NumPy of the local cone (mu, R) that diagnose() states, and the number of weights on the
-    cone's boundary at which some query's loss does not fall along W."""
+    """Compares the local cone (mu, R) that diagnose() states with derived_cone(), and returns the relative errors of mu
+    and R.  Also counts random weights on the cone's boundary at which some query's loss does not fall along W."""
     X, Z = tokens_of(problem.data)
     found = diagnose(problem, selected).local_cone
-    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query has no support token
+    # The cone is not tested if a query has no support token.
+    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(X, Z, problem.scores, selected, W)
@@ -77,7 +81,8 @@ def cone(rng, problem, selected, W):
 
 
 def derived_cone(X, Z, scores, selected, W):
-    """Width mu and radius R of the local cone, derived as in attsvm.diagnose, but from the tokens and by bisection.
+    """Derives the width mu and the radius R of the local cone as attsvm.diagnose does, but from the tokens alone and by
+    bisection.
 
     Two directions of norm 1 give a token margins that differ by at most the length of its row times their distance; mu
     bounds this difference by eps.  Beyond radius R, tokens that are not support tokens have too little softmax to
@@ -109,7 +114,7 @@ def derived_cone(X, Z, scores, selected, W):
 
 
 def descends(X, Z, scores, at, along):
-    """Flags: whether each query's term of the loss, at weights ``at``, falls in the direction ``along``.
+    """Returns a flag for each query: whether its term of the loss, at weights ``at``, falls in direction ``along``.
 
     The loss falls if scores and logits have positive covariance under the query's attention.  The covariance is summed
     over pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
@@ -123,7 +128,8 @@ def descends(X, Z, scores, at, along):
 
 
 def instance(rng, locally_optimal):
-    """A random problem and a selection among the two best tokens of each sequence that is (or is not) locally optimal.
+    """Draws random problems and selections among the two best tokens of each sequence, until a selection is locally
+    optimal (or, if ``locally_optimal`` is false, is not).
 
     The selection of all the best tokens is left out.
     """
@@ -140,7 +146,8 @@ def instance(rng, locally_optimal):
 
 
 def claims(results):
-    """Claims on the share of runs that keep the tokens of their start, compared with 1,000 independent runs."""
+    """Claims that runs keep the locally optimal tokens of their start as often as 1,000 independent runs, and that runs
+    leave a start where a support token scores more than the selected token."""
     stays, leaves = results["optimal stays"], ~results["not stays"]
     turned = results["optimal correlation"][:, -1, -1]
     return {
@@ -176,7 +183,8 @@ def claims(results):
 
 @picture((11, 4.6), 2, width_ratios=(1, 1.3))
 def plot(results, left, right):
-    """Draws the share of runs that keep their tokens, against c (left), and how far W turns for the least c (right)."""
+    """Draws the share of runs that keep the tokens of their start, against c (left), and 1 - correlation of W with the
+    SVM solution of the start along training, for the least c (right)."""
     for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
         shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
         medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)

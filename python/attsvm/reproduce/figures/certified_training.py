@@ -21,7 +21,7 @@ from ..textbook import tokens_of, unit
 N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
-HIDDEN = 8  # hidden units of the ReLU head
+HIDDEN = 8  # number of hidden units of the ReLU head
 START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 RULES = {
     "normalized": {},
@@ -30,7 +30,7 @@ RULES = {
     "spectral": {"rule": "spectral", "lr": 0.05},
     "factors": {},
 }
-# Runs of gradient descent with other losses, heads and data than those of RULES.
+# Names of further runs of gradient descent, whose loss, head or data differ from those of the runs in RULES.
 OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
 SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
@@ -59,11 +59,12 @@ def log_slope(u):
     return -u - s - np.log(4 * s) / 2
 
 
-# A user's own decreasing loss: the root of the logistic loss, its derivative, and log |derivative|.
+# A loss of the user's own: the square root of the logistic loss, its derivative, and the logarithm of |derivative|.
 ROOTED = (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope)
-# Claimed largest excess of a bound over the largest margin; 1e-3 for the runs that are not listed.
+# Claimed limits for the relative excess of a run's upper bound over the largest margin; 1e-3 for all other runs.
 BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}
-LEAST = 1e-13  # a smaller excess of a bound over the largest margin is rounding
+# A smaller relative excess of the upper bound over the largest margin is a rounding error, and is raised to this.
+LEAST = 1e-13
 
 
 def experiment(rng):
@@ -76,7 +77,8 @@ def experiment(rng):
         "exponential loss": Problem(data, y, head, "exponential"),
         "linear loss": Problem(data, y, head, "linear"),
         "rooted logistic loss": Problem(data, y, head, ROOTED),
-        # A convex head, for which one token is best.  Near that token it is linear, and the linear theory applies.
+        # The ReLU head is convex, so that one token is best for each query.
+        # Near the best token the ReLU head is linear, and the theory of linear heads applies.
         "ReLU head": Problem(data, None, relu),
         "causal": Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], (3, 5)), head),
         # each sequence gets a copy of its first token at its end
@@ -87,7 +89,7 @@ def experiment(rng):
         how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
         selected = run.selected
-        if name == "two tokens":  # a copy of the selected token is selected too
+        if name == "two tokens":  # if the selected token has a copy, the copy counts as selected too
             chosen = tokens_of(run.data)[0]
             selected = (chosen == chosen[np.arange(N), run.selected][:, None]).all(axis=-1)
         svm = solve_svm(run.data, selected, NORMS.get(name, "frobenius"))
@@ -100,8 +102,9 @@ def experiment(rng):
 
 
 def interval(run, selected, svm):
-    """Both ends of a run's proved intervals, divided by the largest margin; norms of W; the number of false ends."""
-    if svm.W is None or svm.margin == 0:  # attention has not selected separable tokens yet
+    """Compares the bounds of the largest margin that a run proves with the margin of the SVM.  Returns both bounds as
+    shares of this margin, the norms of W, and the number of false bounds."""
+    if svm.W is None or svm.margin == 0:  # the run has selected tokens that no W separates
         return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0.0}
     least, most = run.margins(selected=selected)
     return {
@@ -113,7 +116,8 @@ def interval(run, selected, svm):
 
 
 def claims(results):
-    """Claims: no proved bound is false, the gradient turns before W, and bounds close in like powers of ||W||."""
+    """Claims that no proved bound of the largest margin is false, that the negative gradient turns to the SVM before W
+    does, and that both bounds approach the largest margin like powers of ||W||."""
     excess = np.maximum(results["high"] - 1, LEAST)
     above, short, norm = excess[:, 0], 1 - results["low"][:, 0], results["norm"][:, 0]
     at = RECORDS.searchsorted(300)
@@ -138,7 +142,7 @@ def claims(results):
     }
     groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
         *(median(name, last[name], high=BOUNDS.get(name, 1e-3)) for name in ("mirror 3", "sign", "spectral", *OTHERS)),
-        # K Q^T grows with the square of the step, so that only the least margins still have a gradient
+        # K Q^T grows with the square of the step. So only the queries of least margin still have a gradient.
         median("factors, whose bound stays loose", last["factors"], 0.3, 30),
     ]
     return groups
@@ -146,7 +150,8 @@ def claims(results):
 
 @picture((13, 4.6), 3)
 def plot(results, left, middle, right):
-    """Draws the proved interval (left), directions of W and gradient (middle), and the bounds of all rules (right)."""
+    """Draws the proved bounds of the largest margin (left), the distances of W and of the negative gradient from the
+    SVM direction (middle), and how far each rule's upper bound exceeds the largest margin (right)."""
     excess = np.maximum(results["high"] - 1, LEAST)
     medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, color=ORANGE)
     medians(RECORDS, results["low"][:, 0], "reached by W", left, color=BLUE)

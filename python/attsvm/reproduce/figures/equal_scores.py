@@ -20,10 +20,10 @@ from ..problems import around, on_best, sphere_problem, stacked
 from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
-START = 3.0  # standard deviation of the initial weights
+START = 3.0  # standard deviation of the entries of the initial W
 LR, STEPS = 0.1, 6000
 RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
-BEST, OTHERS = 0.5, -0.125  # score of the best token, and score of all others
+BEST, OTHERS = 0.5, -0.125  # score of the best token of each sequence, and score of its other tokens
 PAPER = "{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
 RUNS, QUICK = 300, 72
@@ -31,14 +31,17 @@ SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
     f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
 )
-# Share of 1,000 runs with random scores that end on the best tokens, by SciPy alone (reference_shares.py, d7d1777).
+# For each size, the share of 1,000 independent runs with random scores that end on the best tokens.
+# The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
 RANDOM_SCORES = (0.68, 0.42, 0.40)
-LEAST = (0.85, 0.8, 0.85)  # claimed lower bounds, by size, of the share of runs that select the optimal tokens
-SOMEWHERE = 5  # number of random weights at which the gradient is checked
+# For each size, the claimed lower bound of the share of runs with equal scores that end on the optimal tokens.
+LEAST = (0.85, 0.8, 0.85)
+SOMEWHERE = 5  # number of random W at which the gradient is compared with NumPy
 
 
 def experiment(rng):
-    """For every size of problem: whether training ends on the optimal tokens, and W's correlation with their SVM."""
+    """Trains on problems of each size with equal and with random scores, and measures whether runs end on the optimal
+    tokens and, for equal scores, how W correlates with their SVM."""
     found = stacked([of_size(rng, *size) for size in SIZES])
     return found | {"not told": found["not told"].any()}
 
@@ -64,7 +67,8 @@ def of_size(rng, n, T, d):
 
 
 def tied(problem):
-    """The problem with equal scores of all tokens but the best: the head reads one coordinate, which is the score."""
+    """Changes a problem so that all tokens but the first of each sequence have equal scores.  Its head reads one
+    coordinate of the tokens, which is set to the score."""
     (X, Z), y = tokens_of(problem.data), problem.y
     X = X.copy()
     X[..., 0] = y[:, None] * np.where(np.arange(X.shape[1]) == 0, BEST, OTHERS)
@@ -72,7 +76,8 @@ def tied(problem):
 
 
 def claims(results):
-    """Claims: runs with equal scores end on the best tokens, with random scores as often as independent runs."""
+    """Claims that runs with equal scores end on the best tokens, and that runs with random scores do so as often as
+    independent runs."""
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
     equal, random, last = results["equal"], results["random"], results["correlation"][:, :, -1]
     return {
@@ -108,7 +113,8 @@ def claims(results):
 
 @picture((11, 4.6), 2, width_ratios=(1, 1.3))
 def plot(results, left, right):
-    """Draws the share of runs that end on the optimal tokens (left), and W's distance from their SVM (right)."""
+    """Draws the share of runs that end on the optimal tokens, with equal and with random scores (left), and 1 -
+    correlation of W with the SVM of these tokens along training with equal scores (right)."""
     names = [f"n={n}, T={T}, d={d}" for n, T, d in SIZES]
     bars = [
         (f"{key} scores", color, results[key].mean(axis=0), error_bars(results[key]))

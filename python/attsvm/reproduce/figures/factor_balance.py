@@ -17,9 +17,9 @@ from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import one_scored
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR, STEPS = 0.05, 8000
-# Length of the path along which the change of K^T K - Q^T Q is measured, and step lengths.
+# Length of the path along which the drift of K^T K - Q^T Q is measured, and the step lengths that are compared.
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
 RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
@@ -48,13 +48,15 @@ def difference(K, Q):
 
 
 def alone(run, W):
-    """Correlations of a run's K K^T and Q Q^T with U S U^T and V S V^T, which balanced factors of W = U S V^T have."""
+    """Compares a run's factors with balanced factors of W = U S V^T: returns the correlations of K K^T with U S U^T,
+    and of Q Q^T with V S V^T."""
     U, sizes, Vt = np.linalg.svd(W)
     return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
 
 
 def experiment(rng):
-    """The drift of K^T K - Q^T Q at each step length, and the balance and SVM correlations along training."""
+    """Measures how far K^T K - Q^T Q drifts at each step length, and along training the balance of the factors and the
+    correlation of K Q^T with the nuclear SVM."""
     problem = one_scored(rng, N, T, D, "exponential")
     best = problem.optimal
     nuclear, frobenius = (solve_svm(problem.data, best, norm) for norm in ("nuclear", "frobenius"))
@@ -91,7 +93,8 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims on the conserved difference K^T K - Q^T Q, on the balance of factors, and on their nuclear SVM."""
+    """Claims that training conserves K^T K - Q^T Q, that the factors K and Q become balanced, and that K Q^T turns to
+    the nuclear SVM."""
     order = slope(np.log(RATES), np.log(results["drift"]))
     aligned = results["aligned nuclear"]
     last, hundred = aligned[:, -1], aligned[:, RECORD.searchsorted(100)]
@@ -122,7 +125,8 @@ def claims(results):
 
 @picture((12, 4), 3)
 def plot(results, drift, balance, direction):
-    """Draws the drift against step length (left), the balance (middle), and distance from the nuclear SVM (right)."""
+    """Draws the change of K^T K - Q^T Q against the step length (left), the balance of the factors along training
+    (middle), and 1 - correlation of K Q^T with the nuclear SVM along training (right)."""
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
     drift.plot(RATES, middle, "o-", color=ORANGE, label="jointly normalised")
     drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=GREEN, markevery=[1])

@@ -19,8 +19,9 @@ from ..textbook import apart, descend, tokens_of, unit
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
 RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
-TWIN_STEPS = 50  # W is compared with NumPy after these steps; later the textbook gradient loses half of its digits
-# For training W, and for training (K, Q): the norm of the SVM that the direction turns to, and the other norm.
+# After this number of steps W is compared with NumPy; later the textbook gradient loses half of its digits.
+TWIN_STEPS = 50
+# For training W and for training (K, Q): the norm whose SVM the direction turns to, and the norm of the SVM to compare.
 NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}
 KINDS = ("one", "two")
 CAPTION = (
@@ -36,7 +37,7 @@ SETTINGS = (
     "not seeded), the others of random draws of the same kind."
 )
 
-# The published draws: tokens, queries and head, in single precision as they were drawn.
+# Tokens, queries and head of the two published draws, in single precision as they were drawn.
 PUBLISHED = {
     "one": (
         [
@@ -60,7 +61,8 @@ PUBLISHED = {
 
 
 def together(runs, seed):
-    """Paths of W z and SVM directions for the published draws, where (K, Q) starts from one random K(0)."""
+    """Trains W and (K, Q) on both published draws.  Returns the paths of W z and the SVM directions W_svm z for the
+    queries z; (K, Q) starts from one random K(0) and Q(0) = 0."""
     found = {}
     for kind in KINDS:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
@@ -76,7 +78,8 @@ def published(kind):
 
 
 def draw(kind, rng):
-    """A random problem, drawn from the distribution of the published tokens."""
+    """Draws a random problem from the distribution of the published draw ``kind``: "one" (left panel) or "two" (right
+    panel)."""
     v, Z = rng.standard_normal(2), rng.standard_normal((2, 2))
     if kind == "one":
         X = 0.5 * rng.standard_normal((2, 5, 2)) - [1, 0]
@@ -111,7 +114,8 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims on the published draws, and on the SVM that each training turns to on random draws."""
+    """Claims that W turns to the Frobenius SVM of its tokens and (K, Q) to the nuclear SVM, on the published and on
+    random draws."""
     groups = {"The published draws": (group := [])}
     for kind, side in (("one", "left"), ("two", "right")):
         W, KQ = f"published {kind} W", f"published {kind} KQ"
@@ -150,14 +154,16 @@ def claims(results):
 
 
 def compressed(path, reach):
-    """The path with its distances from the origin as logarithms, scaled so that the farthest is 0.95 of ``reach``."""
+    """Returns the path with the distances of its points from the origin replaced by their logarithms, scaled so that
+    the farthest point is at 0.95 of ``reach``."""
     length = np.linalg.norm(path, axis=1, keepdims=True)
     return 0.95 * reach * np.log1p(length) / np.log1p(length.max()) * path / np.maximum(length, 1e-300)
 
 
 @picture((11, 6.8), 2, layout="compressed")
 def plot(results, *axes):
-    """Draws the paths of W z in a panel for each published draw, in the second panel for W and for (K, Q)."""
+    """Draws the paths of W z in the plane, in one panel for each published draw.  The second panel compares training of
+    W with training of the factors K and Q."""
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
     titles = "Training W", "Training W (solid) and (K, Q) (dashed)"
     for ax, kind, names, title in zip(axes, KINDS, (both[:1], both), titles, strict=True):

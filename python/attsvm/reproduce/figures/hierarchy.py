@@ -26,8 +26,8 @@ CAPTION = (
     "from its SVM and from the two controls, run by run. Right: the balance of the margins."
 )
 RUNS, QUICK = 40, 12
-# For each setting: the number of sequences, of tokens in each, of dimensions and of layers,
-# then the standard deviation of the entries of W(0), whether factors K and Q are trained, the length of the values.
+# A setting starts with the numbers of sequences, of tokens in a sequence, of dimensions and of attention layers.
+# A setting ends with the standard deviation of W(0)'s entries, whether K and Q are trained, and the values' length.
 SETTINGS_OF = {
     "two layers": (4, 5, 12, 2, 0.0, False, 1.0),
     "random start": (6, 4, 16, 2, 0.3, False, 1.0),
@@ -35,7 +35,7 @@ SETTINGS_OF = {
     "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
     "long values": (4, 5, 12, 2, 0.0, False, 3.0),
 }
-# Claimed lower bounds of the median correlation with its SVM of the lowest layer, and of the last layer.
+# For each setting: claimed lower bounds of the median correlations of the lowest and of the last layer with their SVMs.
 CLAIMED = {
     "two layers": (0.985, 0.99),
     "random start": (0.985, 0.99),
@@ -49,12 +49,12 @@ SETTINGS = (
     "together, learning rate 0.1."
 )
 KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
-LAYERS = 3  # columns of the measured arrays, one for each layer; with two layers the middle column is NaN
+LAYERS = 3  # The measured arrays have a column for each layer; with two layers the middle column is NaN.
 
 
 def together(runs, seed):
-    """For every setting and run: correlations of each layer with its SVM, and of the lowest layer with two controls;
-    the margin times norm of the lowest layer over that of the last; and distances from the SVMs along training."""
+    """Trains stacks of attention layers in each setting.  Measures each layer's correlation with its SVM, the lowest
+    layer's correlation with two control SVMs, and the margin times norm of the lowest layer over that of the last."""
     found = {}
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
@@ -69,7 +69,8 @@ def together(runs, seed):
 
 
 def drawn(rng, n, T, d, layers):
-    """The random arrays of one run: tokens, queries, head, labels, and normal arrays for the values and the weights."""
+    """Draws the random arrays of one run: tokens, queries, head, labels, and Gaussian arrays for the values and the
+    initial weights."""
     X, z, v = (unit(rng.standard_normal(shape)) for shape in ((n, T, d), (n, d), (d,)))
     y = rng.choice([-1.0, 1.0], n)
     return X, z, v, y, rng.standard_normal((layers - 1, d, d)), rng.standard_normal((layers, 2, d, d))
@@ -95,8 +96,8 @@ def _judged(stack, r, X, V, z, norm):
 
 
 def _controls(W, X, attention, norm):
-    """Correlations of the lowest layer with the SVM of all its queries, and with the SVM of the queries that lead to
-    the output."""
+    """Returns the correlations of the lowest layer's W with two control SVMs: that of all its queries, and that of only
+    the queries whose outputs lead to the final output."""
     chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     read = attention[-1].argmax(axis=-1)[:, None]
@@ -107,7 +108,8 @@ def _controls(W, X, attention, norm):
 
 
 def claims(results):
-    """Claims: every layer turns to its SVM, the lowest layer is farther from two control SVMs, and margins balance."""
+    """Claims that every layer turns to its SVM, that the lowest layer is farther from two control SVMs than from its
+    own, and that margin times norm is equal in the lowest and the last layer."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
         layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
@@ -124,13 +126,15 @@ def claims(results):
 
 
 def nearer(layers, controls):
-    """Flags: is the lowest layer closer to its SVM than to that of the queries leading to the output (NaN: no SVM)?"""
+    """Returns a flag for each run: whether the lowest layer is closer to its SVM than to the SVM of only the queries
+    that lead to the final output.  The flag is NaN if the lowest layer has no SVM."""
     return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
 
 
 @picture((14, 4.6), 3)
 def plot(results, left, middle, right):
-    """Draws distances of layers from their SVMs (left), from the controls (middle), and balances of margins (right)."""
+    """Draws distances of the layers from their SVMs along training (left), of the lowest layer from its SVM and from
+    two controls (middle), and the lowest layer's margin times norm over the last layer's (right)."""
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):

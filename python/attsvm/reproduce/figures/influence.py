@@ -24,8 +24,8 @@ CAPTION = (
 )
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
-ARRIVED = 1e-3  # a run has converged if 1 - correlation with its SVM is below this; some runs have not
-# Numbers of training sequences; number of tokens and dimension of the teacher's problem; number of new sequences.
+ARRIVED = 1e-3  # A run has converged if 1 - correlation of its W with its SVM is below this; some runs have not.
+# An SVM learns the teacher's choices from COUNTS sequences. TEACHER: number of tokens, dimension. NEW: test sequences.
 COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
 SETTINGS = (
@@ -36,8 +36,9 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For each removed sequence: how far W turns, as predicted and after training again.  For each number of sequences:
-    the share of them that holds a support token, and the error on new sequences."""
+    """Trains with all sequences and again without each one, and compares how far W turns with the turn that the SVM
+    predicts.  Also measures, for SVMs of several numbers of sequences, the share of sequences with a support token and
+    the error on new ones."""
     problem = sphere_problem(rng, N, T, D)
     run = train(problem, lr=LR, steps=STEPS)
     found = solve_svm(problem.data, run.selected).influence()
@@ -62,12 +63,13 @@ def experiment(rng):
 
 
 def turn(A, B):
-    """1 - correlation of A and B, computed without cancellation where A and B are close."""
+    """Returns 1 - correlation of the matrices A and B, computed without cancellation if A and B are close."""
     return ((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2).sum() / 2
 
 
 def learned(rng, n):
-    """The share of n sequences with a support token, and the error of their SVM on new sequences."""
+    """Solves the SVM of n sequences whose tokens a random teacher selects.  Returns the share of these sequences that
+    hold a support token, and the SVM's error on new sequences."""
     T, d = TEACHER
     W = rng.standard_normal((d, d))
     seen, new = (cross_attention(rng.standard_normal((k, T, d)), rng.standard_normal((k, d))) for k in (n, NEW))
@@ -76,10 +78,12 @@ def learned(rng, n):
 
 
 def claims(results):
-    """Claims: predicted and trained turns of W agree, and the share of sequences with support bounds the error."""
-    arrived = results["arrived"]  # claims on removals are about converged runs
+    """Claims that W turns as far as the SVM predicts if a sequence is removed, and that the share of sequences with a
+    support token bounds the error on new sequences."""
+    arrived = results["arrived"]  # the claims on removed sequences count only converged runs
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
-    # NaN for a sequence without support tokens, and where training without the sequence selects other tokens.
+    # The trained turn over the predicted turn is NaN for a sequence without support tokens.
+    # The ratio of the turns is NaN too if training without the sequence selects other tokens.
     ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)
     kept = np.isfinite(trained)
     alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
@@ -101,7 +105,8 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Draws trained turns of W against predicted ones (left), and the error on new sequences with its bound (right)."""
+    """Draws how far W turns without a sequence against the predicted turn (left), and the share of sequences with a
+    support token beside the error on new sequences (right)."""
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
     top = np.nanmax(results["trained"])
     left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)

@@ -24,12 +24,12 @@ from ..problems import draws, linear_layer, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
 LR, STEPS = 0.1, 1000
-THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
+THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the second token of the third sequence
 LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
-RADII = (3.0, 10.0, 30.0)  # radii of the balls of the joint regularisation path; at larger ones rounding decides
+RADII = (3.0, 10.0, 30.0)  # radii of the balls of the joint regularisation path; in larger balls rounding errors decide
 GRID, ZOOMS = 91, 12
-HALVINGS = 60  # number of bisections of the interval of margins
+HALVINGS = 60  # number of bisection steps by which between() finds the largest least score + margin
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
 PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}  # by step
 
@@ -57,7 +57,8 @@ def once():
 
 
 def example(kind):
-    """Numbers of the published example: directions, attention to the second token, and probabilities of the labels."""
+    """Trains the head v and the prompt p on the published example ``kind``.  Returns their paths and directions, the
+    SVM directions, the mean attention to the second tokens, and the mean probability of the labels."""
     X = np.array([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, THIRD[kind]]]])
     data = prompt_attention(X)
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
@@ -83,7 +84,8 @@ def example(kind):
 
 
 def joint_minimiser(X, radius):
-    """The head v and prompt p of norm ``radius`` with the least loss, by a search over both angles on finer grids."""
+    """Finds the head v and the prompt p, both of norm ``radius``, with the least loss.  It searches a grid of their two
+    angles, and then repeatedly a grid with a third of the spacing around the best angles."""
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
@@ -118,7 +120,7 @@ def experiment(rng):
 
 
 def between(data, selected, score):
-    """The W that, scaled to norm 1, maximises the least ``score + margin`` over queries.
+    """Solves for the W that, scaled to norm 1, maximises the least ``score + margin`` over all queries.
 
     It is found by bisection of the largest t for which some W of norm 1 has all margins at least
     ``t - (score - min score)``.  The least norm of a W with these margins grows with t.
@@ -136,7 +138,8 @@ def between(data, selected, score):
 
 
 def claims(results):
-    """Claims on joint training, with exact values (450 digits) or values read off published figures in brackets."""
+    """Claims that head and attention trained together turn to the predicted SVMs.  Brackets in a claim hold exact
+    values, computed with 450 digits, or values read off published figures."""
 
     of = {key: value[0] for key, value in results.items()}
 
@@ -183,7 +186,8 @@ def claims(results):
 
 @picture((13, 4), 3)
 def plot(results, paths, confidence, candidates):
-    """Draws paths of the prompt (left), attention and confidence (middle), and distances of W from three SVMs."""
+    """Draws the paths of the prompt (left), its attention and the probability of the labels along training (middle),
+    and how far W is from three SVMs on random data (right)."""
     for kind, svm, color in (("tight", "full", BLUE), ("not tight", "relaxed", ORANGE)):
         x, y = 30 * unit(results[f"{kind} {svm}"][0])
         paths.plot([0, x], [0, y], color=color, linewidth=6, alpha=0.25)

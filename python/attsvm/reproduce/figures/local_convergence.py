@@ -18,13 +18,13 @@ from ..problems import linear_layer
 from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
-# Weights are compared with NumPy after these steps; later the textbook gradient loses half of its digits.
+# After these numbers of steps weights are compared with NumPy; later the textbook gradient loses half of its digits.
 TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
@@ -47,13 +47,14 @@ def together(runs, seed):
 
 
 def draw(rng):
-    """Data ``X, Z, y, v`` and initial weights ``W, K, Q``, distributed as PyTorch initialises a linear layer."""
+    """Draws the data ``X, Z, y, v`` on the unit sphere, and the initial weights ``W, K, Q`` as PyTorch initialises a
+    linear layer."""
     return sample.unit_sphere(N, T, D, rng), linear_layer(rng, 3, D, D)
 
 
 def experiment(rng):
-    """Trains W and (K, Q), solves both SVMs of the tokens that each run selects, and measures runs and SVM answers from
-    the data alone."""
+    """Trains W and (K, Q), solves the Frobenius and the nuclear SVM of the tokens that each run selects, and measures
+    the weights and both solutions from the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     scores = y[:, None] * (X @ v)
@@ -81,7 +82,8 @@ def experiment(rng):
 
 
 def twins(problem, X, Z, scores, W, K, Q):
-    """Relative distance of the weights from the weights of the same descent by the textbook gradient in NumPy."""
+    """Trains W and (K, Q) for a few steps, and returns their relative distances from the weights that descent along the
+    textbook gradient in NumPy reaches."""
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
     both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
@@ -89,7 +91,8 @@ def twins(problem, X, Z, scores, W, K, Q):
 
 
 def naive_norms(rngs):
-    """Norms of W at which the textbook gradient rounds to zero, since attention saturates, and descent by it stalls."""
+    """Returns the norms of W at which descent along the textbook gradient stalls.  Attention has saturated there, so
+    that this gradient rounds to zero."""
     draws = [(*data, weights[0]) for data, weights in map(draw, rngs)]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
@@ -97,7 +100,8 @@ def naive_norms(rngs):
 
 
 def claims(results):
-    """Claims on local convergence, with bounds from theory and from published values."""
+    """Claims that W turns to the Frobenius SVM of its tokens and that (K, Q) comes near the nuclear SVM; the bounds
+    come from theory and from published values."""
 
     def at(key, step):
         return results[key][:, STEPS_SHOWN.searchsorted(step)]
@@ -172,7 +176,8 @@ def claims(results):
 
 @picture((12, 5.4), 2, width_ratios=(1, 1.6))
 def plot(results, left, right):
-    """Draws how sharp attention becomes (left), and how far the weights are from the SVMs of their tokens (right)."""
+    """Draws the largest softmax probability along training (left), and 1 - correlation of W and of (K, Q) with the SVMs
+    of the tokens that they select (right)."""
     for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # its own norm first
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:

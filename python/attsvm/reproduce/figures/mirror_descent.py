@@ -17,12 +17,13 @@ from ..panels import DASHED, PALETTE, finish, picture
 from ..problems import sphere_problem, stacked
 from ..textbook import apart, certificate, mirror_descend, tokens_of
 
-N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
-POINTS = 40  # number of points of each curve
-TWIN_STEPS = 50  # W is compared with NumPy after these steps; later the textbook gradient loses half of its digits
+POINTS = 40  # number of recorded steps of each run, which are the points of its curves
+# After this number of steps W is compared with NumPy; later the textbook gradient loses half of its digits.
+TWIN_STEPS = 50
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
 CAPTION = (
@@ -30,7 +31,8 @@ CAPTION = (
     "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
 )
 RUNS, QUICK = 100, 24
-# Head and attention trained together from zero: all tokens, and which token of each sequence published runs select.
+# Tokens of two sequences on which head and attention are trained together from zero (JOINT).
+# JOINT_SELECTED: for each p, the token of each of the two sequences that the published run selects.
 JOINT = [[[-2.7, 1.2], [1.4, 2.1], [1.3, -0.1]], [[0.4, -2.2], [-1.1, -0.4], [0.9, 0.1]]]
 JOINT_SELECTED = {1.75: (1, 0), 2.0: (1, 0), 3.0: (0, 0)}
 SETTINGS = (
@@ -42,8 +44,9 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Divergences (p, norm, points) of the run with each p from the SVMs in three norms: of the tokens that the run
-    selects itself, and of the tokens that the run with the exponent of the norm selects."""
+    """Trains by mirror descent with each p, and measures divergences (p, norm, points) of W from the SVMs of three
+    norms.  These are the SVMs of the tokens that the run selects, and of the tokens that the run whose p is the norm's
+    exponent selects."""
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
@@ -73,19 +76,22 @@ def descent(problem, W, p, steps, **how):
 
 
 def records(p):
-    """The same number of recorded steps for each p, from the start to the end, closer together at the start."""
+    """Returns the steps at which a run with exponent p is recorded: POINTS steps from 0 to the end, closer together at
+    the start."""
     steps = np.unique(np.round(np.geomspace(1, STEPS[p], 200)).astype(int))
     return np.concatenate([[0], steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)]])
 
 
 def divergence(A, B, p):
-    """The Bregman divergence of ``||W||_p^p / p`` between directions: ``1 - <A, sign(B) |B|^(p-1)>`` at lp norm 1."""
+    """Returns the Bregman divergence of A from B in the potential ``||W||_p^p / p``, where A and B are first scaled to
+    lp norm 1: ``1 - <A, sign(B) |B|^(p-1)>``."""
     A, B = (X / np.linalg.norm(X.ravel(), p) for X in (A, B))
     return 1 - float((A * np.sign(B) * np.abs(B) ** (p - 1)).sum())
 
 
 def once():
-    """Head and attention trained together from zero: tokens selected, and divergences from the SVM of each."""
+    """Trains head and attention together from zero with each p.  Measures whether the run selects the published tokens,
+    and how far W and the head diverge from their SVMs."""
     return stacked([joint(p) for p in STEPS])
 
 
@@ -100,7 +106,8 @@ def joint(p):
 
 
 def claims(results):
-    """Claims on mirror descent, with values read off the published figure in brackets."""
+    """Claims that training with each p turns to the SVM of least lp norm.  Brackets in a claim hold values read off the
+    published figure."""
     own, other = results["own tokens"][..., -1], results["other tokens"][:, -1, :, -1]
     return {
         "Its own norm is the nearest": [
@@ -128,7 +135,7 @@ def claims(results):
 
 @picture((12, 4), 3, sharey=True)
 def plot(results, *axes):
-    """Draws, for training with each p, the divergence of W from the SVMs of three norms."""
+    """Draws a panel for each p: the divergence of W from the SVMs of least l1.75, l2 and l3 norm along training."""
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
     for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
         for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):

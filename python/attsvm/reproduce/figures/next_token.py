@@ -23,10 +23,12 @@ from ..textbook import softmax, tokens_of
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
 LOCAL_LR, LOCAL_STEPS = 0.1, 2000
-# As published, a local run leaves out a token below probability LOW and selects a token above HIGH.
+# As published, training by a squared loss leaves out tokens of probability below LOW, and selects those above HIGH.
 LOW, HIGH = 9e-3, 1e-2
-FIN_LR, FIN_STEPS = 2.0, 4000  # learning rate and steps for W_fin, a convex problem
-OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}  # published attention outside components, by step
+# learning rate and number of steps of the descent that minimises a convex loss to find W_fin
+FIN_LR, FIN_STEPS = 2.0, 4000
+# By step, the published mean attention to tokens outside the label's component.
+OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}
 PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
 CAPTION = (
     "From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what stays "
@@ -34,7 +36,7 @@ CAPTION = (
     "is not convex, which picks its own tokens."
 )
 RUNS, QUICK = 100, 24
-SHOWN = 25  # seed of the draw whose graph is shown
+SHOWN = 25  # seed of the random draw from which the picture shows a graph
 
 SETTINGS = (
     f"{N} sequences of {T} of {K} tokens, none twice, each with a random one of its tokens as label; embeddings "
@@ -47,7 +49,8 @@ SETTINGS = (
 
 
 def draw(rng):
-    """Random sequences, labels and embeddings, one of whose graphs has a cycle, and next_token()'s result for them."""
+    """Draws random sequences, labels and embeddings until one of their token-priority graphs has a cycle.  Returns them
+    with the result of next_token()."""
     for _ in draws():
         drawn = sample.next_token(N, T, K, D, rng)
         found = next_token(*drawn)
@@ -62,7 +65,8 @@ def experiment(rng):
 
 
 def converge(found, W_svm, start):
-    """Numbers of training by log-loss: W's direction, its finite part, and attention outside the label's component."""
+    """Trains W by log-loss.  Measures its correlation with the SVM of the graph, the distance of its finite part from
+    W_fin, and the attention to tokens outside the label's component."""
     data, kept = found.data, found.selected
     trained = train(found.problem, start, lr=LR, steps=STEPS, record=EVERY)
     basis, W_fin, gradient = finite_part(found)
@@ -81,7 +85,8 @@ def converge(found, W_svm, start):
 
 
 def finite_part(found):
-    """A basis (d d, r) of the cyclic subspace S_fin, the minimiser W_fin of the loss in it, the gradient norm at W_fin.
+    """Computes a basis (d d, r) of the cyclic subspace S_fin, the minimiser W_fin of the loss in S_fin, and the norm of
+    the gradient at W_fin.
 
     The basis is orthonormal.  S_fin is the span of ``(e_y - e_t) e_k^T`` over labels y and tokens t of one component, k
     the last token.  W_fin minimises the loss on the tokens of the components.
@@ -97,7 +102,8 @@ def finite_part(found):
 
 
 def local(sequences, labels, E, start, W_svm):
-    """W's correlations, trained by a squared loss, with the SVM of the tokens it selects and the SVM of the graph."""
+    """Trains W by a squared loss, and returns its correlations along training with the SVM of the tokens that it
+    selects and with the SVM of the token-priority graph."""
     data = cross_attention(E[sequences], E[sequences[:, -1]])
     problem = Problem(data, None, CallableHead(squared_loss(E, labels)), "linear")
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)
@@ -107,7 +113,8 @@ def local(sequences, labels, E, start, W_svm):
 
 
 def squared_loss(E, labels):
-    """The score ``-(1 - softmax(E o)_y)^2`` of attended vectors o and its gradient in o, as a function."""
+    """Makes a function of attended vectors o, which returns the scores ``-(1 - softmax(E o)_y)^2`` for the labels y and
+    the gradients of the scores in o."""
 
     def score(o):
         p = softmax(o @ E.T)
@@ -118,7 +125,8 @@ def squared_loss(E, labels):
 
 
 def claims(results):
-    """Claims on next-token prediction, with published values of ten instances in brackets."""
+    """Claims that W turns to the SVM of the token-priority graph and stays finite within its cycles.  Brackets in a
+    claim hold published values of ten instances."""
     last, finite, outside = results["correlation"][:, -1], results["finite"][:, -1], results["outside"]
     own, graph = results["local own"][:, -1], results["local graph"][:, -1]
     return {
@@ -146,7 +154,8 @@ def claims(results):
 
 @picture((13, 3.8), 4)
 def plot(results, graph, direction, finite, other):
-    """Draws a graph, the direction of W, the finite part of W, and the distance of local runs from two SVMs."""
+    """Draws a token-priority graph, and along training the distance of W from the SVM of the graph, the distance of its
+    finite part from W_fin, and the distances from two SVMs under a squared loss."""
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
@@ -161,7 +170,7 @@ def plot(results, graph, direction, finite, other):
 
 
 def draw_graph(ax):
-    """Draws the token-priority graph that has the largest component."""
+    """Draws the graph with the largest component among the token-priority graphs of one random draw."""
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
     draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})

@@ -25,18 +25,20 @@ from ..panels import PALETTE, finish, medians, picture
 from ..problems import sphere_problem
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n sequences, T tokens in each, dimension d; as d >= max(n, T - 1), every selection is separable
+N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
-# Step k has length c / sqrt(k) in the norm of its rule, where c is LR, or larger for the rules in LONGER.
+# Step k has length c / sqrt(k) in the rule's norm, where c is LR or the rule's number in LONGER.
+# For AdaGrad and Shampoo, MORE gives a learning rate that is the same in every step.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
-# Numbers of steps of these rules; with 8,000 steps the median share would only rise from .97 to .98.
+# Numbers of training steps of the rules that are trained for fewer than STEPS steps.
+# With 8,000 steps, sign and spectral steps on K and Q would raise their median share only from .97 to .98.
 SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}
-FROZEN = 0.3  # learning rate in a metric that is held fixed
-EARLY = 400  # if a run's tokens change after this step, W still has a large part from the former tokens
+FROZEN = 0.3  # learning rate of the training that goes on in the last metric of a run, held fixed
+EARLY = 400  # If a run changes its tokens after this step, W still has a large part from the former tokens at the end.
 START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 NORMS = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
-# The rule of each norm, in the order of NORMS: the diagonal of the table.
+# For each of NORMS, in this order, the update rule that is expected to turn to its SVM: the diagonal of the table.
 OWN = {
     "normalized": "normalized",
     "mirror 1.75": rules.mirror(p=1.75),
@@ -72,7 +74,8 @@ MORE = {
 }
 RULES = OWN | LONG | SHORT | OTHERS
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-# No theory compares how fast rules are: the rules in SLOW are claimed to lead in their norm in half of the draws.
+# The rules in SLOW are claimed to come nearest to the SVM of their norm, of all rules, in half of the draws.
+# Rules outside SLOW are claimed to be nearest to their norm's SVM in .8 of the draws; no theory compares their speed.
 SLOW = ("mirror 3", "spectral")
 PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
@@ -93,13 +96,15 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For each rule's run: its shares of the largest margin, by norm and in its metric, directions, certificates."""
+    """Trains by each rule, and measures the margin of W as a share of the largest margin in each norm and in the rule's
+    own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shapes = {
         "shares": (len(RULES), len(NORMS)),
         "along": (len(OWN), len(RECORDS)),
-        # Share of the margin, correlation with the SVM in the rule's metric: for the run and its frozen continuation.
+        # The axes are the rule, its run or the continuation in a fixed metric, and two measures of W in the metric.
+        # The two measures are W's share of the largest margin in the rule's metric, and its correlation with the SVM.
         "metric": (len(RULES), 2, 2),
         "goes on": len(RULES),
         "directions": len(RULES),
@@ -112,7 +117,8 @@ def experiment(rng):
         steps = SHORTER.get(name, STEPS)
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        with contextlib.suppress(FloatingPointError):  # Adam diverges if its mean has a longer memory than its squares
+        # Adam diverges if it averages gradients over more steps than it averages their squares.
+        with contextlib.suppress(FloatingPointError):
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
@@ -142,19 +148,21 @@ def experiment(rng):
 
 
 def directions(W):
-    """Number of directions that W uses, ``||W||_* / ||W||_2``: its rank if all nonzero singular values are equal."""
+    """Returns the number of directions that W uses, ``||W||_* / ||W||_2``.  This is the rank of W if all its nonzero
+    singular values are equal."""
     sigma = np.linalg.svd(W, compute_uv=False)
     return sigma.sum() / sigma[0]
 
 
 def last_change(run):
-    """The step of the first record from which on the run selects the tokens that it selects at the end."""
+    """Returns the first recorded step from which on the run selects the tokens that it selects at its end."""
     others = [k for k, W in enumerate(run.weights) if not np.array_equal(run.data.select(W), run.selected)]
     return run.steps[max(others, default=-1) + 1]
 
 
 def exponent(along):
-    """The exponent e of ``1 - share ~ step^e`` of each run and rule, by least squares over the last records."""
+    """Fits an exponent e to the records of each run and rule such that ``1 - share`` falls like ``step^e``, by least
+    squares over the last quarter of the records."""
     last = -len(RECORDS) // 4
     with np.errstate(divide="ignore", invalid="ignore"):
         return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
@@ -165,13 +173,14 @@ def by_rule(numbers):
 
 
 def claims(results):
-    """Claims on the norm that each rule picks, all conjectures but the certificates."""
+    """Claims that each update rule comes nearest to the SVM of its own norm.  All claims are conjectures or
+    observations, except that the SVM solutions have small gaps."""
     shares, metric = by_rule(results["shares"]), by_rule(results["metric"])
     own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
     spectral = shares["spectral on K, Q"]
-    there = np.isfinite(diagonal)  # a run without a number counts against the claim
+    there = np.isfinite(diagonal)  # a run that has diverged has no share, and counts against the claim
     wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
@@ -223,7 +232,8 @@ def claims(results):
 
 @picture((17, 6), 3, width_ratios=(1.5, 1, 1))
 def plot(results, table, way, memory):
-    """Draws the table of shares (left), shares along training (middle), and shares of Adam by its memory (right)."""
+    """Draws the table of shares of the largest margin by rule and norm (left), what is missing in a rule's own norm
+    along training (middle), and the shares of Adam against the length of its memory (right)."""
     _table(table, results)
     for i, name in enumerate(OWN):
         way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")
@@ -244,7 +254,8 @@ def plot(results, table, way, memory):
 
 
 def _table(ax, results):
-    """Draws the table of median shares: a rule's own norm is bold, and rules below the line have no own norm."""
+    """Draws the table of median shares of the largest margin by rule and norm.  The share in a rule's own norm is bold;
+    the rules below the upper line have no own norm."""
     found = np.concatenate([results["shares"], results["metric"][..., 0]], axis=2)
     shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")

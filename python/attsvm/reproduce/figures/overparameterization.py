@@ -23,8 +23,9 @@ from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
-SMALL = 4  # sequences, and tokens in each, of the problems whose selections are all solved
-WIDE = (128, 256)  # dimensions in which nothing is trained and support tokens are counted, for n = T = 5
+SMALL = 4  # number of sequences, and of tokens in each, of the small problems for which all selections are solved
+# In these dimensions nothing is trained; only draws whose tokens are all support tokens are counted, for n = T = 5.
+WIDE = (128, 256)
 LR, STEPS = 0.1, 1500
 PAPER = "{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = (
@@ -38,7 +39,8 @@ SETTINGS = (
     f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
-# Share of 1,000 runs that end on the optimal tokens, by (n, T) and d, from SciPy alone (reference_shares.py, d7d1777).
+# For each (n, T), the share of 1,000 independent runs that end on the optimal tokens, in the order of DIMENSIONS.
+# The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
 REFERENCE = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
@@ -50,7 +52,8 @@ SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5
 
 
 def experiment(rng):
-    """For every size and dimension: how training ended, and whether all tokens but the optimal ones are support."""
+    """Trains W for each size (n, T) and dimension, and records how the run ended and whether all tokens but the optimal
+    ones are support tokens.  For small problems it looks at all selections."""
     ends = [stacked([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
@@ -71,20 +74,21 @@ def all_support(problem):
 
 
 def is_alone(problem):
-    """Whether no selection but the optimal one is locally optimal."""
+    """Whether the optimal selection of a problem is its only selection that is locally optimal."""
     others = set(itertools.product(range(SMALL), repeat=SMALL)) - {tuple(problem.optimal.tolist())}
     answers = (solve_svm(problem.data, selected) for selected in sorted(others))
     return not any(answer.W is not None and is_locally_optimal(problem, answer) for answer in answers)
 
 
 def alignment(problem):
-    """Correlation of the first gradient step with the SVM of the optimal tokens."""
+    """Returns the correlation of the first gradient step from W = 0 with the SVM of the optimal tokens."""
     solution = solve_svm(problem.data, problem.optimal)
     return to_svm(-problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1], solution)
 
 
 def claims(results):
-    """Claims on how often runs end on the best tokens: trends with d, n and T, and the match with independent runs."""
+    """Claims that runs end on the best tokens more often if d is larger, less often if n or T is larger, and as often
+    as independent runs."""
     best, held = results["global"], results["all support"]
 
     def at(flags, size, d):
@@ -138,7 +142,9 @@ def claims(results):
 
 @picture((15, 4.6), 3, sharey=True)
 def plot(results, left, middle, right):
-    """Draws the probability of global convergence against d, by n and by T, and (right) numbers of small problems."""
+    """Draws how often runs end on the best tokens against d, for several n (left) and for several T (middle).  For
+    small problems, draws how often no other selection is locally optimal, and the first step's correlation with the SVM
+    (right)."""
     for ax in (left, middle, right):
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, DIMENSIONS)

@@ -24,7 +24,7 @@ FIXED, FIXED_STEPS = 0.1, 2000  # normalised steps
 RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
 TWIN_STEPS = 200
 LONGEST = 1.0  # longest Polyak step
-HEAD_STEPS = 20  # number of steps compared with NumPy, for Polyak's rule and for a trained head
+HEAD_STEPS = 20  # number of steps after which Polyak steps, and steps of W and head together, are compared with NumPy
 CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
 RUNS, QUICK = 100, 36
 SETTINGS = (
@@ -46,7 +46,8 @@ def experiment(rng):
 
 
 def by_hand(problem, start):
-    """Relative differences from NumPy of constant steps, Polyak steps, steps of W and head v together, and L_W."""
+    """Compares training with NumPy: constant steps, Polyak steps, steps of W and the head v together, and the
+    smoothness L_W.  Returns relative differences, and how the loss rises and falls with the step 1 / L_W."""
     (X, Z), scores, told = tokens_of(problem.data), problem.scores, diagnose(problem)
     careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
     plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS).W
@@ -64,14 +65,16 @@ def by_hand(problem, start):
 
 
 def smoothness(X, Z, v):
-    """Smoothness L_W of the logistic loss in W, ``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``."""
+    """Computes the smoothness L_W of the mean logistic loss in W, which is the mean of ``||z||^2 ||X||^2 g (g / 4 +
+    3)`` over sequences, with ``g = ||v|| ||X||``."""
     key = norm(X, 2, axis=(1, 2))
     g = norm(v) * key
     return (norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
 
 
 def by_polyak(X, Z, scores, W):
-    """W after Polyak steps against the gradient g of a loss L, of length ``min(LONGEST, (L - inf L) / (2 ||g||))``."""
+    """Computes W after Polyak steps in NumPy.  Each step goes against the gradient g of the loss L, and has the length
+    ``min(LONGEST, (L - inf L) / (2 ||g||))``."""
     W, least = W.copy(), loss(scores.max(axis=1))
     for _ in range(HEAD_STEPS):
         s = softmax(logits_of(X, Z, W))
@@ -82,7 +85,8 @@ def by_polyak(X, Z, scores, W):
 
 
 def with_head(X, Z, y, v, W):
-    """W and the head v after steps on both, each step divided by the norm of its own gradient."""
+    """Computes W and the head v after steps of both in NumPy.  Each step of W, and each of v, is divided by the norm of
+    its own gradient."""
     W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
         attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
@@ -93,7 +97,8 @@ def with_head(X, Z, y, v, W):
 
 
 def claims(results):
-    """Claims on the growth of the norm of W, on the direction that both rules turn to, and on agreement with NumPy."""
+    """Claims that the norm of W grows like the logarithm of the step under constant steps, that both rules turn to the
+    SVM direction, and that training agrees with NumPy."""
     norm, off = results["constant norm"], results["constant off"]
     low, middle, high = norm[:, RECORDS.searchsorted((200, 2000, STEPS))].T
     reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
@@ -124,7 +129,8 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Draws the norm of W (left) and its distance from the SVM direction (right) along training by both rules."""
+    """Draws the norm of W (left) and 1 - correlation of W with its SVM (right) along training by constant and by
+    normalised steps."""
     for rule, label in (("constant", "constant step"), ("normalized", "normalised")):
         for ax, what in ((left, "norm"), (right, "off")):
             curves = results[f"{rule} {what}"]

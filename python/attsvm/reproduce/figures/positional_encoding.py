@@ -15,7 +15,8 @@ from ..panels import finish, picture
 from ..textbook import certificate, unit
 
 N, T, WORDS, D = 6, 6, 8, 12
-SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # length of the code divided by the length of a word
+# length of the positional code, divided by the length of a word's embedding
+SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 PAPER = "{NOWHERE}: what positional encodings do to separability"
 CAPTION = (
@@ -29,7 +30,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For each length of the code and kind of query the margin, NaN without a separating W; and the largest gap."""
+    """Solves the SVM for each length of the positional code, with random queries and with the final word as query.
+    Records the margins, NaN if no W separates the tokens, and the largest gap of the solutions."""
     words = unit(rng.standard_normal((WORDS, D)))
     sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)
     Z = unit(rng.standard_normal((N, D)))
@@ -48,7 +50,8 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims on separability, and on the length of the positional code with the largest margin."""
+    """Claims that positional codes make copies of a word separable, and that the margin is largest if the code is as
+    long as the word."""
     separable = np.isfinite(results["random"])
     tenth, one, ten = (results["random"][:, SCALES.index(scale)] for scale in (0.1, 1.0, 10.0))
     return {
@@ -67,14 +70,16 @@ def claims(results):
 
 
 def medians_of(margins):
-    """Median margins over the draws that are separable, NaN where fewer than half of the draws are."""
+    """Returns, for each length of the code, the median margin over the separable draws, NaN if fewer than half of the
+    draws are separable."""
     found = np.isfinite(margins)
     return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
 
 
 @picture((9, 3.8), 2)
 def plot(results, *axes):
-    """Draws the share of separable draws (left) and their median margin (right), against the length of the code."""
+    """Draws, against the length of the positional code, the share of draws that are separable (left) and the median of
+    their margins (right)."""
     for kind, label in (("random", "random queries"), ("last", "the final word queries")):
         numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
         for ax, values in zip(axes, numbers, strict=True):

@@ -18,13 +18,14 @@ from ..panels import BLUE, ORANGE, finish, picture
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
-PLANE = np.eye(2, 3)  # the keys: attention sees two coordinates of a token, the third is its score
+# projects tokens to keys: attention sees two coordinates of a token, and the third is the score of the token
+PLANE = np.eye(2, 3)
 ONE = {"global": 0.9, "local": 0.0}  # score of the third token
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # losses and their colours
-# The published draw of three sequences of seven tokens (PyTorch's generator, seed 0); the first token is the best.
+# The published draw of three sequences of seven tokens (PyTorch's generator, seed 0). The first token is the best.
 DRAWN = [
     [[0.77483, -0.23047], [-1.08678, 1.16974], [-1.0632, 0.57696], [-1.25267, 1.07]]
     + [[-0.47603, -0.25247], [-0.54946, -0.77053], [-0.38667, -0.3413]],
@@ -33,7 +34,7 @@ DRAWN = [
     [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
-# Values read off the published curves for DRAWN, by step: softmax of the best token, and norm of the prompt.
+# By step, the softmax of the best token and the norm of the prompt, read off the published curves for DRAWN.
 DESCENTS = {
     "normalised": {
         "how": {"lr": LR},
@@ -75,7 +76,8 @@ def problem_of(tokens, loss="logistic"):
 
 
 def with_scores(plane):
-    """Sequences of seven tokens in the plane, with their scores: 1 for the first token, 0.5 for the others."""
+    """Adds to sequences of seven tokens in the plane a third coordinate with their scores: 1 for the first token, 0.5
+    for the others."""
     return np.insert(plane, 2, [1.0] + 6 * [0.5], axis=2)
 
 
@@ -90,7 +92,8 @@ def experiment(rng):
 
 
 def several(plane):
-    """Runs on three sequences: whether all select the best tokens, least correlation with the SVM and with run 0."""
+    """Trains a prompt on three sequences from six starts.  Returns whether all runs select the best tokens, and the
+    least correlations of their prompts with the SVM and with the first run's prompt."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
@@ -102,7 +105,8 @@ def several(plane):
 
 
 def single():
-    """One sequence of three tokens, six starts: tokens selected, paths, and correlations with the exact solutions."""
+    """Trains a prompt from six starts on one sequence of three tokens, for two scores of the third token.  Returns the
+    tokens selected, the paths of the prompt, and its correlations with the SVM solutions of these tokens."""
     found = {}
     for kind, score in ONE.items():
         problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
@@ -110,7 +114,7 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        # The direction is stored only for the first kind of sequence, on which all prompts end on the best token.
+        # Only the first score, .9, of the third token stores directions: with it, all prompts end on the best token.
         found.setdefault("direction", unit(trained.W[..., 0]))
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
@@ -118,7 +122,8 @@ def single():
 
 
 def speeds():
-    """Of the published draw of three sequences: norms of its SVMs, and numbers along two kinds of descent."""
+    """Trains a prompt on the published draw of three sequences, by normalised and by plain descent.  Returns the
+    squared norms of its SVM solutions, and the prompt's norm and its attention to the best tokens along training."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
     in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
@@ -136,7 +141,8 @@ def speeds():
 
 
 def offsets():
-    """For each loss and score C, the final distance of the prompt from the line along (1, 0)."""
+    """Returns, for each loss and score C, the final distance of the prompt from the line along the SVM direction (1,
+    0)."""
     tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
     return {
         f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400).W[1, 0] for X in tokens] for loss in LOSSES
@@ -144,7 +150,8 @@ def offsets():
 
 
 def exact_offset(loss, C):
-    """The prompt's coordinate p_2 at which two gradients cancel: ``C |l'(C)| exp(-p_2) = |l'(1)| exp(p_2)``."""
+    """Computes the second coordinate p_2 of the prompt at which the gradients of two sequences cancel: ``C |l'(C)|
+    exp(-p_2) = |l'(1)| exp(p_2)``, where l is the loss."""
     slopes = {
         "linear": np.zeros_like,
         "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
@@ -155,7 +162,8 @@ def exact_offset(loss, C):
 
 
 def claims(results):
-    """Claims on trained prompts, against exact and published values (in brackets), and from theory on random draws."""
+    """Claims that trained prompts turn to the SVM directions of the theory, on published examples and on random draws.
+    Brackets in a claim hold exact or published values."""
     of = {key: values[0] for key, values in results.items()}
     value, late = of["svm values"], SHOWN >= 50
     steps = {"normalised": SHOWN[late], "plain": np.log(SHOWN[late])}
@@ -194,7 +202,8 @@ def claims(results):
 
 @picture((14, 3.9), 4)
 def plot(results, left, middle, speed, beside):
-    """Draws paths of the prompt (two panels), norms of the prompt, and its distances from the SVM direction."""
+    """Draws the paths of the prompt for two scores of the third token (two panels), the norm of the prompt along
+    training, and the prompt's final distance from the SVM direction against the score C."""
     for ax, (kind, score) in zip((left, middle), ONE.items(), strict=True):
         draw_paths(ax, kind, score, results)
     for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):

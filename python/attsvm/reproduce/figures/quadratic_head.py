@@ -34,11 +34,12 @@ SETTINGS = (
     f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
     f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
 )
-EXACT = 1e-9  # distances below this are rounding errors
+EXACT = 1e-9  # values of 1 - correlation below this are rounding errors
 
 
 def experiment(rng):
-    """One random draw of tokens, trained with every lambda."""
+    """Draws orthonormal tokens, trains W with every lambda, and compares the tokens that attention keeps with the exact
+    rule."""
     X = np.linalg.qr(rng.standard_normal((N, D, T)))[0].swapaxes(1, 2)
     Z, v = unit(rng.standard_normal((N, D))), rng.standard_normal(D)
     v /= np.linalg.norm(v)
@@ -58,7 +59,7 @@ def _at(data, v, scores, lam):
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
-        # final probability of a token left out, over that at half the steps: 1/2 if it decays like 1/step
+        # Largest final probability of a token left out, over that at half the steps: 1/2 if it decays like 1/step.
         "decay": (p[~correct] / before[~correct]).max(initial=0.0),
         "left": p[~correct].max(initial=0.0),
         "parts": parts.correlation if parts else np.nan,
@@ -68,12 +69,14 @@ def _at(data, v, scores, lam):
 
 
 def still(before, after):
-    """Flags of probabilities that have stopped falling: they fell by less than a quarter in a run's second half."""
+    """Returns a flag for each probability: whether it has stopped falling, since it fell by less than a quarter in the
+    second half of the run."""
     return after > 0.75 * before
 
 
 def claims(results):
-    """Claims on the quadratic head.  A run counts as one number, the mean or median over its lambdas and queries."""
+    """Claims that attention keeps as many tokens as the exact rule says, and that W turns to W_fin + R W_svm.  A run
+    counts as one number, the mean or median over its lambdas and queries."""
     rule, trained, left = results["rule"], results["trained"], results["left"]
     several, wide = LAMBDAS >= 0.1, LAMBDAS >= 0.3
     kept, right = trained.mean(axis=2), (trained == rule).mean(axis=(1, 2))
@@ -103,14 +106,16 @@ def claims(results):
 
 @picture((11, 4.8), 2)
 def plot(results, left, right):
-    """Draws the number of tokens kept (left) and the distance of W from three predictions (right), against lambda."""
+    """Draws, against lambda, the number of tokens that attention keeps beside the exact rule (left), and the distances
+    of W from three predictions (right)."""
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
     left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
     kinds = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
     for (key, label), color in zip(kinds.items(), (BLUE, GREEN, ORANGE), strict=True):
         off = 1 - np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
-        off[off < EXACT] = np.nan  # where every token is kept, W is W_fin: the distance is rounding
+        # W is W_fin if every token is kept; the distance from the prediction is then a rounding error.
+        off[off < EXACT] = np.nan
         right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
     finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
     left.set_xlim(0.008, 2.5)

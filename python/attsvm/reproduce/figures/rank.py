@@ -20,8 +20,9 @@ from ..textbook import apart, certificate
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
 SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
-ABSOLUTE = 1e-7  # the published tolerance: singular values above it count for the rank
-HASTE = 3  # steps of a gradient solver that needs hundreds: the certificate must show that the answer is not optimal
+ABSOLUTE = 1e-7  # absolute tolerance of the paper: larger singular values count for the rank
+# A solver that needs hundreds of steps is stopped after this number, to test that it calls no bad answer optimal.
+HASTE = 3
 
 PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
 CAPTION = (
@@ -31,7 +32,8 @@ CAPTION = (
 RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
-# Share of 1,000 draws that have a solution, by (n, T) and d, from SciPy and Clarabel (reference_shares.py, d7d1777).
+# For each (n, T) and d, the share of 1,000 independent draws that have a solution.
+# The reference shares of draws with a solution come from SciPy and Clarabel (reference_shares.py at commit d7d1777).
 FEASIBLE = {
     (5, 5): {2: 0.345, 3: 0.94},
     (10, 5): {2: 0.02, 3: 0.18, 4: 0.89},
@@ -39,7 +41,7 @@ FEASIBLE = {
     (5, 10): {2: 0.295, 3: 0.71, 4: 0.99},
     (5, 15): {2: 0.32, 3: 0.70, 4: 0.97},
 }
-# Share of the draws with a solution whose Frobenius solution has rank min(n, d), from SciPy and Clarabel.
+# For each (n, T) and d, the share of independent solutions, by SciPy and Clarabel, whose Frobenius rank is min(n, d).
 FULL = {
     (5, 5): {2: 0.97, 3: 0.98, 4: 0.98, 5: 0.895},
     (10, 5): {4: 1, 5: 1, 10: 0.955},
@@ -47,13 +49,13 @@ FULL = {
     (5, 10): {3: 0.98, 4: 0.97, 5: 0.88},
     (5, 15): {3: 0.98, 4: 0.97, 5: 0.89},
 }
-# Mean rank of the nuclear solution over 400 draws, from SciPy and Clarabel.
+# For each (n, T) and d, the mean rank of the nuclear solutions of 400 independent draws, by SciPy and Clarabel.
 NUCLEAR = {
     (5, 5): {3: 2.39, 4: 2.55, 5: 2.58, 10: 2.64, 15: 2.645},
     (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79},
     (15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71},
 }
-# Mean ranks by n, one per dimension, read off the published figure, which counts infeasible draws as rank 1.
+# For each n, the published mean ranks in the order of DIMENSIONS, where infeasible draws count as rank 1.
 PUBLISHED_FROBENIUS = {
     5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
     10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
@@ -67,7 +69,8 @@ PUBLISHED_NUCLEAR = {
 
 
 def experiment(rng):
-    """Ranks and certificates of both SVM solutions as arrays (sizes, dimensions), NaN where there is no solution."""
+    """Solves the Frobenius and the nuclear SVM for each size (n, T) and dimension d.  Returns ranks and certificates as
+    arrays (sizes, dimensions), NaN for a draw that has no solution."""
     return stacked([stacked([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
 
 
@@ -79,7 +82,7 @@ def cell(problem):
         solution = solve_svm(problem.data, problem.optimal, norm)
         W = solution.W
         if W is None:
-            return found  # infeasible in one norm is infeasible in both
+            return found  # if this norm has no solution, the other norm has none either
         proof = certificate(problem.data, problem.optimal, solution)
         stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
         worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
@@ -90,7 +93,8 @@ def cell(problem):
 
 
 def judged_too_soon(problem):
-    """Whether a solver that is stopped after HASTE steps calls separable tokens infeasible, or a bad answer optimal."""
+    """Whether a gradient solver that is stopped after HASTE steps calls separable tokens infeasible, or calls an answer
+    optimal whose gap is too large."""
     stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
     if stopped.status != "optimal":
         return stopped.status == "infeasible"
@@ -98,19 +102,21 @@ def judged_too_soon(problem):
 
 
 def _published(results, norm):
-    """Ranks as published: with an absolute tolerance, and 1 for a draw that has no solution."""
+    """Returns the ranks of one norm's solutions as the paper counts them: with an absolute tolerance for singular
+    values, and as 1 for a draw that has no solution."""
     return np.nan_to_num(results[f"{norm} absolute"], nan=1.0)
 
 
 def _means(ranks):
-    """Mean ranks over the draws that have a solution, NaN where no draw has one."""
+    """Returns the mean rank for each size and dimension over the draws that have a solution, NaN if no draw has one."""
     found = np.isfinite(ranks)
     with np.errstate(invalid="ignore"):
         return np.where(found, ranks, 0).sum(axis=0) / found.sum(axis=0)
 
 
 def claims(results):
-    """Claims on ranks of SVM solutions, from theory and from independent solutions of at least 400 draws per size."""
+    """Claims that the ranks of SVM solutions agree with the theory, and with independent solutions of at least 400
+    draws for each size."""
 
     def cells(table, of):
         return [
@@ -159,7 +165,7 @@ def claims(results):
         "As published: infeasible draws counted as rank 1": [
             mean(f"Frobenius, {text} (published {value:g})", x, (1, most), value - 0.3, value + 0.3)
             for text, x, most, value in cells(published, _published(results, "frobenius"))
-            # Left out: n = 15, T = 5, d = 4, where the published mean rank is 1.45, but that of 400 draws is 1.7.
+            # No claim is made for n = 15, T = 5, d = 4: the published mean rank is 1.45, but that of 400 draws is 1.7.
             if value < most and not text.startswith("n = 15, T = 5, d = 4")
         ],
         "Every solution, recomputed in NumPy": [
@@ -177,7 +183,8 @@ def claims(results):
 
 @picture((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
 def plot(results, *axes):
-    """Draws ranks against d, by n (left) and by T (right), and below them the share of draws with a solution."""
+    """Draws the mean ranks of both SVM solutions against d, for several n (left) and for several T (right), and below
+    them the share of draws that have a solution."""
     for letter, (above, below) in enumerate(zip(*axes, strict=True)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"

@@ -16,7 +16,7 @@ from ..problems import on_best, one_scored
 from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
 
 N, T, D = 6, 8, 10
-STEPS, FIT = 10_000, 1000  # number of steps; slopes are fitted from step FIT on
+STEPS, FIT = 10_000, 1000  # number of training steps; the slopes of curves are fitted from step FIT on
 RULES = {
     "normalised": {"lr": 0.1},
     "Polyak": {"rule": "polyak", "lr": 1000.0},
@@ -38,7 +38,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For each rule, along training: error of W's direction, norm of W, and attention to all but the best tokens."""
+    """Trains by each rule, and measures along training the error of W's direction, the norm of W, and the attention to
+    other tokens than the best."""
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)
@@ -48,7 +49,7 @@ def experiment(rng):
         found |= {
             f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
-            # least lead of the best token's logit: -log of the attention to another token over that to the best
+            # Least logit of the best token minus that of another: -log of the other's attention over that of the best.
             f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
@@ -56,12 +57,13 @@ def experiment(rng):
 
 
 def power(curves):
-    """The slope of each curve on logarithmic scales, from step FIT on."""
+    """Returns the slope of each curve on logarithmic axes, fitted from step FIT on."""
     return slope(np.log(RECORD[LATE]), np.log(curves[:, LATE]))
 
 
 def claims(results):
-    """Claims on how fast the direction's error falls and the norm grows under each rule, and on the SVM's gap."""
+    """Claims how fast the error of W's direction falls and the norm of W grows under each rule, and that the SVM
+    solutions have small gaps."""
     errors, norms = ({name: results[f"{name} {what}"] for name in RULES} for what in ("error", "norm"))
     logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in norms["plain"]]
     normalised, polyak, plain = (error[:, -1] for error in errors.values())
@@ -91,7 +93,8 @@ def claims(results):
 
 @picture((12, 4), 3)
 def plot(results, error, norm, attention):
-    """Draws the error of W's direction (left), the norm of W (middle), and attention to other tokens (right)."""
+    """Draws along training, for each rule, the error of W's direction (left), the norm of W (middle), and -log of the
+    attention to other tokens than the best (right)."""
     for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
         errors = results[f"{name} error"]
         medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color=color)

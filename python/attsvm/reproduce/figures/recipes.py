@@ -54,7 +54,8 @@ IN_NUMPY = RECIPES[3:]
 
 
 def together(runs, seed):
-    """For each run: correlations of each recipe's W with its SVM and with the plain SVM, and how sparsemax ended."""
+    """Trains W with each recipe in many runs.  Measures the correlations of each W with the SVM of its recipe and with
+    the plain SVM, and whether sparsemax has stopped."""
     rngs = [np.random.default_rng([seed, 41, r]) for r in range(runs)]
     X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
@@ -68,7 +69,8 @@ def together(runs, seed):
 
 
 def compared(X, Z, y, v, scores, weights):
-    """For one run: correlations of each recipe's W with the recipe's SVM and with the SVM that ignores the recipe."""
+    """Returns, for one run, the correlations of each recipe's W with the SVM of the recipe and with the SVM that
+    ignores the recipe."""
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     data, best = problem.data, problem.optimal
     plain = solve_svm(data, best)
@@ -84,7 +86,8 @@ def compared(X, Z, y, v, scores, weights):
 
 
 def trained(problem, plain, X, Z, y, v):
-    """For each recipe that the package itself trains: W, the recipe's SVM, and the SVM that ignores the recipe."""
+    """Trains by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W,
+    the recipe's SVM, and the SVM that ignores the recipe."""
     order = np.argsort(-problem.scores, axis=1)
     subsets = [np.flatnonzero(kept) for kept in itertools.product((0, 1), repeat=T) if any(kept)]
     seen = cross_attention([x[s] for x in X for s in subsets], np.repeat(Z, len(subsets), axis=0))
@@ -94,7 +97,7 @@ def trained(problem, plain, X, Z, y, v):
     twice = X.copy()
     best, rows = (y[:, None] * X[..., 0]).argmax(axis=1), np.arange(N)
     twice[rows, (best + 1) % T, 0] = X[rows, best, 0]
-    # the head reads the first coordinate, so that two tokens can have exactly equal scores
+    # The head reads the first coordinate alone, so that two tokens can have exactly equal scores.
     run = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
     margins[rows, np.where(run.selected == best, (best + 1) % T, best)] = -np.inf
@@ -108,13 +111,15 @@ def run_of(problem):
 
 
 def sign_svm(X, Z, scores):
-    """The SVM of sigmoid attention: each token against a zero token, which is selected if the token scores below 0."""
+    """Solves the SVM of sigmoid attention, in which every token competes with a zero token.  The zero token is selected
+    if the token's score is below 0."""
     pairs = np.stack([X.reshape(-1, D), np.zeros((N * T, D))], axis=1)
     return solve_svm(cross_attention(pairs, np.repeat(Z, T, axis=0)), (scores.ravel() < 0).astype(int))
 
 
 def descended(name, X, Z, scores):
-    """W (runs, d, d) after training by the textbook gradient, and whether the gradient has become exactly zero."""
+    """Trains W (runs, d, d) by the recipe ``name`` along the textbook gradient in NumPy.  Returns W, and flags of runs
+    whose gradient has become exactly zero."""
     W = np.zeros((len(X), D, D))
     for _ in range(STEPS):
         G = gradient(name, W, X, Z, scores)
@@ -127,7 +132,8 @@ def descended(name, X, Z, scores):
 
 
 def gradient(name, W, X, Z, g):
-    """Gradient (runs, d, d) of the mean loss in W under the recipe ``name``, where ``g`` are the tokens' scores."""
+    """Computes the gradient (runs, d, d) of the mean loss in W under the recipe ``name``, where ``g`` (runs, n, T) are
+    the scores of the tokens."""
     U = np.einsum("rde,rne->rnd", W, Z)
     logits = np.einsum("rntd,rnd->rnt", X, U)
     if name == "sigmoid":
@@ -146,7 +152,8 @@ def gradient(name, W, X, Z, g):
         least = np.maximum(size, 1e-12)
         a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
         rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
-        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # the loss depends only on U / |U|, U = W z
+        # remove the part along U = W z, since the loss depends only on the direction of U
+        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U
         return np.einsum("rnd,rne->rde", np.where(size > 0, rows / least, rows), Z) / N
     elif name == "dropout of probabilities":
         return dropped(logits, X, Z, g)
@@ -161,18 +168,21 @@ def gradient(name, W, X, Z, g):
 
 
 def pulled(pull, X, Z):
-    """Gradient in W from the derivatives in the logits: the mean of ``sum_t pull_t x_t z^T`` over sequences."""
+    """Computes the gradient (runs, d, d) in W from the derivatives ``pull`` in the logits: the mean of ``sum_t pull_t
+    x_t z^T`` over sequences."""
     return np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, X), Z) / N
 
 
 def pairs(a, g):
-    """Softmax derivative ``a_t (g_t - a.g)`` by differences from the token of largest a, exact at saturation."""
+    """Computes the derivatives ``a_t (g_t - a.g)`` of ``a.g`` in the logits of a softmax a.  It first subtracts from
+    all scores g that of the token with the largest a, so that nothing cancels at saturation."""
     apart = g - np.take_along_axis(g, a.argmax(axis=-1)[..., None], -1)
     return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
 
 
 def dropped(logits, X, Z, g):
-    """Gradient with dropout of attention probabilities, averaged over all masks, without renormalisation."""
+    """Computes the gradient in W with dropout of attention probabilities, averaged over all dropout masks; the kept
+    probabilities are not scaled to sum 1."""
     masks = np.array([*itertools.product((0, 1), repeat=T)])[:, None, None]
     chances = np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True)
     scores = g * masks / (1 - DROPPED)
@@ -182,7 +192,8 @@ def dropped(logits, X, Z, g):
 
 
 def claims(results):
-    """Claims: some recipes turn to SVMs of their own, some to the plain SVM of their tokens, and some to no SVM."""
+    """Claims that W turns to an SVM of the recipe's own for some recipes, to the plain SVM of its tokens for others,
+    and to no SVM for the rest."""
     own, plain = ({name: results[f"{name}: {part}"] for name in RECIPES} for part in ("own", "plain"))
     return {
         "Recipes with an SVM of their own": [
@@ -212,13 +223,14 @@ def claims(results):
     }
 
 
-# Claimed lower bounds of the median correlation of a recipe's W with the recipe's SVM.
+# For each recipe, the claimed lower bound of the median correlation of its W with the SVM of the recipe.
 LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}
 
 
 @picture((9, 5), 1)
 def plot(results, ax):
-    """Draws, in a row per recipe, each run's distances from the recipe's SVM and from the SVM without the recipe."""
+    """Draws a row for each recipe, with the distances of each run's W from the recipe's SVM and from the SVM that
+    ignores the recipe."""
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
         for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:

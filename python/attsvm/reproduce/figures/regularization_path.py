@@ -18,9 +18,10 @@ from ..problems import draws, sphere_problem
 from ..textbook import gradient_of, norms, unit
 
 N, T, D = 6, 8, 10
-MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radii, in units of the norm of the SVM solution
+# Radii of the balls, in units of the norm of the SVM solution.
+MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])
 TOL = 1e-6
-CAUSAL = 3, 5  # number of sequences, and of tokens in each
+CAUSAL = 3, 5  # number of sequences in causal problems, and of tokens in each
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = "{SVM}: the theorem on regularisation paths; no picture"
@@ -34,7 +35,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """For every radius: the minimiser's correlations with both SVMs, logarithm of its excess loss, Frank-Wolfe gap."""
+    """Minimises the loss over balls of every radius in both norms.  Measures the minimisers' correlations with both
+    SVMs, the logarithm of their loss above its infimum, and their Frank-Wolfe gaps."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
     found = {}
@@ -51,7 +53,8 @@ def experiment(rng):
 
 
 def causal(rng):
-    """Correlations with the Frobenius SVM under causal attention, for the first random problem that has an SVM."""
+    """Draws causal problems until one has an SVM, minimises its loss over growing Frobenius balls, and returns the
+    correlations of the minimisers with the Frobenius SVM."""
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
@@ -61,7 +64,8 @@ def causal(rng):
 
 
 def frank_wolfe(problem, path, point):
-    """Relative Frank-Wolfe gap at a point of the path, ``(<G, W> + radius ||G||_dual) / (radius ||G||_dual)``.
+    """Computes the relative Frank-Wolfe gap of a minimiser W on the path, ``(<G, W> + radius ||G||_dual) / (radius
+    ||G||_dual)``.
 
     G is the textbook gradient at W.  The gap is 0 where no W of the ball is better to first order, and infinite outside
     of the ball.
@@ -73,7 +77,8 @@ def frank_wolfe(problem, path, point):
 
 
 def claims(results):
-    """Claims: directions converge like 1 / R^2 in the radius R, and the loss falls at the rate of the SVM's margin."""
+    """Claims that the minimisers' directions converge to the SVM like 1 / R^2 in the radius R, and that the loss falls
+    at the rate of the SVM's margin."""
     groups, late = {}, (MARGINS == 30).argmax()
     for norm, title in NORMS.items():
         off = 1 - results[f"{norm} own"]
@@ -100,7 +105,8 @@ def claims(results):
 
 @picture((11, 4.6), 2, width_ratios=(1.3, 1))
 def plot(results, left, right):
-    """Draws the minimisers' distances from the SVM directions (left), and the loss above its infimum (right)."""
+    """Draws, against the radius, the minimisers' distances from the SVM directions (left) and their loss above its
+    infimum (right)."""
     for (norm, title), color in zip(NORMS.items(), (BLUE, ORANGE), strict=True):
         for what, of, line in (("own", norm, "-"), ("other", OTHER[norm], DASHED)):
             label = f"{title} ball and {NORMS[of]} SVM"

@@ -27,7 +27,7 @@ SETTINGS = (
 )
 MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS = ("frobenius", "nuclear")
-# Trained weights: key, name, norms of their own and of the other SVM, least median correlation claimed with their own.
+# A training has a key, a name, the norm of its SVM, the other norm, and a claimed median correlation with its SVM.
 KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
 
@@ -52,7 +52,8 @@ def experiment(rng):
 
 
 def virtual(X, y, v, W, problem, selected, own):
-    """Error of the gradient and gap of the SVM solution, by textbook formulas in NumPy on n T one-query sequences."""
+    """Compares gradient and SVM solution with textbook formulas in NumPy on n T sequences of one query each.  Returns
+    the relative error of the gradient and the gap of the solution."""
     gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
     for n, k in np.ndindex(N, T):
         tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
@@ -69,7 +70,8 @@ def virtual(X, y, v, W, problem, selected, own):
 
 
 def claims(results):
-    """Claims on the directions of weights, on how attention ends, and on the comparison with one-query sequences."""
+    """Claims that W and (K, Q) turn to their SVMs, that every query ends on one token, and that gradients and solutions
+    agree with NumPy on one-query sequences."""
 
     directions, ends, forms = [], [], []
     for mask, text in MASKS.items():
@@ -98,7 +100,8 @@ def claims(results):
 
 @picture((11, 8), 2, 2)
 def plot(results, *axes):
-    """Draws, in a row per mask, how sharp attention becomes (left), and distances of weights from the SVMs (right)."""
+    """Draws a row for each mask: the largest softmax probability along training (left), and 1 - correlation of W and
+    (K, Q) with both SVMs (right)."""
     for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
         for name, trained, *norms, _ in KINDS:
             band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained))

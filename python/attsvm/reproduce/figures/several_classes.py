@@ -20,9 +20,10 @@ from ..textbook import projection, softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
-MIXING = 500  # iterations for a query's best mixture; with 250, stationarity() was 1.5e-6 in one report of 24
+# number of iterations that find a query's best mixture; with 250, stationarity() was 1.5e-6 in one report of 24
+MIXING = 500
 KEPT = 1e-2  # a token of at least this probability, in the attention or in the mixture, counts as kept
-BAND = 3.0  # between KEPT / BAND and KEPT * BAND it is not clear whether a token is kept
+BAND = 3.0  # It is not clear whether a token is kept if its probability lies between KEPT / BAND and KEPT * BAND.
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
 
 PAPER = "{NOWHERE}: a head with several classes"
@@ -40,12 +41,14 @@ SETTINGS = (
 
 
 def slopes(outputs, c, s):
-    """Gradient in the mixture s of ``log softmax(outputs^T s)_c``, the log-probability of class c."""
+    """Computes the gradient of ``log softmax(outputs^T s)_c``, the log-probability of class c, in the attention
+    probabilities s (T,)."""
     return outputs[:, c] - outputs @ softmax(s @ outputs)
 
 
 def mixture(outputs, c):
-    """The mixture s of T tokens with the largest ``log softmax(outputs^T s)_c``, where outputs are (T, C).
+    """Finds the best mixture of T tokens: the probabilities s (T,) that maximise ``log softmax(outputs^T s)_c``, the
+    log-probability of class c, where row t of ``outputs`` (T, C) is the output for token t alone.
 
     Accelerated projected gradient with restarts; ``||outputs||^2 / 2`` is the smoothness of the log-probability.
     """
@@ -54,7 +57,7 @@ def mixture(outputs, c):
     weight = 1.0
     for _ in range(MIXING):
         following = projection(ahead + step * slopes(outputs, c, ahead))
-        if (following - s) @ (ahead - following) > 0:  # overshot: restart the momentum
+        if (following - s) @ (ahead - following) > 0:  # restart the momentum, since the step lowers the log-probability
             weight = 1.0
         grown = (1 + np.sqrt(1 + 4 * weight**2)) / 2
         s, ahead, weight = following, following + (weight - 1) / grown * (following - s), grown
@@ -62,13 +65,15 @@ def mixture(outputs, c):
 
 
 def stationarity(outputs, c, s):
-    """How far s is from the best mixture: the largest derivative of a token minus the mean derivative under s."""
+    """Measures how far the mixture s is from the best one, by the largest derivative of the log-probability in an entry
+    of s, minus the mean of the derivatives under s."""
     g = slopes(outputs, c, s)
     return g.max() - g @ s
 
 
 def is_clear(s):
-    """Whether every token of a mixture is clearly kept or clearly left out."""
+    """Whether no entry of the mixture s (T,) lies within a factor BAND of KEPT, so that it is clear for every token
+    whether s keeps it."""
     return ((s <= KEPT / BAND) | (s >= KEPT * BAND)).all()
 
 
@@ -105,7 +110,8 @@ def experiment(rng):
 
 
 def claims(results):
-    """Claims of the conjecture on which tokens attention keeps, and in which direction W goes."""
+    """Claims, as a conjecture, that attention keeps the tokens of the best mixture in its proportions, and that W turns
+    to W_fin + R W_svm."""
     return {
         "Which tokens (conjecture)": [
             median("share of a draw's queries that keep exactly the tokens of their mixture", results["same"], 0.9),
@@ -124,7 +130,8 @@ def claims(results):
 
 @picture((9, 4), 2)
 def plot(results, tokens, direction):
-    """Draws how many tokens queries keep against the prediction (left), and W's distance from three candidates."""
+    """Draws how many tokens queries keep against the number in their best mixtures (left), and how far W is from three
+    candidates for its direction (right)."""
     counts = np.zeros((T, T))
     np.add.at(counts, tuple(results[what].ravel() - 1 for what in ("attended", "predicted")), 1)
     tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))

@@ -27,7 +27,8 @@ N, T, DIMENSIONS = 3, 4, (4, 6, 8, 10)
 LR, STEPS, EVERY = 0.1, 2000, 10
 SHOWN = np.arange(0, STEPS + 1, 20)
 LOW, HIGH = 1e-6, 1e-3
-END = np.log(np.finfo(float).eps / 10)  # log of the gradient's norm below which its textbook formula has no digit
+# Logarithm of the gradient's norm below which the textbook formula of the gradient has no correct digit.
+END = np.log(np.finfo(float).eps / 10)
 PAPER = "{SVM}: directions for several selected tokens (notebook multi_token_converge.ipynb)"
 CAPTION = (
     "Above: how far W is from three predictions, along training. Below: the same at the "
@@ -45,16 +46,16 @@ KINDS = {
     "svm": ("general SVM", GREEN),
     "one": ("SVM of one token per sequence", ORANGE),
 }
-# By d: published means of 1 - correlation of W at step 2,000 with W_fin + R W_svm, and with the SVM of one token.
-# The published code reproduces these means with 62 to 68 runs for each d.
+# By d, the published means of 1 - correlation of W at step 2,000 with W_fin + R W_svm, and with the SVM of one token.
+# The published code reproduces the published means of 1 - correlation with 62 to 68 runs for each d.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-# By d, the share of 400 draws that are accepted, from SciPy (reference_shares.py, d7d1777).
+# By d, the share of 400 independent draws whose run is accepted, by SciPy (reference_shares.py at commit d7d1777).
 ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}
 
 
 def experiment(rng):
-    """Measured numbers of the first accepted run of each dimension d."""
+    """Trains random draws in each dimension d until a run is accepted, and returns the measurements of this run."""
     return {f"{d} {key}": number for d in DIMENSIONS for key, number in accepted(d, rng).items()}
 
 
@@ -69,12 +70,12 @@ def accepted(d, rng):
         data = cross_attention(X, Z)
         problem = Problem(data, y, MLPHead(V / np.linalg.norm(V)))
         found = train(problem, W, lr=LR, steps=STEPS, record=EVERY)
-        # the first record at which the gradient has left double precision, else the last record
+        # index of the first record whose gradient is too small for the textbook formula, else of the last record
         last = min(np.flatnonzero(found.log_grad_norm < END), default=len(found.steps) - 1)
         judged.append(judge(data, found.weights[last]))
         if judged[-1] not in REASONS:
             break
-    # the weights at each step of the picture, which stay those of step ``last`` after that step
+    # weights at the steps SHOWN of the picture; after record ``last`` they stay the weights of that record
     shown = found.weights[np.minimum(SHOWN // EVERY, last)]
     dead = ~(data.attended(found.weights[last]) @ V > 0).any(axis=1)
     beyond = judge(data, found.W) if found.status == "completed" else REASONS[0]
@@ -89,7 +90,8 @@ def accepted(d, rng):
 
 
 def gradient_error(problem, W, rng):
-    """Relative error of the gradient along a random direction, against a central difference in NumPy."""
+    """Computes the relative error of the loss's gradient along a random direction, against a central difference in
+    NumPy."""
     (X, Z), aside = tokens_of(problem.data), rng.standard_normal(W.shape)
 
     def at(W):
@@ -101,7 +103,7 @@ def gradient_error(problem, W, rng):
 
 
 def judge(data, W):
-    """The decomposition of an accepted run, or the reason why the run is not accepted."""
+    """Decomposes W into W_fin + R W_svm if the run is accepted; returns the reason, one of REASONS, if it is not."""
     p = data.probabilities(W)
     if selected_sets(p, LOW, HIGH)[1].any():
         return "undecided"
@@ -114,7 +116,8 @@ def judge(data, W):
 
 
 def measure(data, shown, parts):
-    """Distances of W from three predictions along a run, and residuals of the decomposition, from the data alone."""
+    """Measures the distances of W from three predictions along a run, and from the tokens alone how exactly the terms
+    of the decomposition meet their definitions."""
     R = np.einsum("rij,ij->r", shown - parts.W_fin, parts.W_svm) / np.vdot(parts.W_svm, parts.W_svm)
     both = parts.W_fin + R[:, None, None] * parts.W_svm
     p, kept = data.probabilities(shown[-1]), parts.selected
@@ -138,14 +141,16 @@ def measure(data, shown, parts):
 
 
 def logit_gaps(X, Z, kept, W):
-    """The largest difference of logits within a kept set, and the least margin of kept tokens over the others."""
+    """Returns how far the logits of kept tokens differ at most from that of the first kept token of their query, and
+    the least margin of a kept token over a token left out."""
     logits = logits_of(X, Z, W)
     first = np.take_along_axis(logits, kept.argmax(axis=1)[:, None], axis=1)
     return np.abs(logits - first)[kept].max(), (first - logits)[~kept].min()
 
 
 def finite_part_error(X, Z, p, parts):
-    """Relative distance of W_fin from the least-norm W whose logits differ by the log ratios of kept probabilities."""
+    """Computes the relative distance of W_fin from the W of least norm whose differences of logits are the logarithms
+    of the ratios of kept probabilities."""
     rows, logs = [], []
     for n, kept in enumerate(parts.selected):
         first, *others = np.flatnonzero(kept)
@@ -157,7 +162,8 @@ def finite_part_error(X, Z, p, parts):
 
 
 def claims(results):
-    """Claims on W's distance from W_fin + R W_svm, on how many runs are accepted, and on the terms against NumPy."""
+    """Claims that W ends near W_fin + R W_svm, that runs are accepted as often as in independent draws, and that W_fin,
+    W_svm and R agree with NumPy."""
 
     def all_of(key):
         return np.concatenate([results[f"{d} {key}"] for d in DIMENSIONS])
@@ -212,8 +218,8 @@ def claims(results):
 
 @picture((15, 7.6), len(DIMENSIONS), 2, sharey="row")
 def plot(results, *axes):
-    """Draws a column per dimension: W's distances from three predictions along training (above), and at the end of each
-    run its distance from W_fin + R W_svm against the largest probability of a token left out (below)."""
+    """Draws a column for each dimension.  Above, it draws W's distances from three predictions along training; below,
+    the final distance from W_fin + R W_svm of each run, against the largest probability of a token left out."""
     for d, above, below in zip(DIMENSIONS, *axes, strict=True):
         for kind, (label, color) in KINDS.items():
             found = results[f"{d} {kind}"]

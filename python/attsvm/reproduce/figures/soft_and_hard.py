@@ -20,7 +20,7 @@ from ..textbook import softmax
 N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
-PENALTY = 0.5  # factor of the mean entropy that is added to the loss
+PENALTY = 0.5  # factor of the mean entropy of attention in the loss
 PAPER = "{NOWHERE}: ways to push attention to one token"
 CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
 RUNS, QUICK = 200, 72
@@ -32,7 +32,8 @@ KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-t
 
 
 def together(runs, seed):
-    """Measured numbers of all runs, which NumPy trains at once, with one product for each step."""
+    """Trains all runs at once in NumPy: by softmax, with an entropy penalty, and by straight-through Gumbel.  Returns
+    arrays of the measurements, by name."""
     rngs = np.random.default_rng(seed).spawn(runs)
     draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
@@ -47,7 +48,8 @@ def together(runs, seed):
 
 
 def descend(kind, X, Z, scores, W, rngs):
-    """Weights (records, runs, D, D) along textbook descent, which ends before the gradient loses its digits."""
+    """Trains all runs along the textbook gradient, and returns the recorded weights (records, runs, D, D).  Descent
+    ends before the gradient loses its digits."""
     W, kept = W.copy(), [W.copy()]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
@@ -56,7 +58,8 @@ def descend(kind, X, Z, scores, W, rngs):
         s = softmax(logits)
         through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
         towards = -scores / (1 + np.exp((through * scores).sum(axis=-1, keepdims=True)))
-        if kind == "entropy":  # d entropy / d s = -log s - 1; the constant cancels
+        # The entropy of s has the derivative -log s - 1; its constant -1 cancels in the gradient.
+        if kind == "entropy":
             towards = towards - PENALTY * np.log(s)
         G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
         W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
@@ -66,7 +69,8 @@ def descend(kind, X, Z, scores, W, rngs):
 
 
 def measure(X, Z, scores, weights):
-    """For one run: the tokens that it selects, W's correlations with their SVM, and attention along training."""
+    """Measures one run: the tokens that it selects, the correlations of W with their SVM, and its largest attention
+    along training."""
     data, rows = cross_attention(X, Z), np.arange(N)
     selected = data.select(weights[-1])
     soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
@@ -82,7 +86,8 @@ def measure(X, Z, scores, weights):
 
 
 def claims(results):
-    """Claims on observations that other draws must repeat, since there is no theory of penalty and Gumbel selection."""
+    """Claims that other draws repeat what was observed of the entropy penalty and of Gumbel selection, for which there
+    is no theory."""
     plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
@@ -115,7 +120,8 @@ def claims(results):
 
 @picture((14, 4.8), 3)
 def plot(results, left, middle, right):
-    """Draws attention along training (left), W's distance from its SVM (middle), and the tokens selected (right)."""
+    """Draws the largest attention along training (left), 1 - correlation of W with the SVM of its tokens (middle), and
+    how often queries select the best token or that of plain training (right)."""
     for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
         band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
         medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)

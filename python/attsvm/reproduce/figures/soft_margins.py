@@ -18,11 +18,12 @@ from ..problems import draws, on_best, sphere_problem
 from ..textbook import gradient_of, support_margins, tokens_of
 
 N, T = 6, 6
-NARROW, WIDE = 2, 10  # dimensions in which tokens are hardly ever, and always, separable
-SMALL = 4, 4, 20  # sequences, tokens and d of the runs that start from the first gradient
-FAR = 10  # least margin of the initial weights of a run from the first gradient
+NARROW, WIDE = 2, 10  # dimension in which tokens are hardly ever separable, and dimension in which they always are
+# Number of sequences, tokens and dimensions of the problem whose run starts from the first gradient step.
+SMALL = 4, 4, 20
+FAR = 10  # least margin of the initial weights of the run that starts from the first gradient step
 COSTS = np.geomspace(0.1, 1e4, 11)
-ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # spread, around 1, of the margins that rows ask for
+ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # standard deviations, around 1, of the margins that the SVM's rows ask for
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
@@ -64,7 +65,8 @@ def _adjoint(problem, dual):
 
 
 def farkas(problem, solution):
-    """The norm of the rows combined by the multipliers that prove infeasibility; infinite if one is negative."""
+    """Combines the SVM's rows by the multipliers that prove infeasibility, and returns the norm of the combination over
+    the sum of multipliers; infinite if a multiplier is negative."""
     dual = solution.certificate
     if dual is None or dual.min() < 0 or dual.sum() == 0:
         return np.inf
@@ -72,18 +74,20 @@ def farkas(problem, solution):
 
 
 def shortfall(problem, W):
-    """The amount by which the margin of each token falls short of 1."""
+    """Returns the amounts (n, T) by which the margins of tokens fall short of 1, and 0 for a margin of 1 or more."""
     return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
 
 
 def optimality(problem, W, C):
-    """Gradient at W of ``1/2 ||W||^2 + C sum short^2`` (short: shortfalls of margins), over the sum of multipliers."""
+    """Computes the norm of the gradient of the soft-margin objective ``1/2 ||W||^2 + C sum shortfall^2`` at W, divided
+    by the sum of multipliers; it is 0 at the minimum."""
     price = 2 * C * shortfall(problem, W)
     return norm(W - _adjoint(problem, price)) / price.sum()
 
 
 def kkt(problem, solution, asked):
-    """The largest violation of an optimality condition of the least norm with margins of at least ``asked``."""
+    """Returns the largest violation of an optimality condition by a solution, which should be the W of least norm whose
+    margins are at least ``asked``."""
     W = solution.W
     excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
     rows, dual = np.isfinite(excess), solution.dual
@@ -101,19 +105,22 @@ def least_margin(problem, W):
 
 
 def first_gradient(problem):
-    """The textbook gradient G at W = 0, and iota, the least margin of -G."""
+    """Computes the textbook gradient G of the loss at W = 0, and iota, the least margin of the optimal tokens under
+    -G."""
     G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
     return G, least_margin(problem, -G)
 
 
 def first_step(problem):
-    """Error of diagnose()'s iota, and whether iota is positive exactly if the first step selects the best tokens."""
+    """Returns the error of diagnose()'s iota against NumPy, and whether iota is positive exactly if the first gradient
+    step selects the best tokens."""
     (G, iota), told = first_gradient(problem), diagnose(problem).iota
     return {"iota": abs(told - iota), "separates": (told > 0) == (problem.data.select(-G) == problem.optimal).all()}
 
 
 def from_first_step(problem):
-    """Numbers of training from -R grad L(0), if this start separates the optimal tokens."""
+    """Trains from -R grad L(0) if this start separates the optimal tokens.  Measures whether the run ends on them, its
+    least margin on the way, and its final correlation with their SVM."""
     G, iota = first_gradient(problem)
     size = norm(G)
     if iota <= 0:
@@ -127,7 +134,7 @@ def from_first_step(problem):
 
 
 def trained(problem):
-    """Numbers of a training on a problem in which no W separates the optimal tokens.
+    """Trains on a problem in which no W separates the optimal tokens, and measures where the run ends.
 
     Measured: whether some W separates the tokens of its end, how far its loss stays above that of the optimal tokens,
     and whether every query has chosen a token.
@@ -141,7 +148,8 @@ def trained(problem):
 
 
 def claims(results):
-    """Claims on soft margins, on margins that differ between tokens, on training, and on optimality conditions."""
+    """Claims that solutions with soft or given margins are optimal, that training ends on separable tokens if the
+    optimal ones are not, and that runs from the first gradient step keep the optimal tokens."""
     off, short = results["wide off"], results["narrow short"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
@@ -184,7 +192,8 @@ def claims(results):
 
 @picture((11, 4.6), 2)
 def plot(results, left, right):
-    """Draws how far soft margins are below 1, against C (left), and norms of W for margins of given spread (right)."""
+    """Draws how far soft margins fall short of 1, against C (left), and the norm of W against the spread of the margins
+    that rows ask for (right)."""
     for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
         medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left, color=color)
     off = np.maximum(results["wide off"], 1e-17)

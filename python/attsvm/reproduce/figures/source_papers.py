@@ -33,13 +33,14 @@ CAPTION = (
 )
 RUNS, QUICK = 100, 24
 N, T = 5, 5
-DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # dimensions of W; numbers of columns of K and Q, at most the dimension
+# Dimensions of W, and numbers of columns of the factors K and Q; a factor has at most as many columns as the dimension.
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
 WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
 STEPS, NEW = 2000, 400
 ALONG = np.linspace(0, 1, 21)
-FAR = 200.0  # norm of the weights at both ends of a segment
+FAR = 200.0  # norm of the weights at both ends of a segment on which the loss is computed
 SETTINGS = (
     f"n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent with "
     f"learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate "
@@ -59,7 +60,8 @@ def experiment(rng):
 
 
 def columns(rng):
-    """By d and columns of K and Q: W's correlation with its nuclear SVM, and whether it selects the best tokens."""
+    """Trains K and Q with several numbers of columns in each dimension d.  Measures the correlation of W = K Q^T with
+    the nuclear SVM of its tokens, and whether these are the best tokens."""
     near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
     for i, d in enumerate(DIMENSIONS):
         problem = sphere_problem(rng, N, T, d)
@@ -72,7 +74,8 @@ def columns(rng):
 
 
 def set_of_solutions(rng):
-    """For two runs: the b of the solution [[1, b], [b, 1]] that is nearest to W, and W's relative distance from it."""
+    """Trains two runs on a problem whose nuclear SVM has the solutions [[1, b], [b, 1]].  Returns for each run the b of
+    the solution nearest to W, and W's relative distance from this solution."""
     problem = Problem(cross_attention(np.stack([np.eye(2), np.zeros((2, 2))], 1), np.eye(2)), None, LinearHead([1, 1]))
     ends = []
     for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
@@ -88,7 +91,8 @@ def wrong_labels(rng):
 
 
 def of_signal(rng, signal):
-    """For one strength of the signal: the share of labels fitted, and the wrong labels fitted by the signal's token.
+    """Trains on partly wrong labels with one strength of the signal.  Returns the share of labels that the run fits,
+    and how many of the wrong labels it fits by the signal's token.
 
     Also the accuracy on new sequences of W, of its SVM, and of weights trained on random labels.
     """
@@ -101,7 +105,7 @@ def of_signal(rng, signal):
         return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4)
 
     def right(W):
-        a = (new @ W[:, 0]).argmax(axis=1)  # the token that saturated attention selects
+        a = (new @ W[:, 0]).argmax(axis=1)  # index of the token that saturated attention selects
         return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
 
     run = trained(y)
@@ -116,7 +120,8 @@ def of_signal(rng, signal):
 
 
 def regularisers(rng):
-    """The share of new sequences on which the trained model selects the teacher's token, for each of TEACHERS."""
+    """Trains one head, four heads, and one head with positional codes, and returns for each the share of new sequences
+    on which it selects the teacher's token."""
     d = 6
     X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
     chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
@@ -131,7 +136,8 @@ def regularisers(rng):
 
 
 def nonlinear_head(rng):
-    """The share of support tokens that score less than the selected one, by the head's gradient and by its scores."""
+    """Trains with a nonlinear head.  Returns the share of support tokens that score less than the selected token, by
+    the head's gradient and by the head's own scores."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
@@ -140,14 +146,16 @@ def nonlinear_head(rng):
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99:
         return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6  # false at the selected token (margin inf)
+    # The flag of the selected token is false, since its margin is infinite.
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6
     scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
     less = [(score < score[own][:, None])[tight].mean() for score in scores]
     return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
 
 
 def segment(rng):
-    """The loss on a segment between two locally optimal ends, and whether both ends select the same tokens."""
+    """Computes the loss along the segment between the SVM directions of two runs that end on locally optimal tokens,
+    and whether both runs select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
     sols = [solve_svm(problem.data, run.selected) for run in runs]
@@ -159,13 +167,15 @@ def segment(rng):
 
 
 def above(loss):
-    """Flags: whether the loss on a segment rises above both of its ends; NaN where there is no segment."""
+    """Returns a flag for each run: whether the loss on its segment rises above the loss at both ends; NaN if it has no
+    segment."""
     ends = loss[:, [0, -1]].max(axis=1)
     return np.where(np.isfinite(ends), loss.max(axis=1) > ends * (1 + 1e-9), np.nan)
 
 
 def claims(results):
-    """Claims on six remarks of the source papers, in the order in which the module's docstring lists them."""
+    """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
+    remarks."""
     near, best = results["columns: near"], results["columns: best"]
     fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in WRONG_LABELS)
     code = results["regularisers"] - results["regularisers"][:, :1]

@@ -43,7 +43,7 @@ SETTINGS = (
 
 
 class Attention(torch.nn.Module):
-    """Causal self-attention of H heads on normalised inputs, with a residual connection."""
+    """Causal self-attention of H heads, which reads the layer-normalised input and adds its output to the input."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,8 @@ class GPT(torch.nn.Module):
 
 
 def repeated(n, generator):
-    """Sequences (n, T), each a repeated segment of 8 to 16 random tokens; flags (n, T), true after the first copy."""
+    """Draws sequences (n, T) in which a segment of 8 to 16 random tokens repeats.  Returns the sequences, and flags (n,
+    T) that are true after the first copy of the segment."""
     T = 2 * SEGMENT
     period = torch.randint(SEGMENT // 2, SEGMENT + 1, (n, 1), generator=generator)
     segment = torch.randint(VOCABULARY, (n, SEGMENT), generator=generator)
@@ -77,12 +78,12 @@ def repeated(n, generator):
 
 
 def loss_of(model, ids, again):
-    """The log-loss of a model's predictions of the next tokens that repeat an earlier segment."""
+    """Computes the log-loss of a model's next-token predictions for the tokens that repeat an earlier segment."""
     return F.cross_entropy(model(ids)[:, :-1][again[:, 1:]], ids[:, 1:][again[:, 1:]])
 
 
 def learn(optimizer, seed, steps=STEPS, every=EVERY):
-    """A trained GPT, its monitor, and its last loss."""
+    """Trains a GPT while a monitor measures its heads.  Returns the GPT, the monitor, and the loss of the last step."""
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = GPT()
@@ -99,7 +100,8 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY):
 
 
 def together(runs, seed):
-    """Measured numbers of all runs, which are trained one after the other, since PyTorch uses all cores for each."""
+    """Trains all runs by each optimiser, and returns the measurements of their heads by layer.  One run follows the
+    other, since PyTorch uses all cores for each."""
     found = collections.defaultdict(list)
     for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
         _, monitor, loss = learn(optimizer, seed + k)
@@ -110,7 +112,8 @@ def together(runs, seed):
 
 
 def means(monitor, layer, column):
-    """Means of a column over the heads of a layer, at every check; NaN where no head has a number."""
+    """Returns, for every check of the monitor, the mean of a column over the heads of a layer; NaN if no head has a
+    finite value."""
     found = {row["step"]: [] for row in monitor.rows}
     for row in monitor.rows:
         if row["layer"] == layer and np.isfinite(row[column]):
@@ -119,7 +122,8 @@ def means(monitor, layer, column):
 
 
 def claims(results):
-    """Claims on the norm, on hard queries and on the SVM, of a model whose weights are all trained."""
+    """Claims that the norm of W and the share of hard queries grow together, and that W turns to its SVM in the first
+    layer, if all weights of a model are trained."""
     first, second = ({column: results[f"SGD {layer} {column}"] for column in SHOWN} for layer in (0, 1))
     cosine = second["cosine"]
     turned = cosine[:, -1] - cosine[np.arange(len(cosine)), np.isfinite(cosine).argmax(axis=1)]
@@ -159,7 +163,8 @@ LAYERS = ((0, BLUE), (1, ORANGE))
 
 @picture((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
 def plot(results, *axes):
-    """Draws norm of W, share of hard queries, cosine with the SVM, and margin of W along training by each optimiser."""
+    """Draws four quantities along training by each optimiser: the norm of W, the share of hard queries, the cosine of W
+    with its SVM, and the margin of W."""
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
         for (name, label), row in zip(PANELS, axes, strict=True):
