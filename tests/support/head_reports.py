@@ -30,7 +30,7 @@ def planted():
         found[f"{fit} queries"] = ((100, 101), (400, 401), (120, 121), (399, 398))[k]  # nuclear is nearest to few
         found |= {f"{fit} {name}": (3 * k + 2, 3 * k + 3) for name in ("rank", "missed", "rows")}
         margin = found[f"{fit} margin"]
-        found[f"{fit} margin_bound"] = tuple(margin.max() * rng.uniform(1.5, 2, 2))
+        found[f"{fit} margin_bound"] = tuple(margin.max() * rng.uniform(1, [1.01, 2]))
     found |= {f"{null} {name}": rng.uniform(0.1, 0.9, (2, 3)) for null in NULLS for name in OF_NULLS}
     found |= dict(hard=(321, 322), sinks=(0.6, 0.7), sink_value=(0.1, 0.2), damage=(0.01, 0.02))
     found["rule"] = "first", "offset"

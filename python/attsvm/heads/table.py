@@ -141,7 +141,7 @@ COLUMNS = (
     ),
     Column(
         "accuracy",
-        "how often the SVM selects the head's token on sequences it has not seen, mean over the splits",
+        "how often the SVM ranks the selected token first on sequences it has not seen, mean over the splits",
         (
             *("test_queries=report.test.shape", "fit.missed", "fit.accuracy", "splits=report.accuracies.shape"),
             *("split_accuracy=report.accuracy", "split_accuracy_=report.accuracy_interval"),
