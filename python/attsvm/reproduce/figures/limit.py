@@ -31,8 +31,8 @@ NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LO
 
 
 def experiment(rng):
-    """Trains in each setting and asks run.limit() for a proof of the limit.  Measures the step of the proof, the first
-    step at which attention exceeds DECIDED, and what training five times as long changes."""
+    """Trains W in each setting and asks run.limit() for a proof of the limit.  Measures the step of the proof, the
+    first step at which attention exceeds DECIDED, and what training five times as long changes."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
     return stacked([_judged(problem) for problem in problems])
