@@ -153,8 +153,7 @@ class HeadReport(Result):
 
     @property
     def ahead(self) -> float:
-        """Held-out accuracy of the SVM minus the accuracy for the better kind of untrained heads, or minus 0 without
-        them."""
+        """Held-out accuracy of the SVM minus the accuracy for the better kind of untrained heads (0 without them)."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property

@@ -54,8 +54,8 @@ def _judged(problem):
 
 
 def claims(results):
-    """Claims that no run leaves the tokens of its proof, that most runs are proved, and that the step of the proof is
-    at most three times the step at which attention passes .9."""
+    """Claims that no run leaves the tokens of its proof, that most runs are proved, and that in the median a proof
+    takes at most three times as many steps as attention takes to pass .9."""
     proved, best = results["proved"], results["best"]
     return {
         "What is proved stays": [
