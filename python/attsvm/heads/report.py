@@ -116,7 +116,7 @@ class HeadReport(Result):
 
     @property
     def few(self) -> bool:
-        """Whether fewer than 30 queries count, too few to analyse the head."""
+        """Whether fewer than 30 queries of the head are hard, which are too few to analyse the head."""
         return self.hard < FEW
 
     @property
@@ -156,7 +156,7 @@ class HeadReport(Result):
 
     @property
     def ahead(self) -> float:
-        """The SVM's held-out accuracy minus that for untrained heads (the better of two kinds; 0 if there are none)."""
+        """Held-out accuracy of the SVM minus the accuracy for the better kind of untrained heads (0 without them)."""
         return self.accuracy - max(self._untrained, default=0.0)
 
     @property

@@ -288,7 +288,7 @@ def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 
 def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns the number at a path such as "fit.margin", nan if there is none, by the suffix of its column.
+    """Returns the number at a path such as "fit.margin", or nan, keyed by the suffix that its column's name gets.
 
     An interval has two ends.  Numbers of untrained heads have a mean, a smallest and a largest one.  A shape becomes a
     length.

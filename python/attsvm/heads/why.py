@@ -18,7 +18,8 @@ from .head import Head
 from .report import HeadReport, check_report
 from .table import cased, number, sequence_text
 
-DIRECTIONS, NEIGHBOURS = 8, 5  # largest numbers of directions, and of support tokens and sequences, in the tables
+# largest number of directions, and largest number of support tokens or sequences, that a table has
+DIRECTIONS, NEIGHBOURS = 8, 5
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -14,7 +14,7 @@ from ..plot.curves import SATURATED
 from ..theory import conditions as theory
 from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
 
-# Largest number of problems that are drawn until a figure accepts one; the most selective figure accepts one in fifty.
+# Largest number of problems that are drawn until a figure accepts one. The most selective figure accepts one in fifty.
 DRAWS = 10_000
 # A measured share may differ this much from its reference in a claim; the reference comes from 400 runs or more.
 # A 95 % interval of a share is +-.05 for 400 runs, and +-.11 for the 80 runs of --quick.

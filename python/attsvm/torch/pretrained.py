@@ -20,7 +20,7 @@ IMAGES = 8  # largest number of images in a batch: with 197 patches each, about 
 MADE = 200  # number of images of digits that are read if no image files are given, with 197 patches each
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SAMPLE = 3  # number of batches on which the damage is measured, with one forward pass of each batch for each head
-LONGEST = 10_000  # a sentence of more characters is left out before it is cut into tokens
+LONGEST = 10_000  # a sentence of more characters than this is left out before it is cut into tokens
 
 
 def load(model: Any) -> tuple[torch.nn.Module, Any]:

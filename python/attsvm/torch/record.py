@@ -271,7 +271,7 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
-    """The slice of each head's array at these places, in at least single precision."""
+    """The slice ``places`` of each head's array x, in at least single precision, or None if x is None."""
     return None if x is None else single(x[:, *places]).cpu().numpy()
 
 

@@ -59,7 +59,7 @@ class Unseen:
             self._miss(module)
 
     def read(self) -> None:
-        """Marks the modules that run: a head is read in them, or an attention begins inside them."""
+        """Marks all modules that run now as read, since a head is read in them or an attention begins inside them."""
         for module in self.running:
             module.done = True
 

@@ -43,7 +43,7 @@ REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 
 def experiment(rng):
-    """Trains from c times an SVM solution, for each c in STARTS, and measures whether the run keeps the tokens of the
+    """Trains W from c times an SVM solution, for each c in STARTS, and measures whether the run keeps the tokens of the
     solution and how far W turns away from it."""
     found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):

@@ -40,7 +40,7 @@ SOMEWHERE = 5  # number of random W at which the gradient is compared with NumPy
 
 
 def experiment(rng):
-    """Trains on problems of each size with equal and with random scores, and measures whether runs end on the optimal
+    """Trains W on problems of each size with equal and with random scores.  Measures whether runs end on the optimal
     tokens and, for equal scores, how W correlates with their SVM."""
     found = stacked([of_size(rng, *size) for size in SIZES])
     return found | {"not told": found["not told"].any()}

@@ -25,7 +25,7 @@ CAPTION = (
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # A run has converged if 1 - correlation of its W with its SVM is below this; some runs have not.
-# An SVM learns the teacher's choices from COUNTS sequences. TEACHER: number of tokens, dimension. NEW: test sequences.
+# COUNTS: numbers of sequences from which an SVM learns a teacher. TEACHER: its T and d. NEW: number of test sequences.
 COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
 SETTINGS = (
@@ -36,7 +36,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Trains with all sequences and again without each one, and compares how far W turns with the turn that the SVM
+    """Trains W with all sequences and again without each one, and compares how far W turns with the turn that the SVM
     predicts.  Also measures, for SVMs of several numbers of sequences, the share of sequences with a support token and
     the error on new ones."""
     problem = sphere_problem(rng, N, T, D)

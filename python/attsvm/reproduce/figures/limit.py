@@ -31,8 +31,8 @@ NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LO
 
 
 def experiment(rng):
-    """Trains in each setting and asks run.limit() for a proof of the limit.  Measures the step of the proof, the first
-    step at which attention exceeds DECIDED, and what training five times as long changes."""
+    """Trains W in each setting and asks run.limit() for a proof of the limit.  Measures the step of the proof, the
+    first step at which attention exceeds DECIDED, and what training five times as long changes."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
     return stacked([_judged(problem) for problem in problems])
@@ -54,8 +54,8 @@ def _judged(problem):
 
 
 def claims(results):
-    """Claims that no run leaves the tokens of its proof, that most runs are proved, and that the step of the proof is
-    at most three times the step at which attention passes .9."""
+    """Claims that no run leaves the tokens of its proof, that most runs are proved, and that in the median a proof
+    takes at most three times as many steps as attention takes to pass .9."""
     proved, best = results["proved"], results["best"]
     return {
         "What is proved stays": [

@@ -44,7 +44,7 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Trains by mirror descent with each p, and measures divergences (p, norm, points) of W from the SVMs of three
+    """Trains W by mirror descent with each p, and measures divergences (p, norm, points) of W from the SVMs of three
     norms.  These are the SVMs of the tokens that the run selects, and of the tokens that the run whose p is the norm's
     exponent selects."""
     problem = sphere_problem(rng, N, T, D)

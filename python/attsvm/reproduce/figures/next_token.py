@@ -27,7 +27,7 @@ LOCAL_LR, LOCAL_STEPS = 0.1, 2000
 LOW, HIGH = 9e-3, 1e-2
 # learning rate and number of steps of the descent that minimises a convex loss to find W_fin
 FIN_LR, FIN_STEPS = 2.0, 4000
-# By step, the published mean attention to tokens outside the label's component.
+# For some steps, the published mean attention to tokens outside the label's component.
 OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}
 PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
 CAPTION = (

@@ -32,13 +32,13 @@ RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
 # For AdaGrad and Shampoo, MORE gives a learning rate that is the same in every step.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
 # Numbers of training steps of the rules that are trained for fewer than STEPS steps.
-# With 8,000 steps, sign and spectral steps on K and Q would raise their median share only from .97 to .98.
+# With 8,000 steps, sign and spectral steps on K and Q would raise the median share of the margin only from .97 to .98.
 SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}
 FROZEN = 0.3  # learning rate of the training that goes on in the last metric of a run, held fixed
 EARLY = 400  # If a run changes its tokens after this step, W still has a large part from the former tokens at the end.
 START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 NORMS = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
-# For each of NORMS, in this order, the update rule that is expected to turn to its SVM: the diagonal of the table.
+# The diagonal of the table: for each of NORMS, in this order, the rule that is expected to turn to the norm's SVM.
 OWN = {
     "normalized": "normalized",
     "mirror 1.75": rules.mirror(p=1.75),
@@ -96,8 +96,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Trains by each rule, and measures the margin of W as a share of the largest margin in each norm and in the rule's
-    own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
+    """Trains W by each rule, and measures the margin of W as a share of the largest margin in each norm and in the
+    rule's own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shapes = {

@@ -34,7 +34,7 @@ DRAWN = [
     [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
-# By step, the softmax of the best token and the norm of the prompt, read off the published curves for DRAWN.
+# For some steps, the softmax of the best token and the norm of the prompt, read off published curves for DRAWN.
 DESCENTS = {
     "normalised": {
         "how": {"lr": LR},

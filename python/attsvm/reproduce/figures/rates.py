@@ -38,8 +38,8 @@ SETTINGS = (
 
 
 def experiment(rng):
-    """Trains by each rule, and measures along training the error of W's direction, the norm of W, and the attention to
-    other tokens than the best."""
+    """Trains W by each rule, and measures along training the error of W's direction, the norm of W, and the attention
+    to other tokens than the best."""
     problem = one_scored(rng, N, T, D)
     (X, Z), best = tokens_of(problem.data), problem.optimal
     svm = solve_svm(problem.data, best)

@@ -86,7 +86,7 @@ def compared(X, Z, y, v, scores, weights):
 
 
 def trained(problem, plain, X, Z, y, v):
-    """Trains by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W,
+    """Trains W by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W,
     the recipe's SVM, and the SVM that ignores the recipe."""
     order = np.argsort(-problem.scores, axis=1)
     subsets = [np.flatnonzero(kept) for kept in itertools.product((0, 1), repeat=T) if any(kept)]

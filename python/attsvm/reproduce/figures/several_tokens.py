@@ -46,16 +46,17 @@ KINDS = {
     "svm": ("general SVM", GREEN),
     "one": ("SVM of one token per sequence", ORANGE),
 }
-# By d, the published means of 1 - correlation of W at step 2,000 with W_fin + R W_svm, and with the SVM of one token.
+# For each d, the published means of 1 - correlation of W at step 2,000, with W_fin + R W_svm and with one-token SVMs.
 # The published code reproduces the published means of 1 - correlation with 62 to 68 runs for each d.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-# By d, the share of 400 independent draws whose run is accepted, by SciPy (reference_shares.py at commit d7d1777).
+# For each d, the share of 400 independent draws whose run is accepted, by SciPy (reference_shares.py, commit d7d1777).
 ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}
 
 
 def experiment(rng):
-    """Trains random draws in each dimension d until a run is accepted, and returns the measurements of this run."""
+    """Trains W on random draws in each dimension d until a run is accepted, and returns the measurements of this
+    run."""
     return {f"{d} {key}": number for d in DIMENSIONS for key, number in accepted(d, rng).items()}
 
 

@@ -119,8 +119,8 @@ def first_step(problem):
 
 
 def from_first_step(problem):
-    """Trains from -R grad L(0) if this start separates the optimal tokens.  Measures whether the run ends on them, its
-    least margin on the way, and its final correlation with their SVM."""
+    """Trains W from -R grad L(0) if this start separates the optimal tokens.  Measures whether the run ends on them,
+    its least margin on the way, and its final correlation with their SVM."""
     G, iota = first_gradient(problem)
     size = norm(G)
     if iota <= 0:
@@ -134,7 +134,7 @@ def from_first_step(problem):
 
 
 def trained(problem):
-    """Trains on a problem in which no W separates the optimal tokens, and measures where the run ends.
+    """Trains W on a problem in which no W separates the optimal tokens, and measures where the run ends.
 
     Measured: whether some W separates the tokens of its end, how far its loss stays above that of the optimal tokens,
     and whether every query has chosen a token.

@@ -91,7 +91,7 @@ def wrong_labels(rng):
 
 
 def of_signal(rng, signal):
-    """Trains on partly wrong labels with one strength of the signal.  Returns the share of labels that the run fits,
+    """Trains W on partly wrong labels with one strength of the signal.  Returns the share of labels that the run fits,
     and how many of the wrong labels it fits by the signal's token.
 
     Also the accuracy on new sequences of W, of its SVM, and of weights trained on random labels.
@@ -136,7 +136,7 @@ def regularisers(rng):
 
 
 def nonlinear_head(rng):
-    """Trains with a nonlinear head.  Returns the share of support tokens that score less than the selected token, by
+    """Trains W with a nonlinear head.  Returns the share of support tokens that score less than the selected token, by
     the head's gradient and by the head's own scores."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
