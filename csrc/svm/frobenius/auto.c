@@ -271,8 +271,8 @@ int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const str
     return solver_in_turn(answer, rows, options, steps + !generates, n + generates, arena);
 }
 
-int frobenius_first(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    struct arena *arena)
+int frobenius_auto_first(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                         struct arena *arena)
 {
     struct svm_options own = *options;
     own.norm = NORM_FROBENIUS;

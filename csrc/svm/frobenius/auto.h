@@ -9,7 +9,7 @@
  * from it.  If options->frobenius holds an answer of an earlier method, that answer is used.  Returns a status of
  * svm/solver.h; statuses other than STATUS_DONE and STATUS_ITERATION_LIMIT are final and come with the bounds of
  * options->norm. */
-svm_method frobenius_first;
+svm_method frobenius_auto_first;
 
 #define AUTO_DENSE 4000 /* order of the largest dense factor that a method may use: 128 MB */
 

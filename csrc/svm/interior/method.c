@@ -180,7 +180,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     struct coordinates g;
     struct loop s;
     struct interior f = {.answer = answer, .options = options, .norm = ball_of(options->norm)};
-    int status = frobenius_first(answer, rows, options, arena);
+    int status = frobenius_auto_first(answer, rows, options, arena);
     answer->method = "interior";
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;

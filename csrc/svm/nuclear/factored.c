@@ -143,7 +143,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, status, arena);
     arena_release(arena, mark);
-    status = frobenius_first(answer, rows, options, arena);
+    status = frobenius_auto_first(answer, rows, options, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct factored s;
