@@ -56,7 +56,14 @@ def test_equality_rows_take_a_solve(margin_row):
 def test_the_only_sequence_leaves_nothing():
     found = attsvm.solve_svm(attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0]]), [0]).influence()
     assert np.isnan(found.turn[0]) and found.margin[0] == np.inf and found.objective[0] == 0 and found.solved[0]
-    assert "1 sequences" in repr(found)
+    assert "1 of 1; without any other sequence the answer is the same" in repr(found)
+
+
+def test_slack_that_no_weights_change_takes_a_solve():
+    X, selected = np.random.default_rng(3).standard_normal((3, 2, 3)), np.zeros(3, dtype=np.intp)
+    X[0, 1] = X[0, 0]
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, np.eye(3)), selected, C=1.0)
+    assert check(sol, selected, {"C": 1.0}).solved.all()
 
 
 def test_what_has_no_influence_is_refused():

@@ -41,7 +41,7 @@ def test_one_label_changed_among_many_points():
 
 def test_it_speaks_of_points():
     plane = attsvm.separable([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]], [1, 0, 0])
-    assert plane.message == "not separable: points 0 and 1 are equal, to rounding, and have different labels"
+    assert plane.message.endswith("points 0 and 1 are equal, to twice that, and have different labels")
     text = repr(attsvm.separable([[0.0], [1.0], [3.0]], [0, 0, 1]))
     assert "Plane between 1 and 2 points: optimal" in text and "2 points: 1, 2" in text and "query" not in text
 
@@ -59,6 +59,25 @@ def test_what_rounding_hides_is_undecided():
     plane = attsvm.separable(X + 1e15, y)
     assert plane.status == "undecided" and plane.w is None and plane.margin == 0 < plane.margin_bound
     assert plane.message == "no separating plane was found, and no proof that there is none"
+
+
+@pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
+def test_no_plane_is_proved_beside_far_points(tmp_path):
+    """Of five points one is farther than the others by so much that rounding hides these in its bias coordinate."""
+    rng, said = np.random.default_rng(278), []
+    for _ in range(60):
+        X, y = rng.standard_normal((5, 2)), rng.permutation(5) % 2
+        X[0] *= 10.0 ** rng.integers(8, 14)
+        plane = attsvm.separable(X, y)
+        said.append(plane.status)
+        assert said[-1] != "infeasible" or plane.separation.prove(tmp_path / "plane.json") == "no W exists"
+    assert min(map(said.count, ("optimal", "infeasible"))) > 15
+
+
+def test_a_plane_that_rounding_hides_has_a_small_margin():
+    plane = attsvm.separable([[-1.0, 0.0], [1.0, 0.0], [0.0, 9.26e-10], [0.0, 1.0]], [0, 0, 1, 1])
+    assert plane.status == "infeasible" and "hulls of 1 positive and 2 negative" in plane.message
+    assert plane.margin_bound <= float(plane.message.split()[6].strip(":")) < 5.2e-10
 
 
 def test_what_is_no_question():
@@ -156,7 +175,7 @@ def test_influence_is_the_plane_without_the_point(bias):
     assert_allclose(found.turn, [1 - attsvm.correlation(plane.w, other.w) for other in others], atol=1e-8)
     assert_array_equal(found.solved, np.isin(np.arange(8), plane.support))
     assert_array_equal(found.multiplier, plane.dual)
-    assert "8 points on a hard-margin SVM" in repr(found) and found.columns()["point"].tolist() == list(range(8))
+    assert "of 8; without any other point" in repr(found) and found.columns()["point"].tolist() == list(range(8))
     assert 0 < found.solved.sum() < 8 and not found.unfinished
     alone = attsvm.separable([[0.0], [1.0]], [0, 1]).influence()
     assert np.isinf(alone.margin).all() and np.isnan(alone.turn).all()

@@ -117,6 +117,8 @@ def test_a_decoder_that_cannot_be_separated_has_a_certificate():
     assert answer.status == "infeasible"
     assert judge.farkas(Case(found.data, found.selected), answer.certificate) < 1e-9
     assert attsvm.feasible(found.data, found.selected).status == "infeasible"
+    nearly = soft_labels([[1.0, 0.0], [1.0, 1e-9]], np.eye(2))  # weights of norm sqrt(2) 1e9 separate them
+    assert "none of Frobenius norm below 1.4e+09" in attsvm.solve_svm(nearly.data, nearly.selected).message
 
 
 def test_what_reads_keys_in_memory_refuses_the_identity():
