@@ -27,7 +27,7 @@ def test_one_token_a_sequence_has_nothing_to_separate():
     ("options", "end"),
     [
         ({"C": 1.0}, "the slack of rows that no W changes"),
-        ({}, "C=1.0) allows for exceptions"),
+        ({"margins": [[1.0, -np.inf]]}, "zero weights reach every margin asked"),
         ({"metric": [[2.0]]}, "C=1.0) allows for exceptions"),
         ({"norm": "nuclear"}, "among the selected tokens"),
         ({"selected": [[True, True]], "margins": [[0.0, 1.0]]}, "as margins asks"),
@@ -37,11 +37,6 @@ def test_exceptions_are_offered_where_they_help(options, end):
     """A copy of the selected token."""
     data = attsvm.cross_attention([[[1.0], [1.0]]], [[1.0]])
     assert attsvm.solve_svm(data, **{"selected": [0]} | options).message.endswith(end)
-
-
-def test_a_cap_of_the_rank_is_named():
-    with pytest.warns(attsvm.ConvergenceWarning, match="of this rank, where rank= caps it"):
-        attsvm.solve_svm(attsvm.cross_attention([np.eye(3)] * 3, np.eye(3)), [0, 1, 2], "nuclear", rank=1)
 
 
 @pytest.mark.parametrize(

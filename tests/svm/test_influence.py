@@ -16,10 +16,6 @@ def draw(seed, n=12, T=4, S=None, d=3):
     return data, data.select(rng.standard_normal((d, d)))
 
 
-def turn(A, B):
-    return np.sum((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2) / 2
-
-
 def check(sol, selected, way, rel=1e-8):
     """Each removal beside the other sequences solved by themselves."""
     data, found = sol.data, sol.influence()
@@ -30,7 +26,8 @@ def check(sol, selected, way, rel=1e-8):
         assert found.objective[i] == pytest.approx(other.objective, rel=rel)
         assert found.margin[i] == pytest.approx(other.margin, rel=rel, nan_ok=True)
         # a relative gap e leaves the directions within sqrt(2 e) of their limits
-        assert abs(np.sqrt(2 * found.turn[i]) - np.sqrt(2 * turn(sol.W, other.W))) < 2e-4
+        turn = abs(1 - attsvm.correlation(sol.W, other.W))
+        assert abs(np.sqrt(2 * found.turn[i]) - np.sqrt(2 * turn)) < 2e-4
     np.testing.assert_allclose(found.multiplier, sol.flat_dual.reshape(n, -1).sum(axis=1))
     assert (found.turn[~found.solved] == 0).all() and found.share == found.solved.mean()
     return found
