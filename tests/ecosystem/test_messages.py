@@ -24,6 +24,22 @@ def test_one_token_a_sequence_has_nothing_to_separate():
 
 
 @pytest.mark.parametrize(
+    ("options", "end"),
+    [
+        ({"C": 1.0}, "the slack of rows that no W changes"),
+        ({"margins": [[1.0, -np.inf]]}, "zero weights reach every margin asked"),
+        ({"metric": [[2.0]]}, "C=1.0) allows for exceptions"),
+        ({"norm": "nuclear"}, "among the selected tokens"),
+        ({"selected": [[True, True]], "margins": [[0.0, 1.0]]}, "as margins asks"),
+    ],
+)
+def test_exceptions_are_offered_where_they_help(options, end):
+    """A copy of the selected token."""
+    data = attsvm.cross_attention([[[1.0], [1.0]]], [[1.0]])
+    assert attsvm.solve_svm(data, **{"selected": [0]} | options).message.endswith(end)
+
+
+@pytest.mark.parametrize(
     ("package", "call"),
     [
         ("pandas", lambda sol: sol.to_dataframe()),

@@ -16,10 +16,6 @@ def draw(seed, n=12, T=4, S=None, d=3):
     return data, data.select(rng.standard_normal((d, d)))
 
 
-def turn(A, B):
-    return np.sum((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2) / 2
-
-
 def check(sol, selected, way, rel=1e-8):
     """Each removal beside the other sequences solved by themselves."""
     data, found = sol.data, sol.influence()
@@ -30,7 +26,8 @@ def check(sol, selected, way, rel=1e-8):
         assert found.objective[i] == pytest.approx(other.objective, rel=rel)
         assert found.margin[i] == pytest.approx(other.margin, rel=rel, nan_ok=True)
         # a relative gap e leaves the directions within sqrt(2 e) of their limits
-        assert abs(np.sqrt(2 * found.turn[i]) - np.sqrt(2 * turn(sol.W, other.W))) < 2e-4
+        turn = abs(1 - attsvm.correlation(sol.W, other.W))
+        assert abs(np.sqrt(2 * found.turn[i]) - np.sqrt(2 * turn)) < 2e-4
     np.testing.assert_allclose(found.multiplier, sol.flat_dual.reshape(n, -1).sum(axis=1))
     assert (found.turn[~found.solved] == 0).all() and found.share == found.solved.mean()
     return found
@@ -56,7 +53,14 @@ def test_equality_rows_take_a_solve(margin_row):
 def test_the_only_sequence_leaves_nothing():
     found = attsvm.solve_svm(attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0]]), [0]).influence()
     assert np.isnan(found.turn[0]) and found.margin[0] == np.inf and found.objective[0] == 0 and found.solved[0]
-    assert "1 sequences" in repr(found)
+    assert "1 of 1; without any other sequence the answer is the same" in repr(found)
+
+
+def test_slack_that_no_weights_change_takes_a_solve():
+    X, selected = np.random.default_rng(3).standard_normal((3, 2, 3)), np.zeros(3, dtype=np.intp)
+    X[0, 1] = X[0, 0]
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, np.eye(3)), selected, C=1.0)
+    assert check(sol, selected, {"C": 1.0}).solved.all()
 
 
 def test_what_has_no_influence_is_refused():

@@ -40,8 +40,9 @@ def test_one_label_changed_among_many_points():
 
 
 def test_it_speaks_of_points():
-    plane = attsvm.separable([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]], [1, 0, 0])
-    assert plane.message == "not separable: points 0 and 1 are equal, to rounding, and have different labels"
+    plane = attsvm.separable([[-1.0, 0.0], [1.0, 0.0], [0.0, 9.26e-10], [0.0, 1.0]], [0, 0, 1, 1])
+    assert "hulls of 1 positive and 2 negative points" in plane.message  # which a plane of a small margin separates
+    assert plane.margin_bound <= float(plane.message.split()[6].strip(":")) < 5.2e-10
     text = repr(attsvm.separable([[0.0], [1.0], [3.0]], [0, 0, 1]))
     assert "Plane between 1 and 2 points: optimal" in text and "2 points: 1, 2" in text and "query" not in text
 
@@ -61,13 +62,25 @@ def test_what_rounding_hides_is_undecided():
     assert plane.message == "no separating plane was found, and no proof that there is none"
 
 
+@pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")
+def test_no_plane_is_proved_beside_far_points(tmp_path):
+    """Of five points one is farther than the others by so much that rounding hides these in its bias coordinate."""
+    rng, said = np.random.default_rng(278), []
+    for _ in range(60):
+        X, y = rng.standard_normal((5, 2)), rng.permutation(5) % 2
+        X[0] *= 10.0 ** rng.integers(8, 14)
+        plane = attsvm.separable(X, y)
+        said.append(plane.status)
+        assert said[-1] != "infeasible" or plane.separation.prove(tmp_path / "plane.json") == "no W exists"
+    assert min(map(said.count, ("optimal", "infeasible"))) > 15
+
+
 def test_what_is_no_question():
     for y in ([0, 0, 0], [0, 1, 2], [0, 1]):
         with pytest.raises(ValueError, match="^y must"):
             attsvm.separable(np.eye(3), y)
-    for y in ([0.0, np.nan, 1.0], np.array([0, float("nan"), 1], dtype=object)):
-        with pytest.raises(ValueError, match="^y must hold two different labels, got NaN for point 1"):
-            attsvm.separable(np.eye(3), y)
+    with pytest.raises(ValueError, match="^y must hold two different labels, got NaN for point 1"):
+        attsvm.separable(np.eye(3), np.array([0, np.nan, 1], dtype=object))
     with pytest.raises(TypeError, match="^y must hold labels that can be ordered, got NoneType, str"):
         attsvm.separable(np.eye(3), ["a", None, "b"])
     met = attsvm.separable([[0.0], [1.0], [2.0]], [0, 1, 0])
@@ -140,8 +153,7 @@ def test_wide_points_take_a_row_each(monkeypatch, n, d):
     plane = attsvm.separable(X, y)
     assert asked and all(sol.data.indptr[-1] <= n + 1 and sol.data.keys.shape[1] <= n + 1 for sol in asked)
     assert plane.separation.data.indptr[-1] <= 2 * n and 0 <= plane.separation.proved_gap() < 1e-8
-    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix):
-        assert attsvm.separable(kind(X), y) == plane
+    assert attsvm.separable(sparse.csc_array(X), y) == plane
     assert_array_equal(plane.decision_function(sparse.csr_matrix(X)), X @ plane.w + plane.b)
 
 
@@ -156,7 +168,7 @@ def test_influence_is_the_plane_without_the_point(bias):
     assert_allclose(found.turn, [1 - attsvm.correlation(plane.w, other.w) for other in others], atol=1e-8)
     assert_array_equal(found.solved, np.isin(np.arange(8), plane.support))
     assert_array_equal(found.multiplier, plane.dual)
-    assert "8 points on a hard-margin SVM" in repr(found) and found.columns()["point"].tolist() == list(range(8))
+    assert "of 8; without any other point" in repr(found) and found.columns()["point"].tolist() == list(range(8))
     assert 0 < found.solved.sum() < 8 and not found.unfinished
     alone = attsvm.separable([[0.0], [1.0]], [0, 1]).influence()
     assert np.isinf(alone.margin).all() and np.isnan(alone.turn).all()

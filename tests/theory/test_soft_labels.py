@@ -111,10 +111,10 @@ def test_svm_over_kinds_of_tokens_is_certified_by_all(norm, several):
 
 
 def test_a_decoder_that_cannot_be_separated_has_a_certificate():
-    H = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    H = np.array([[1.0, 0.0], [1.0, 1e-10], [0.0, 1.0]])  # but for weights of norm 1.6e10
     found = soft_labels(H, np.eye(3, 9))
     answer = attsvm.solve_svm(found.data, found.selected)
-    assert answer.status == "infeasible"
+    assert answer.status == "infeasible" and "none of Frobenius norm below 1.6e+10" in answer.message
     assert judge.farkas(Case(found.data, found.selected), answer.certificate) < 1e-9
     assert attsvm.feasible(found.data, found.selected).status == "infeasible"
 

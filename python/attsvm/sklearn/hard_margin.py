@@ -50,7 +50,8 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
     (array([1, 2]), array(['a', 'b'], dtype='<U1'))
     >>> HardMarginClassifier().fit([[0.0], [1.0], [1.0]], [0, 0, 1])
     Traceback (most recent call last):
-    ValueError: not separable: points 2 and 1 are equal, to rounding, and have different labels
+    ValueError: not separable by a margin above 7.3e-16: points 2 and 1 are equal, to twice that, and have different
+    labels
     """
 
     _parameter_constraints = {"fit_intercept": ["boolean"]}

@@ -39,7 +39,7 @@ class Influence(Solved):
     objective : (n,) array
         ``1 / (2 margin^2)``, or the objective of the soft margin, without the sequence.
     solved : (n,) bool array
-        Whether the sequence holds a support token, so that its removal took a solve.
+        Whether the sequence holds a support token or, with a soft margin, slack, so that its removal took a solve.
     unfinished : list of int
         Sequences without which the solver stopped before its tolerance.
     unit : str
@@ -67,11 +67,11 @@ class Influence(Solved):
     _derived = ("share",)
 
     def _title(self) -> str:
-        return f"Influence of {len(self.turn)} {self.unit}s on a {self.solution.norm_name} SVM"
+        return f"Influence of each {self.unit} on a {self.solution.norm_name} SVM"
 
     def _lines(self) -> Lines:
         count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
-        lines = [("support", f"{count} {self.unit}s hold the answer in place; without any other it is the same")]
+        lines = [("support", f"{count} of {len(self.turn)}; without any other {self.unit} the answer is the same")]
         if most is not None and count:
             lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self.unit} {most}"))
         if self.unfinished:
@@ -110,9 +110,10 @@ def check_removable(sol: Separation) -> None:
 
 
 def moving(sol: Separation) -> np.ndarray:
-    """Which constraints hold the answer in place, as a flat bool array: those of support tokens, and equalities with a
-    nonzero multiplier."""
-    equal = sol.selection.flags(sol.data)
+    """Which constraints may change the answer by their removal, as a flat bool array: those of support tokens, and
+    those with a nonzero multiplier that are equalities or, with a soft margin, any: their slack counts even if W has no
+    part in it."""
+    equal = sol.selection.flags(sol.data) | (sol.C is not None)
     return holding(sol) | equal & (sol.flat_dual != 0)  # equality rows may have multipliers of either sign
 
 

@@ -52,8 +52,9 @@ class Plane(Result):
     Attributes
     ----------
     status : str
-        "optimal" (separable), "infeasible" (not separable), "iteration limit" (separable, and the solver stopped before
-        its tolerance) or "undecided" (within rounding).
+        "optimal" (separable), "infeasible" (not separable, or only by a margin below ``margin_bound``, which rounding
+        hides), "iteration limit" (separable, and the solver stopped before its tolerance) or "undecided" (within
+        rounding).
     points : (n, d) array
         X.
     labels : (2,) array
@@ -70,8 +71,8 @@ class Plane(Result):
         first is reached by w and b, the second is proved by the multipliers.  The margin is 0 if no plane was found.
     weights : (n,) array
         The weight of each point in a mean of its class, times 1/2.  The two means are the nearest points of the two
-        convex hulls; half their distance is the bound.  If the classes are not separable the means are equal.  Without
-        a bias: the weights of all ``y x`` in their mean nearest to the origin.
+        convex hulls; half their distance is the bound.  If the classes are not separable the means are equal, to
+        rounding.  Without a bias: the weights of all ``y x`` in their mean nearest to the origin.
     dual : (n,) array
         The multiplier of each point, ``weights / margin^2``; ``w = sum dual y x``.  If there is no plane: the weights.
     support : integer array
@@ -104,19 +105,9 @@ class Plane(Result):
         multipliers; every other point is paired with the nearest point of the other class.  Without a bias a row is a
         single point.  Computed on first access.
         """
-        turned, margin, origin = _turned(self.points, self.positive), self.margin or 1.0, np.zeros(self.points.shape[1])
-        heights = turned @ (origin if self.w is None else self.w) + np.where(self.positive, self.b, -self.b)
-        sides = [side[np.argsort(heights[side])] for side in _sides(self.positive, self.bias)]
-        windows = _tree(self.weights, sides, self.support) if self.bias else _stars(ORIGIN, sides[0], self.weights)
-        tokens = [
-            np.vstack([origin if first == ORIGIN else turned[first], -turned[rows]]) for first, rows, _ in windows
-        ]
-        asked = [np.full(len(window), float(len(sides))) for window in tokens]
-        with np.errstate(over="ignore", under="ignore"):  # units may be extreme
-            flows = [np.append(0.0, flow) / margin / margin for _, _, flow in windows]
-        known = flows if all(np.isfinite(flow).all() for flow in flows) else None
-        data = cross_attention(tokens, np.ones((len(tokens), 1)))
-        return solve_svm(data, [0] * len(tokens), margins=asked, warm_start=known)
+        turned = _turned(self.points, self.positive)
+        w = np.zeros(turned.shape[1]) if self.w is None else self.w
+        return _pairs(turned, _sides(self.positive, self.bias), w, self.weights, self.support)[1]
 
     @property
     def dual(self) -> np.ndarray:
@@ -135,12 +126,16 @@ class Plane(Result):
             return f"separable, but the largest margin is known only to be at most {self.margin_bound:.6g}"
         if self.status != "infeasible":
             return "no separating plane was found, and no proof that there is none"
+        # a tenth more, since the digits shown may be rounded down
+        hidden = f"not separable by a margin above {1.1 * self.margin_bound:.1e}"
         if not self.bias:
-            return f"not separable through the origin: it is a mean of {len(self.support)} points, y times x (see dual)"
+            return (
+                f"{hidden} through the origin: a mean of {len(self.support)} points, y times x, is that near (see dual)"
+            )
         one, other = (self.support[self.positive[self.support] == side] for side in (True, False))
         if len(one) == len(other) == 1:
-            return f"not separable: points {one[0]} and {other[0]} are equal, to rounding, and have different labels"
-        return f"not separable: the hulls of {len(one)} positive and {len(other)} negative points meet (see dual)"
+            return f"{hidden}: points {one[0]} and {other[0]} are equal, to twice that, and have different labels"
+        return f"{hidden}: hulls of {len(one)} positive and {len(other)} negative points meet, to twice that (see dual)"
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """``w . x + b`` of new points, positive for the class of ``labels[1]``.
@@ -198,9 +193,7 @@ class Plane(Result):
             if len(np.unique(self.positive[rest])) < (2 if self.bias else 1):
                 turn[i], margin[i] = np.nan, np.inf
                 continue
-            plane = _plane(
-                self.points[rest], self.labels, self.positive[rest], self.bias, (self.weights[rest], self.margin)
-            )
+            plane = _plane(self.points[rest], self.labels, self.positive[rest], self.bias, self.weights[rest])
             turn[i], margin[i] = turn_between(self.w, plane.w), plane.margin
             if plane.status != "optimal":
                 unfinished.append(i)
@@ -244,8 +237,8 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool |
     -------
     Plane
         With ``w``, ``b``, the ``margin`` and the support points; ``predict(X)``, ``influence()`` and ``plot()``.  Its
-        status is "optimal" (separable), "infeasible" (not separable, by the multipliers) or "undecided" (within
-        rounding).  ``separation.prove(path)`` writes a proof.
+        status is "optimal" (separable), "infeasible" (not separable, by the multipliers, or only by a margin that
+        rounding hides) or "undecided" (within rounding).  ``separation.prove(path)`` writes a proof.
 
     Raises
     ------
@@ -305,51 +298,58 @@ def _plane(
     labels: np.ndarray,
     positive: np.ndarray,
     bias: bool,
-    start: tuple[np.ndarray, float] | None = None,
+    start: np.ndarray | None = None,
     progress: bool | None = None,
 ) -> Plane:
     """Solves for the plane of largest margin between two classes, and certifies it from the points as they were given.
 
-    ``start`` are the weights and the margin of a similar plane.  Coordinates are divided by a power of two, since their
-    squares may leave double precision.
+    ``start`` are the weights of a similar plane.  Coordinates are divided by a power of two, since their squares may
+    leave double precision.
     """
     unit = float(2.0 ** np.floor(np.log2(np.abs(points).max() or 1.0)))
     X = points / unit
     moved = X - X.mean(axis=0) if bias else X
     spread = float(np.linalg.norm(moved, axis=1).max()) or 1.0
-    known = None if start is None else start[0] * (unit / start[1]) ** 2
-    w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
-    sides = _sides(positive, bias)
-    for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
-        weights[side] /= len(sides) * weights[side].sum() or 1.0
+    w, weights = _solve(moved, positive, spread if bias else 0.0, start, progress)
+    sides, bound, status = _sides(positive, bias), INSEPARABLE * spread, "undecided"
     turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
-    used = int(np.count_nonzero(weights))
-    bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length
-    if weights.sum() < 0.9:  # without multipliers in a class there is no proved bound of the margin
-        bound = np.inf
-    held = weights > ROUNDED * weights.max()
-    margin = 0.0
-    if w is not None:
-        heights, size = turned @ w, float(np.linalg.norm(w))
+    while True:
+        for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
+            weights[side] /= len(sides) * weights[side].sum() or 1.0
+        used, last = int(np.count_nonzero(weights)), bound
+        # without multipliers in a class there is no proved bound of the margin
+        bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length if weights.sum() > 0.9 else np.inf
+        held = weights > ROUNDED * weights.max()
+        heights, size = turned @ w, float(np.linalg.norm(w)) or 1.0
         lows = [float(heights[side].min()) for side in sides]
         scale, b = sum(lows) / len(lows), (lows[-1] - lows[0]) / 2
         margin = scale / size - (len(w) + 4) * UNIT * (length + abs(b) / size)
-    if w is not None and margin > 0:
-        excess = (heights + np.where(positive, b, -b)) / scale - 1
-        held &= weights > excess * weights.max()
-        rounding = (ROUNDINGS + len(w) + used) * 2 * UNIT * length / margin
-        status = "optimal" if bound / margin - 1 <= max(TOL, rounding) else "iteration limit"
-        w, b, margin = w / scale / unit, b / scale, margin * unit
-    else:
-        status = "infeasible" if bound <= INSEPARABLE * spread else "undecided"
-        w, b, margin = None, 0.0, 0.0
+        if margin > 0:
+            excess = (heights + np.where(positive, b, -b)) / scale - 1
+            held &= weights > excess * weights.max()
+            rounding = (ROUNDINGS + len(w) + used) * 2 * UNIT * length / margin
+            status = "optimal" if bound / margin - 1 <= max(TOL, rounding) else "iteration limit"
+            w, b, margin = w / scale / unit, b / scale, margin * unit
+            break
+        if status == "infeasible" or bound > last * (1 - TOL):
+            w, b, margin = None, 0.0, 0.0
+            break
+        # A far point makes the bias coordinate long, which hides that the classes are apart; in pairs there is none.
+        # Pairs that are left out may need another round.
+        windows, pairs = _pairs(turned, sides, w, weights, np.flatnonzero(held))
+        status = "infeasible" if pairs.status == "infeasible" else "undecided"
+        w, weights = np.zeros_like(w) if pairs.W is None else pairs.W[:, 0], np.zeros(len(X) + 1)
+        for (first, rows, _), flow in zip(windows, np.split(pairs.flat_dual, pairs.data._begin[1:]), strict=True):
+            weights[first] += flow.sum()
+            np.add.at(weights, rows, flow[1:])
+        weights = weights[:-1]  # without that of ORIGIN
     return Plane(points, labels, positive, w, b, bias, margin, bound * unit, weights, np.flatnonzero(held), status)
 
 
 def _solve(
     points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """Solves the hard-margin SVM: the normal w of the plane (None if there is no plane) and the multiplier of each
+) -> tuple[Any, np.ndarray]:
+    """Solves the hard-margin SVM: the normal w of the plane (zero if there is no plane) and the multiplier of each
     point.
 
     ``spread`` is the bias coordinate of every point, 0 without a bias.  It is as long as the farthest point: a longer
@@ -372,10 +372,8 @@ def _solve(
         asked = [np.append(0.0, 1 - b * signs[part]) for part in parts]
         warm = sol = solve_svm(data, selected, margins=asked, tol=FINE, warm_start=warm, progress=progress)
         multipliers = np.maximum(np.delete(sol.flat_dual, data._begin), 0.0)
-        if sol.W is None:
-            return None, multipliers
-        w = sol.W[:, 0]
-        step = w[-1] * spread if spread else 0.0
+        w = origin if sol.W is None else sol.W[:, 0]
+        step = w[-1] * spread
         if abs(step) <= SETTLED or abs(step) >= last / 2:
             break
         b, last = b + step, abs(step)
@@ -384,6 +382,20 @@ def _solve(
 
 
 # -------------------------------------------------------------------------------- pairs of points, for exact proofs
+
+
+def _pairs(
+    turned: np.ndarray, sides: list[np.ndarray], w: np.ndarray, weights: np.ndarray, support: np.ndarray
+) -> tuple[list[Window], Separation]:
+    """The windows of :attr:`Plane.separation`, and that answer; the nearest points are those by the normal w."""
+    heights = turned @ w
+    sides, origin = [side[np.argsort(heights[side])] for side in sides], np.zeros_like(w)
+    windows = _tree(weights, sides, support) if len(sides) > 1 else _stars(ORIGIN, sides[0], weights)
+    tokens = [np.vstack([origin if first == ORIGIN else turned[first], -turned[rows]]) for first, rows, _ in windows]
+    asked = [np.full(len(window), float(len(sides))) for window in tokens]
+    flows = [np.append(0.0, flow) for _, _, flow in windows]
+    data = cross_attention(tokens, np.ones((len(tokens), 1)))
+    return windows, solve_svm(data, [0] * len(tokens), margins=asked, warm_start=flows)
 
 
 def _stars(first: int, points: np.ndarray, weights: np.ndarray) -> list[Window]:

@@ -206,6 +206,8 @@ class Separation(Result):
             )
         if self.status == "feasible":
             return "every margin is at least 1; the least norm was not asked for"
+        if self.status == "no constraint" and self.objective > 0:  # of a soft margin
+            return "zero weights are best: the whole objective is the slack of rows that no W changes"
         if self.status == "no constraint" and asked:
             return "zero weights reach every margin asked"
         if self.status == "no constraint":
@@ -213,11 +215,16 @@ class Separation(Result):
         if self.status == "infeasible":
             what = "reach these margins" if asked else "rank the selected tokens first"
             impossible = _impossible_pair(self) or f"no weights {what}{_at_least(self)}: {_proof(self)}"
-            return impossible if soft else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
+            # C goes with norms that have a square, and rows between selected tokens stay hard
+            equal = self.flat_dual[self.selection.flags(self.data)].any()
+            if soft or equal or not (self.norm == "frobenius" or isinstance(self.norm, Metric)):
+                return impossible
+            return f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
         if self.status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
-            return "no separating weights were found, and no proof that there are none"
+            cap = " (of this rank, where rank= caps it)" if self.method == "factored" else ""
+            return f"no separating weights were found{cap}, and no proof that there are none"
         return f"stopped before the tolerance; its two bounds are a relative {self.gap:.1e} apart"
 
     @property
@@ -322,9 +329,9 @@ class Separation(Result):
     def influence(self) -> Any:
         """The influence of each sequence on this answer: its multiplier, and the answer without the sequence.
 
-        Without a sequence that holds no support token the answer stays optimal, so nothing is solved.  For every other
-        sequence the answer without it is solved, warm-started from the multipliers of the rest.  All queries of a
-        sequence are left out together.
+        Without a sequence that holds no support token (nor slack, with C) the answer stays optimal, so nothing is
+        solved.  For every other sequence the answer without it is solved, warm-started from the multipliers of the
+        rest.  All queries of a sequence are left out together.
 
         Returns
         -------
@@ -475,17 +482,23 @@ def _at_least(sol: Separation) -> str:
     """
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
     entries = entries[log_pulls(sol, entries) > -np.inf]  # leave out rows that are zero, which no W meets
-    # no norm is given for a vocabulary, whose token differences are not computed, or without rows
-    if data._identity or not len(entries):
+    if not len(entries):
         return ""
     (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
-    pull = log_pulls(sol, entries)
-    D, Z = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2, data.queries[q]
-    # scale each row of D (token differences) and Z (queries), since their products may leave double precision
-    D, Z = (A / np.abs(A).max(axis=1, keepdims=True) for A in (D, Z))
+    pull, Z = log_pulls(sol, entries), data.queries[q]
     weights = np.sign(y) * np.exp(pull - pull.max())
-    most = np.linalg.norm((weights[:, None] * D).T @ Z)
-    most += (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (np.linalg.norm(D, axis=1) * np.linalg.norm(Z, axis=1))
+    # scale each row of Z (queries) and D (token differences), since their products may leave double precision
+    Z = Z / np.abs(Z).max(axis=1, keepdims=True)
+    part = weights[:, None] * Z
+    if data._identity:  # D has rows e_a - e_t, each as long as the vocabulary
+        M, lengths = np.zeros(data._W_shape), math.sqrt(2)
+        np.add.at(M, chosen, part)
+        np.subtract.at(M, token, part)
+    else:
+        D = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2
+        D /= np.abs(D).max(axis=1, keepdims=True)
+        M, lengths = D.T @ part, np.linalg.norm(D, axis=1)
+    most = np.linalg.norm(M) + (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (lengths * np.linalg.norm(Z, axis=1))
     asked = sol.selection.asked(entries) @ y
     with np.errstate(over="ignore"):
         bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
