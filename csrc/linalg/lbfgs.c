@@ -51,9 +51,10 @@ struct point {
     double t, value, slope;
 };
 
-/* Line search along `direction`, with the first trial step `first`.  Sets x_next and gradient_next to a point that
- * meets both Wolfe conditions, or at least has a lower value.  Returns 0 if it finds none. */
-static int search_line(struct minimizer *s, const double *x, double first, ptrdiff_t *evaluations,
+/* Line search along `direction`, with the first trial step `first` and at most `last` evaluations in all.  Sets x_next
+ * and gradient_next to a point that meets both Wolfe conditions, or at least has a lower value.  Returns 0 if it finds
+ * none. */
+static int search_line(struct minimizer *s, const double *x, double first, ptrdiff_t last, ptrdiff_t *evaluations,
                        lbfgs_function *function, void *context)
 {
     struct point start = {0, s->value, vector_dot(s->gradient, s->direction, s->n)};
@@ -61,7 +62,7 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
     double t = first;
     if (!(start.slope < 0))
         return 0;
-    for (int trial = 0; trial < TRIALS; ++trial) {
+    for (int trial = 0; trial < TRIALS && *evaluations < last; ++trial) {
         /* trial step */
         vector_copy(s->x_next, x, s->n);
         vector_add(s->x_next, t, s->direction, s->n);
@@ -83,7 +84,10 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
         }
         t = isinf(high.t) ? STRETCH * t : (low.t + high.t) / 2;
     }
-    return s->value < start.value;
+    if (s->value < start.value)
+        return 1;
+    s->value = start.value;
+    return 0;
 }
 
 /* Stores the pair of the step from x to x_next, if it has positive curvature. */
@@ -128,14 +132,13 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
         }
         /* direction and line search */
         two_loops(&s);
-        if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
+        if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), last, evaluations, function,
+                         context)) {
             if (s.pairs == 0)
                 break;
             /* The line search failed, perhaps because the stored pairs mislead.  Without them, the next search goes
              * along the negative gradient. */
             s.pairs = 0;
-            s.value = function(s.gradient, x, context);
-            ++*evaluations;
             continue;
         }
         /* next pair and next iterate */

@@ -61,6 +61,6 @@ void short_windows_gradient(struct gradient *gradient, struct short_windows *win
     ptrdiff_t M = w->n_queries, dk = w->dk, dz = w->dz, padded = simd_padded(M);
     struct product product = {windows, transform_target(windows->transform, gradient) + n * dk * dz,
                               windows->P + h * padded * dk, windows->log_scale + h * padded};
-    gradient->log_scale[n] = query_shares(product.factor, M);
+    gradient->log_scale[n] = transform_shares(product.factor, M);
     threads_for(threads, dk, (double)(M * dk) * (double)dz, multiply_by_queries, &product);
 }

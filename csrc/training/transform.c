@@ -177,7 +177,7 @@ void transform_forward(double *U, const struct transform *transform, ptrdiff_t g
 }
 
 SIMD_DISPATCH
-double query_shares(double *log_scale, ptrdiff_t M)
+double transform_shares(double *log_scale, ptrdiff_t M)
 {
     double scale = -INFINITY, by = -1.0 / (double)M;
 #pragma omp simd reduction(max : scale)
@@ -260,7 +260,7 @@ void transform_adjoint(struct gradient *gradient, double *P, double *log_scale, 
     int span = transform->at->form == FORM_SPAN;
     for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
         double *V = span ? gradient->span + 2 * n * M * dk : NULL, *to = span ? V + M * dk : P + i * dk;
-        gradient->log_scale[n] = query_shares(log_scale + i * M, M);
+        gradient->log_scale[n] = transform_shares(log_scale + i * M, M);
         multiply_rows(to, span ? dk : size * dk, P + i * dk, size * dk, log_scale + i * M, M, dk);
         if (!span)
             continue;

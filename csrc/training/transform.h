@@ -84,7 +84,7 @@ void transform_forward(double *U, const struct transform *transform, ptrdiff_t g
 
 /* Replaces log_scale [M] by the factors -e^(log_scale - largest) / M, and returns the largest log scale.  Here the sign
  * and the 1/M of the gradient -1/M sum_q e^log_scale_q P_q z_q^T come in. */
-double query_shares(double *log_scale, ptrdiff_t M);
+double transform_shares(double *log_scale, ptrdiff_t M);
 
 /* The adjoint of transform_forward, called after the transform_forward of all queries.  It sets the gradients -1/M
  * sum_q e^log_scale_q P_q z_q^T of the matrices of one group, or the gradients of their factors, and their log scales,
