@@ -114,7 +114,8 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     const struct windows *w = rows->w;
     *r = (struct reduced){.keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
     enum svm_norm norm = options->norm;
-    /* On few rows the Frobenius methods work by rows, and a change of coordinates would only add rounding errors. */
+    /* On few rows the Frobenius methods use the Gram matrix of the rows, whose order is the number of rows in any
+     * coordinates.  A change of coordinates would only add rounding errors. */
     int rotates = certificate_rotates(norm) && (norm != NORM_FROBENIUS || rows->count > ACTIVE_SET_ROWS);
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)

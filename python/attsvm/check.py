@@ -19,7 +19,7 @@ from fractions import Fraction
 from operator import mul, sub
 
 MOST_BYTES, UNPACKED = 2**27, 64  # largest file in bytes, and largest ratio of unpacked to packed size
-WORK = {"left": 0.0}  # rough time left, in nanoseconds: at first 0.1 s, and 20 microseconds for each byte of the file
+WORK = {"left": 0.0}  # time budget left to the check, in nanoseconds: at first 0.1 s plus 20,000 ns for each byte
 FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # a JSON object is read as a tuple of its pairs
 FORM |= {
     "keys": [[str]],

@@ -125,8 +125,8 @@ static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, do
     return info;
 }
 
-/* Computes from w the slacks S(1, w) in the frame of the scaling G (psd.h), E = G^T S(1, w) G, and the block kappa =
- * H(1, w) = ||E||^2 of the Hessian H. */
+/* Computes E = G^T S(1, w) G, which is the slack matrix of the point (1, w) in the frame of the scaling G (psd.h). Sets
+ * kappa = ||E||^2, the quadratic form of the Hessian H at (1, w). */
 static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;

@@ -33,9 +33,13 @@ def own(array: Any) -> Any:
         return array
     try:
         numbers = np.asarray(array)
-    except (ValueError, TypeError, RuntimeError):  # not an array: the function that reads it later raises the error
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ):  # not an array: the function that later reads the input raises the error
         return array
-    if numbers.dtype.kind != "f":  # not floats: the function that reads it later converts it, which makes a copy
+    if numbers.dtype.kind != "f":  # not floats: a later conversion to floats makes the copy
         return array
     if numbers.size <= SMALL:
         return numbers.copy()

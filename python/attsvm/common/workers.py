@@ -53,7 +53,8 @@ class Workers:
         self.rank, self._count = self._meet()
         # A `reduce` that is a mean or a maximum instead of a sum is refused here.
         # Under a mean or a maximum, workers that drew the same slot in _meet count as one, with one row in tables.
-        # Each worker puts a random number and its negative into its row of a table; the sums must equal both numbers.
+        # Each worker puts a random number and its negative into its own row of a table, and zeros into all other rows.
+        # After the sum over all workers, each worker's row must still hold its random number and the negative.
         # The negative is needed: under a maximum, the worker with the largest number would get this number back.
         drawn = 1.0 + _draw(2**53 - 1)
         if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():

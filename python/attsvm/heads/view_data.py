@@ -89,7 +89,7 @@ def contents(
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
-    """A list of the report with its head as read on another text; an empty list if ``heads`` does not have that head.
+    """A list with a copy of the report whose head has read another text; an empty list if ``heads`` lacks that head.
 
     The SVM keeps its W, and has no support tokens on the other text.
     """

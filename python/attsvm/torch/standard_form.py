@@ -16,7 +16,7 @@ BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of i
 NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 
 
-# What acts on logits besides the products q.k: whether a query sees a token, a bias or None, and a sink or None.
+# Inputs of the softmax besides the products q.k: a mask of the tokens that each query sees; bias or None; sink or None.
 Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 

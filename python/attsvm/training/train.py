@@ -413,8 +413,12 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
 
 
 def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
-    """The default learning rate, (1, 1): ``0.1 / s`` for a rule whose steps have length 1, where ``s^2 = total /
-    share`` is the squared scale of the data.
+    """The default learning rate, as an array of shape (1, 1): ``0.1 / s`` for a rule whose steps have length 1, with
+    the scale s of the data.
+
+    ``s^2 = total / share``: ``total`` is half the mean squared length of the queries' rows, where a query that sees one
+    token counts as 0, and ``share`` is the fraction of queries that see several tokens.  The rate is divided by the
+    length of the rule's steps, and rules whose steps depend on the gradient's size have another power of s.
 
     s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times as
     large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through

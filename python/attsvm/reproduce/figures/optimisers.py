@@ -232,8 +232,8 @@ def claims(results):
 
 @picture((17, 6), 3, width_ratios=(1.5, 1, 1))
 def plot(results, table, way, memory):
-    """Draws the table of shares of the largest margin by rule and norm (left), what is missing in a rule's own norm
-    along training (middle), and the shares of Adam against the length of its memory (right)."""
+    """Draws the table of shares of the largest margin by rule and norm (left); 1 minus each rule's share in
+    the rule's own norm, along training (middle); and Adam's shares against the length of its memory (right)."""
     _table(table, results)
     for i, name in enumerate(OWN):
         way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")
