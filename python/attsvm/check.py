@@ -54,7 +54,7 @@ def fits(x, form):
 
 
 def table(rows, count=None, columns=None):
-    """Rows of doubles as rows of integers, and the power of two by which all of them are to be divided."""
+    """Returns rows of doubles as rows of integers; and the power of two by which the integers must be divided."""
     need(rows and rows[0], "an array is empty", ValueError)
     spend(2000 * sum(map(len, rows)))
     numbers = [[float.fromhex(x) for x in row] for row in rows]
@@ -144,7 +144,7 @@ def step(equations, scale, missed, witness):
 
 
 def theorem(data):
-    """The theorem that the bytes of a file prove, in words, and the gap of its bounds (None where no W exists)."""
+    """Returns the theorem, in words, that the bytes of a file prove; and its gap (None where no W exists)."""
     need(len(data) <= MOST_BYTES, "too large", ValueError)
     WORK["left"] = 1e8 + 2e4 * len(data)
     pairs = json.loads(data, object_pairs_hook=tuple, parse_float=str, parse_constant=str)

@@ -35,7 +35,7 @@
 struct fixed_rank {
     struct polish at; /* the point W = K Q^T, with Y = [K; Q] */
     ptrdiff_t r;
-    double ridge;                /* this fraction of each diagonal entry of the Schur matrix is added to it */
+    double ridge;                /* this fraction of each diagonal entry of the Schur matrix is added to the entry */
     double *Y, *SY, *TSY, *step; /* (N,r) */
     double *half, *zQ;           /* (q,r), (n,r) scratch */
     double *gram, *singular;

@@ -157,7 +157,7 @@ class _Found:
     def __init__(self, seed: int, names: list[str], cells: dict[Cell, dict[str, Any]]):
         self.seed, self.names, self.cells = seed, names, cells
         self.rows: dict[Cell, dict[int, Numbers]] = {cell: {} for cell in cells}
-        self.shapes: dict[str, Any] = {}  # shapes of the numbers of the first run; all other runs must have the same
+        self.shapes: dict[str, Any] = {}  # array shapes of the first run, which all runs must have
         self.file: Any = None
 
     @contextlib.contextmanager

@@ -77,8 +77,8 @@ class Workers:
             raise
 
     def _meet(self) -> tuple[int, int]:
-        """The rank of this worker and the number of workers.  Each worker draws a random slot until all slots differ,
-        and the ranks follow the order of the slots."""
+        """Returns the rank of this worker; and the number of workers. Each worker draws a random slot until all slots
+        differ, and the ranks follow the order of the slots."""
         for slots in (2**k for k in range(6, 25, 3)):
             mine = _draw(slots)
             taken = np.zeros(slots)

@@ -148,7 +148,8 @@ def fit_svm(
 
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
-    """Support tokens of an SVM and their shares of the sum of multipliers, or empty arrays if there is no SVM."""
+    """Returns support tokens of an SVM; and each one's share of the sum of multipliers.  Both are empty without an
+    SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
@@ -190,9 +191,10 @@ def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
 
 
 def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal bases of the span of X's rows and of its complement, from ``X^T X``; largest eigenvalue taken for 0.
+    """Returns from ``X^T X``: a basis of the span of X's rows; one of the complement; the largest eigenvalue taken as
+    0.
 
-    An eigenvalue is the sum of squares along a direction.
+    The bases are orthonormal.  An eigenvalue is the sum of the squares of X's rows along a direction.
     """
     eigenvalues, vectors = np.linalg.eigh(products)
     least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
@@ -211,7 +213,8 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
 
 
 def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (sequence, query, selected, rival) of the support tokens, and their multipliers, the largest first."""
+    """Returns the rows (sequence, query, selected, rival) of support tokens; and their multipliers, the largest
+    first."""
     dual = solution.flat_dual
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]

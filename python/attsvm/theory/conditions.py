@@ -146,7 +146,8 @@ def smoothness(problem: Problem) -> float:
 
 
 def _sizes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """``||X|| ||z||`` and ``||V|| ||v||`` of each query, as arrays (M,): see :func:`smoothness`."""
+    """Returns two numbers for each query: ``||X|| ||z||``, the spectral norm of its tokens X times the length of its
+    vector z; and ``||V|| ||v||``, the spectral norm of its values V times the length of its head v."""
     data = problem.data
     v: Any = problem.head.parameters(data, data.values.shape[1])[0]
     keys = _largest_singular(data, data.keys)

@@ -358,6 +358,6 @@ def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
 
 
 def _holds(sol: Separation, T: int) -> Any:
-    """Which tokens hold an SVM in place, by the size of their multipliers, as a bool array (queries, T)."""
+    """Which tokens have a multiplier so large that they hold an SVM in place, as a bool array (queries, T)."""
     sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
     return sizes > HOLDS * sizes.max()

@@ -154,7 +154,7 @@ def _whitened_cut(head: Head, rank: int) -> np.ndarray:
 
 
 def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The square root of a matrix of second moments, and the pseudo-inverse of this root."""
+    """Returns the square root of a matrix of second moments; and the pseudo-inverse of this root."""
     values, vectors = np.linalg.eigh(moments)
     kept = values > 1e-10 * values[-1]
     sizes, vectors = np.sqrt(values[kept]), vectors[:, kept]

@@ -35,7 +35,7 @@ SETTINGS_OF = {
     "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
     "long values": (4, 5, 12, 2, 0.0, False, 3.0),
 }
-# For each setting: claimed lower bounds of the median correlations of the lowest and of the last layer with their SVMs.
+# For each setting, claimed lower bounds of median correlations with the layer's own SVM: lowest layer, last layer.
 CLAIMED = {
     "two layers": (0.985, 0.99),
     "random start": (0.985, 0.99),

@@ -122,7 +122,7 @@ def single():
 
 
 def speeds():
-    """Trains a prompt on the published draw of three sequences, by normalised and by plain descent.  Returns the
+    """Trains a prompt on the published draw of three sequences, with normalised and with plain descent. Returns the
     squared norms of its SVM solutions, and the prompt's norm and its attention to the best tokens along training."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
