@@ -29,7 +29,7 @@ struct rows {
     unsigned char *equal;       /* (m) 1 for an equality row */
     double *rhs;                /* (m) b / length */
     double *length;             /* (m) ||delta|| ||z|| of each row; 1 for an impossible row */
-    double longest, largest;    /* length of the longest row; largest |b| of an entry */
+    double longest, largest;    /* length of the longest row; largest absolute right side |b| */
     ptrdiff_t n_equal;
     int homogeneous;         /* 1 if every margin row has b > 0 and every equality row b = 0 */
     struct threads *threads; /* threads for the loops over queries; NULL: one thread */

@@ -164,7 +164,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         }
     matrix_columns_times_columns(s->A, s->U, s->L, r, p, p);
     matrix_product(s->B, s->V, s->K, r, q, q);
-    /* computes w, which minimises H(1, w), and corrects it */
+    /* computes w, which minimises H(1, w), and corrects w by the residual of its system */
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
     spectral_solve(ball, ball->w);
     ball->kappa = INFINITY;

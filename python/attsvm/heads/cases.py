@@ -83,8 +83,7 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
 
 
 def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each row (sequence, query, selected, rival): ``x_selected - x_rival``; and the vector z of the
-    query."""
+    """Returns for each row (sequence, query, selected, rival): ``x_selected - x_rival``; and the query's vector z."""
     held = as_cases(head, np.unique(rows[:, :3], axis=0))
     return held.pairs(held.entries(rows))
 

@@ -174,8 +174,7 @@ def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.nd
 def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
-    """Returns the scale of logits at which ``wanted`` of the ``counted`` queries are hard; and the top
-    probabilities."""
+    """Returns the scale at which ``wanted`` of the ``counted`` queries are hard; and each query's top probability."""
     # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
     low, high = -12.0, 12.0
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)

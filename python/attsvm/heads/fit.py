@@ -148,8 +148,7 @@ def fit_svm(
 
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns support tokens of an SVM; and each one's share of the sum of multipliers.  Both are empty without an
-    SVM."""
+    """Returns the support tokens of an SVM; and each one's share of the sum of multipliers.  Empty without an SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
@@ -191,8 +190,7 @@ def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
 
 
 def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Returns from ``X^T X``: a basis of the span of X's rows; one of the complement; the largest eigenvalue taken as
-    0.
+    """Returns from ``X^T X``: bases of the span of X's rows; and of its complement; the largest eigenvalue taken as 0.
 
     The bases are orthonormal.  An eigenvalue is the sum of the squares of X's rows along a direction.
     """
@@ -213,8 +211,7 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
 
 
 def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows (sequence, query, selected, rival) of support tokens; and their multipliers, the largest
-    first."""
+    """Returns support tokens as rows (sequence, query, selected, rival); and their multipliers, the largest first."""
     dual = solution.flat_dual
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]

@@ -204,8 +204,7 @@ def _plan(sizes: list[int], seeds: int) -> Plan:
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Returns for each row of the table: the indices of the heads that it replaces; and, if rows are layers, its last
-    layer."""
+    """Returns for each row of the table: the indices of its replaced heads; and its last layer, if rows are layers."""
     every = list(range(len(found)))
     if rows == "heads":
         return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}

@@ -188,7 +188,7 @@ class Substitution(Watch):
 
 
 def _inputs(head: Head, standard: Standard) -> tuple[Tensor, Tensor]:
-    """Tokens and queries of a call in the head's space; raises unless the model still has the weights that were
+    """Returns tokens and queries of a call in the head's space; raises unless the model has the weights that were
     read."""
     call, m = standard.call, standard.q.shape[3]
     k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])

@@ -180,7 +180,7 @@ def claims(results):
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
     spectral = shares["spectral on K, Q"]
-    there = np.isfinite(diagonal)  # a run that has diverged has no share, and counts against the claim
+    there = np.isfinite(diagonal)  # a diverged run has no share of the largest margin, and counts against the claim
     wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
