@@ -94,7 +94,7 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """An upper bound on the norm of A / scale.  Nuclear, spectral: U V^T is near A / scale; `factors` are U^T, V^T."""
+    """An upper bound on the norm of A / scale. Nuclear, spectral: `factors` are U^T and V^T, U V^T near A / scale."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))

@@ -358,7 +358,7 @@ def none(text: str, flags: Any) -> Claim:
 
 
 class _Sample:
-    """The values of a claim, the finite values among them, the number of values that are not finite, and the bounds."""
+    """The values of a claim; the finite values among them; the number of values that are not finite; and the bounds."""
 
     def __init__(self, text: str, values: Any, low: float | None, high: float | None):
         if low is None and high is None:

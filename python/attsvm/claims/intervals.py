@@ -53,7 +53,8 @@ def _special() -> Any:
 
 
 def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, float]:
-    """The 95 % interval of the share of runs with a first flag alone minus the share with a second flag alone.
+    """The 95 % interval of the share of runs where only the first of two flags is true, minus the share of only the
+    second.
 
     The ends combine the 98.75 % Clopper-Pearson intervals p10 and p01 of these two shares.  Their four tails of .625 %
     sum to .025.

@@ -163,7 +163,7 @@ def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
 
 
 def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], dict[Cell, dict[str, Any]]]:
-    """The grid with plain Python numbers, and for each cell the keyword arguments of the experiment."""
+    """Returns the grid with plain Python numbers; and, for each cell, the keyword arguments of the experiment."""
     if not isinstance(grid, Mapping):
         raise TypeError(f'grid must be a mapping of names to values, as {{"d": [1, 2]}}, got {type(grid).__name__}')
     plain: dict[str, list[Any]] = {}

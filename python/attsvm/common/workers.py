@@ -61,7 +61,7 @@ class Workers:
             raise ValueError(MUST_ADD)
 
     def weigh(self, queries: int) -> None:
-        """Sets the weights of means: each worker counts by its number of queries."""
+        """Sets the weights of means: a worker's weight is its number of queries over the number of all queries."""
         counts = self.table([queries])[:, 0]
         if not counts.any():
             raise ValueError("reduce needs queries on one worker at least, got none on any")

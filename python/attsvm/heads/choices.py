@@ -64,7 +64,7 @@ def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
 
 
 def sink_value(head: Head, rows: np.ndarray) -> float:
-    """Mean length of the values of selected sinks (first and end tokens), over that of all values of their sequences.
+    """Mean value length of selected sinks (first and end tokens), over the mean value length in their sequences.
 
     If this ratio is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is
     near 1, each such query adds the same vector.

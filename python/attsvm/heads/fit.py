@@ -135,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span of tokens and queries; the part of the own W outside that is orthogonal to it.
+        # The SVM's W lies in the span of tokens and queries; the head's own W outside this span is orthogonal to it.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)

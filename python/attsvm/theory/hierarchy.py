@@ -309,7 +309,7 @@ def hierarchy(
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
-    # way: bool (n, T), the tokens that the layers above select on the way to the output.
+    # way: bool (n, T), marks the tokens that the layers above select on the way to the output.
     # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]

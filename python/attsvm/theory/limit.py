@@ -94,7 +94,7 @@ class Judge:
         other = next((name for name, holds in steps.items() if holds), "")
         self.along = not other
         self.rate: Any = run.lr
-        # what no proof covers of the run; empty if there is nothing
+        # the property of the run that no proof covers, as text; empty if there is none
         self.uncovered = other or self.best.uncovered
         self._local: dict[bytes, LocalTokens] = {}
 

@@ -151,7 +151,7 @@ class BestTokens:
 
     @property
     def uncovered(self) -> str:
-        """What no proof covers of the problem, whatever the run; empty if there is nothing."""
+        """The property of the problem that no proof covers, as text; empty if there is none."""
         if self.problem._own_loss is not None:
             return "a loss of your own"
         # data._powers is None if squares of tokens and queries are in range
@@ -163,7 +163,7 @@ class BestTokens:
         return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
-        """The logarithm of the rise of each query's loss if its output is v below its highest value, from log v;
+        """The logarithm of how far each query's loss rises if its output is v below its highest value, from log v;
         rounded up (side 1) or down (side -1)."""
         own = self.problem._own_loss
         # a user's loss: the excess is the difference of two values, each right to a few units in the last place
@@ -347,8 +347,8 @@ class State(NamedTuple):
     tokens.
     """
 
-    # whether each query gives more than 1/2 of its attention to the selected token, and has a high enough output
-    # The output of a query must be above the score of every token that scores less than the query's selected token.
+    # whether each query's attention to its selected token exceeds 1/2, and its output exceeds all lower scores
+    # The lower scores are the scores of the tokens that score less than the query's selected token.
     holds: bool = False
     # bound R E of the drift |d log mu / ds + <r, D>| of the multiplier mu of a row r, at weights W + s D, ||D|| = 1
     # The bound of the drift holds for the rows of all tokens that are no threats.

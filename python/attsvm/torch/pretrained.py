@@ -24,7 +24,7 @@ LONGEST = 10_000  # a sentence of more characters than this is left out before i
 
 
 def load(model: Any) -> tuple[torch.nn.Module, Any]:
-    """A model and its tokenizer, or its image processor if it takes images.
+    """Returns a model; and its tokenizer or, for a model that takes images, its image processor.
 
     They come from a folder, or from the local cache by a name; nothing is downloaded.
 

@@ -378,7 +378,8 @@ def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
-    """The radius of the ball in which the weights stay (negative without a ball), and the code of its norm."""
+    """Returns the radius of the ball in which the weights stay (negative without a ball); and the code of the ball's
+    norm."""
     if ball is None:
         return -1.0, 0
     norm, radius = ball if isinstance(ball, tuple) and len(ball) == 2 else ("frobenius", ball)
@@ -425,7 +426,7 @@ def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share
     the same attention.
     """
     first = FIRST / rule.length(*data._W_shape)
-    if not 0 < total < math.inf:  # if all tokens are equal, or queries are zero, W does not move
+    if not 0 < total < math.inf:  # if all tokens are equal, or all queries are zero, W does not move
         return np.array([[first]])
     # The exponent of 1/s in the learning rate; each of two factors K and Q scales as the square root of W.
     exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)

@@ -96,8 +96,8 @@ def _judged(stack, r, X, V, z, norm):
 
 
 def _controls(W, X, attention, norm):
-    """Returns the correlations of the lowest layer's W with two control SVMs: that of all its queries, and that of only
-    the queries whose outputs lead to the final output."""
+    """Returns the correlations of the lowest layer's W with two control SVMs: the SVM of all its queries, and the SVM
+    of only the queries whose outputs lead to the final output."""
     chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     read = attention[-1].argmax(axis=-1)[:, None]

@@ -74,7 +74,7 @@ MORE = {
 }
 RULES = OWN | LONG | SHORT | OTHERS
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-# The rules in SLOW are claimed to come nearest to the SVM of their norm, of all rules, in half of the draws.
+# For a rule in SLOW, it is claimed that in half of the draws no other rule comes nearer to the SVM of its norm.
 # Rules outside SLOW are claimed to be nearest to their norm's SVM in .8 of the draws; no theory compares their speed.
 SLOW = ("mirror 3", "spectral")
 PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
