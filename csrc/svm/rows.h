@@ -93,9 +93,9 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
  * scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
-/* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part |b| + noise.  If a
- * query has more than `most` such rows, only the `most` rows that are furthest below b are added.  Returns the number
- * of rows added. */
+/* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part * |b| + noise, for
+ * the arguments `part` and `noise`.  If a query has more than `most` such rows, only the `most` rows that are furthest
+ * below b are added.  Returns the number of rows added. */
 ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,
                     double noise, ptrdiff_t most);
 

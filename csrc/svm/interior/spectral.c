@@ -40,9 +40,9 @@ struct spectral_ball {
      * (j, i). */
     double *even, *odd;
     double *half, *inner, *turned; /* scratch of spectral_solve: (p,q), (r,r), (r,q) */
-    /* Products of the differences set->delta and the queries set->z of the packed rows with the matrices above: delta
-     * (m,p) = set->delta L^T, z (n,q) = set->z K^T, a (m,r) = set->delta A^T, b (n,r) = set->z B^T, and products (n,n)
-     * = z z^T. */
+    /* Products of the differences set->delta and the queries set->z of the packed rows with the matrices L, K, A and B:
+     * delta (m,p) = set->delta L^T, z (n,q) = set->z K^T, a (m,r) = set->delta A^T, b (n,r) = set->z B^T, and products
+     * (n,n) = z z^T. */
     double *delta, *z, *a, *b, *products;
     struct metric_gram gram;
 };
