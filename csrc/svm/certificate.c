@@ -144,7 +144,8 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
     }
 }
 
-/* Scales W up until it meets the rows, and returns the factor; W has been scaled by s(W) before.  In exact arithmetic
+/* Scales W up until it meets the rows, and returns the factor; W has already been scaled by s(W), the least factor
+ * that meets the rows.  In exact arithmetic
  * the factor would be 1, but the entries of W and its margins were rounded.  Where rounding may matter, the margins
  * are computed in extended precision.  A factor above 1 uses up a part of the gap that certificate_tolerance allows.
  * Returns 0 if scaling cannot meet the rows, or if an equality row is too far off. */

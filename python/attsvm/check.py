@@ -144,7 +144,7 @@ def step(equations, scale, missed, witness):
 
 
 def theorem(data):
-    """Returns the theorem, in words, that the bytes of a file prove; and its gap (None where no W exists)."""
+    """Returns the theorem, in words, that the bytes of a file prove; and the gap of its bounds (None without a W)."""
     need(len(data) <= MOST_BYTES, "too large", ValueError)
     WORK["left"] = 1e8 + 2e4 * len(data)
     pairs = json.loads(data, object_pairs_hook=tuple, parse_float=str, parse_constant=str)

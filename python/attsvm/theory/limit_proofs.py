@@ -40,8 +40,8 @@ SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
 TINY = 1e-300  # replaces a number that underflowed
 # Number of values that `stays` tries for its bound P on the norm of M, the mean of the rows weighted by multipliers.
-# The first value is P^2 = ||M||^2 + 1e-9 rho^2, where rho is the margin of the selection's SVM.
-# At each next value, the difference P^2 - ||M||^2 is 1.5 times as large; at the last value, it is about rho^2.
+# The first P tried has P^2 = ||M||^2 + 1e-9 rho^2, where M is that mean of rows and rho the margin of the SVM.
+# From each P tried to the next, P^2 - ||M||^2 grows by the factor 1.5, up to about rho^2, the squared margin.
 TRIES = 52
 # Up to this number of rows, their largest distance is computed from all pairs; for more rows, only a bound of it.
 EXACT_ROWS = 512
@@ -350,8 +350,8 @@ class State(NamedTuple):
     # whether each query's attention to its selected token exceeds 1/2, and its output exceeds all lower scores
     # The lower scores are the scores of the tokens that score less than the query's selected token.
     holds: bool = False
-    # bound R E of the drift |d log mu / ds + <r, D>| of the multiplier mu of a row r, at weights W + s D, ||D|| = 1
-    # The bound of the drift holds for the rows of all tokens that are no threats.
+    # bound R E of the drift |d log mu / ds + <r, D>| of the multiplier mu of a row r, at weights W + s D
+    # The bound of the drift holds for directions D of norm 1, and for the rows of all tokens that are no threats.
     drift: float = math.inf
     # bound tau of a quotient: the sum of the threats' multipliers |mu| over the sum of all other rows' multipliers mu
     threats: float = math.inf
@@ -429,8 +429,9 @@ class LocalTokens(Rows):
         w = np.exp(-lead)
         mass, plain = np.add.reduceat(w, begin), self.drop > 0
         sigma = mass * up  # bound of 1 - p, with p the attention of the selected token
-        A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # bound of |u - g|: output, selected score
-        V = np.add.reduceat(w * self.drop * plain, begin) * up  # bound of g - u
+        # A bounds |u - g|, and V bounds g - u, for a query's output u and the score g of its selected token
+        A = np.add.reduceat(w * np.abs(self.drop), begin) * up
+        V = np.add.reduceat(w * self.drop * plain, begin) * up
         # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
         if not ((sigma < 1).all() and (V < self.gap).all()):
             return State()
@@ -497,7 +498,7 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        # y must be positive even if tau underflows to 0: else threats' multipliers may fall slower than all others
+        # y > 0 is needed even if tau underflows to 0: it makes threats' multipliers fall faster than other multipliers
         if not (x > SPARE * rho and y > SPARE * rho):
             return False
         grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)

@@ -178,7 +178,7 @@ class Substitution(Watch):
                 assert standard.v is not None  # a call of scaled_dot_product_attention has values
                 values = standard.v[:, h * standard.v.shape[1] // H]
                 new = F.dropout(prob, call.dropout).to(values.dtype) @ values
-            else:  # Sinks get the probability that tokens leave, or none if all tokens of the query have 0.
+            else:  # Sinks get the probability that tokens leave, or none if all tokens have probability 0.
                 given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)

@@ -190,7 +190,7 @@ class Watch(TorchFunctionMode):
                 self.found(call)
 
     def finish(self) -> None:
-        """Ends the forward pass: reports the last attention call, and drops the arrays that were watched during it."""
+        """Ends the forward pass: reports the last attention call, and drops the arrays that it kept for the pass."""
         self._flush()
         self.products.clear()
         self.maps.clear()
