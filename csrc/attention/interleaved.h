@@ -24,7 +24,7 @@ struct interleaved {
     double *values;
     double *value; /* (groups, dv, 8) value of the reference token of each window; unused if there are scores */
     ptrdiff_t dv;
-    ptrdiff_t *reference; /* (groups, 8) reference token of each window; it and token 0 change places in the copy */
+    ptrdiff_t *reference; /* (groups, 8) reference token of each window; the copy exchanges this token and token 0 */
     const double *idle;   /* (groups, 8) -inf for a query that is zero and adds nothing to the gradient, else 0 */
     double *transposed;   /* the transposed queries Z^T, packed */
 };

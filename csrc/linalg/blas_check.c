@@ -114,8 +114,8 @@ static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdi
     return same(s, m);
 }
 
-/* Checks X = op(L)^-1 B, which replaces B, by op(L) (X r) = B r.  If k = 0, B is a single vector, for which BLAS has a
- * routine of its own. */
+/* Checks the routine that overwrites B with X = op(L)^-1 B: op(L) (X r) must equal B r for a test vector r.  If k = 0,
+ * B is a single vector, for which BLAS has a routine of its own. */
 static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t columns = k > 0 ? k : 1;
@@ -131,7 +131,7 @@ static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
     return same(s, n);
 }
 
-/* Checks X = B L^-T, which replaces B [k,n], by X (L^T r) = B r. */
+/* Checks the routine that overwrites B [k,n] with X = B L^-T: X (L^T r) must equal B r for a test vector r. */
 static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
 {
     fill_lower(s, s->A, n);
@@ -143,8 +143,8 @@ static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
     return same(s, k);
 }
 
-/* Checks that the Cholesky factor of L L^T is L.  If `inverse`, checks the inverse that is computed from L, by (L
- * L^T)^-1 (L L^T r) = r. */
+/* Checks that the Cholesky factor of L L^T is L.  If `inverse`, checks instead the inverse that
+ * is computed from L: (L L^T)^-1 (L L^T r) must equal r for a test vector r. */
 static int cholesky(struct check *s, ptrdiff_t n, int inverse)
 {
     fill_lower(s, s->A, n);

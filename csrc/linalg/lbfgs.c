@@ -16,7 +16,7 @@
 
 struct minimizer {
     ptrdiff_t n, pairs, newest;
-    double *step, *change;          /* (MEMORY,n) pairs of a change of x and the change of the gradient */
+    double *step, *change;          /* (MEMORY,n) the last changes of x, and the gradient's changes in these steps */
     double curvature[MEMORY];       /* scalar product of the two changes of each pair */
     double *gradient, *direction;   /* (n) */
     double *x_next, *gradient_next; /* (n) */

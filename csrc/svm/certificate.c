@@ -144,10 +144,10 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
     }
 }
 
-/* Returns the factor by which W must still be scaled up after the scaling by s(W), which meets the rows in exact
- * arithmetic, because the entries of W and its margins were rounded.  Returns 0 if scaling cannot meet the rows, or if
- * an equality row is too far off.  Where rounding may matter, the margins are computed in extended precision, and W is
- * scaled until the rows hold.  This uses up a part of certificate_tolerance. */
+/* Scales W up until it meets the rows, and returns the factor; W has been scaled by s(W) before.  In exact arithmetic
+ * the factor would be 1, but the entries of W and its margins were rounded.  Where rounding may matter, the margins
+ * are computed in extended precision.  A factor above 1 uses up a part of the gap that certificate_tolerance allows.
+ * Returns 0 if scaling cannot meet the rows, or if an equality row is too far off. */
 static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
 {
     ptrdiff_t D = rows_unknowns(rows);

@@ -30,7 +30,7 @@ struct coordinates_packed {
     unsigned char *equal; /* (m) */
     struct monitor *monitor;
     double *delta, *z, *b;  /* (m,p), (n,q), (m) */
-    double *multiplier, *U; /* (m), (n,p) scratch of the coordinates_ functions */
+    double *multiplier, *U; /* scratch of the coordinates_ functions, of shapes (m) and (n,p) */
 };
 
 /* Sets up the scaled problem, whose W is the given W divided by `scale`.  Returns STATUS_DONE, STATUS_NO_MEMORY or

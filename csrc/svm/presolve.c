@@ -14,9 +14,9 @@
 #include "svm/span.h"
 
 /* Frobenius norm: coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows
- * than entries of W (SMALLER_FEW) the fraction is small, because the methods then work by rows and gain little.  With
- * more rows (SMALLER_MANY) it is large, because method="auto" judges from the number of unknowns how tight the problem
- * is. */
+ * than entries of W (SMALLER_FEW) the fraction is small, because the methods then use the Gram matrix of the rows and
+ * gain little.  With more rows (SMALLER_MANY) it is large, because method="auto" judges from the number of unknowns how
+ * tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
 /* Norms other than Frobenius: a rank above d - d / NEARLY counts as full rank d, so that the search for the span can
@@ -114,7 +114,8 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     const struct windows *w = rows->w;
     *r = (struct reduced){.keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
     enum svm_norm norm = options->norm;
-    /* On few rows the Frobenius methods work by rows, and a change of coordinates would only add rounding errors. */
+    /* On few rows the Frobenius methods use the Gram matrix of the rows, whose order is the number of rows in any
+     * coordinates.  A change of coordinates would only add rounding errors. */
     int rotates = certificate_rotates(norm) && (norm != NORM_FROBENIUS || rows->count > ACTIVE_SET_ROWS);
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)

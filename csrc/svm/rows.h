@@ -29,7 +29,7 @@ struct rows {
     unsigned char *equal;       /* (m) 1 for an equality row */
     double *rhs;                /* (m) b / length */
     double *length;             /* (m) ||delta|| ||z|| of each row; 1 for an impossible row */
-    double longest, largest;    /* length of the longest row; largest |b| of an entry */
+    double longest, largest;    /* length of the longest row; largest absolute right side |b| */
     ptrdiff_t n_equal;
     int homogeneous;         /* 1 if every margin row has b > 0 and every equality row b = 0 */
     struct threads *threads; /* threads for the loops over queries; NULL: one thread */
@@ -93,9 +93,9 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
  * scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
-/* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part |b| + noise.  If a
- * query has more than `most` such rows, only the `most` rows that are furthest below b are added.  Returns the number
- * of rows added. */
+/* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part * |b| + noise, for
+ * the arguments `part` and `noise`.  If a query has more than `most` such rows, only the `most` rows that are furthest
+ * below b are added.  Returns the number of rows added. */
 ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,
                     double noise, ptrdiff_t most);
 

@@ -51,8 +51,8 @@ struct descent_callbacks {
 struct descent_record {
     double *W;                           /* (n_record, R H, dk, dz) the weights W, or K Q^T */
     double *v;                           /* (n_record, R, n_v) parameters of a trained head */
-    double *loss, *norm, *log_grad_norm; /* (n_record, R) loss; norm of W or K Q^T, all attention heads together; log of
-                                            the norm of the gradient in all matrices, with the ridge */
+    double *loss, *norm, *log_grad_norm; /* (n_record, R) loss; norm of W or K Q^T, all attention heads together;
+                                            logarithm of the gradient's norm over all matrices, with the ridge */
 };
 
 /* Returns the number of parts of one run: its matrices, and the parameters of a trained output head. */

@@ -29,7 +29,7 @@ struct linear_work {
     struct transform *transform;
     struct threads *threads;
     ptrdiff_t block;                /* number of queries in a block */
-    struct backward_rows rows;      /* (M, R) P, score, lift and shift of each query in each run */
+    struct backward_rows rows;      /* (M, R) backward results of each query in each run: P, score, lift, shift */
     double *value, *log_slope;      /* (M, R) losses of the queries, and the log slopes of the loss */
     double *log_scale;              /* (R, M) log scales of the rows of P */
     struct linear_scratch *scratch; /* (threads) */

@@ -16,7 +16,7 @@ struct threads;
 struct multipliers {
     double *delta;     /* (R H, entries): the multipliers are exp(log_scale) delta, and the largest |delta| is 1.  They
                           are 0 if a query adds nothing to the gradient (a zero query, tokens that are all alike) */
-    double *log_scale; /* (R H) log scale of delta, -inf if all multipliers are 0 */
+    double *log_scale; /* (R H) log scale of the array delta, -inf if all multipliers are 0 */
     ptrdiff_t *top;    /* (R H, M) the token of each query with the largest logit */
 };
 

@@ -42,7 +42,7 @@ struct weights {
     ptrdiff_t n_v, n_first; /* number of parameters of a trained head, and number of those in v or V; else 0 */
 };
 
-/* A gradient, which is exp(log_scale) times these arrays. */
+/* The gradient of the training objective, which is exp(log_scale) times these arrays. */
 struct gradient {
     double *W, *K, *Q, *span, *v;    /* gradients in W, K, Q, span and v, of the same shapes as the weights */
     double *norm;                    /* for a span: (R H) the norm of dL/dW, without its scale */

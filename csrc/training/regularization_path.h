@@ -22,8 +22,8 @@ struct path_options {
 struct path_answer {
     double *W;           /* (dk, dz) the start, which may be outside the ball; on return the answer */
     double log_excess;   /* log of the excess F(W), -inf if each query sees only tokens with its best score */
-    double log_gradient; /* log of the dual norm of the gradient of the loss */
-    double gap; /* Frank-Wolfe gap <G, W> + radius ||G||_dual for the gradient G, relative to its second term */
+    double log_gradient; /* logarithm of the loss gradient's dual norm */
+    double gap; /* Frank-Wolfe gap <G, W> + radius ||G||_dual for the gradient G, divided by radius ||G||_dual */
     ptrdiff_t iterations;
 };
 

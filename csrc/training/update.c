@@ -107,8 +107,8 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
     return STATUS_DONE;
 }
 
-/* Updates the mean of the gradients, m <- beta m + weight * gradient.  The log scale of m becomes the larger of those
- * of the two terms. */
+/* Updates the mean of the gradients, m <- beta m + weight * gradient.  The new log scale of m is the larger of the two
+ * terms' log scales. */
 static void accumulate(struct update_part *part, double beta, double weight)
 {
     double kept = part->past[0] + log(beta), added = part->norm > 0 ? *part->log_scale + log(weight) : -INFINITY;
@@ -134,8 +134,8 @@ static void hypotenuses(double *restrict root, double by, const double *restrict
 }
 
 /* Updates the root of the squares of the gradients, root <- sqrt(kept root^2 + added gradient^2), for factors `kept`
- * and `added`.  For shampoo, L <- kept L + added G G^T and R <- kept R + added G^T G.  The log scale becomes the larger
- * of those of the two terms. */
+ * and `added`.  For shampoo, L <- kept L + added G G^T and R <- kept R + added G^T G.  The new log scale of the root is
+ * the larger of the two terms' log scales. */
 static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
     int matrices = part->n_root != part->n;

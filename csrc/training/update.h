@@ -60,8 +60,9 @@ struct update_part {
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
     const double *given_norm;   /* the norm of G if the evaluator has computed it, else NULL */
     double norm;                /* the norm of G */
-    /* state of the rule, or NULL: mean (n) is the mean m of the gradients; root (n_root) is sqrt(v) for the mean or sum
-     * v of their squares, or the L and R of shampoo; past (2) has the log scales of mean and root */
+    /* State of the rule; NULL stands for an array that the rule does not keep.  `mean` (n) is the mean m of the
+     * gradients.  `root` (n_root) is sqrt(v), where v is the mean or the sum of the squared gradients; for shampoo it
+     * holds the matrices L and R.  past[0] is the log scale of `mean`, and past[1] is the log scale of `root`. */
     double *mean, *root, *past;
     ptrdiff_t n_root;
     double *preconditioned; /* (n) array for the direction, if there is a root or a metric; for adam and adagrad it is
@@ -74,9 +75,9 @@ struct update_part {
     } step;
 };
 
-/* update_keeps_mean returns 1 if the rule keeps a mean m of the gradients.  update_root returns how many numbers the
- * rule keeps of the squares of the gradients of a part of n numbers: sqrt(v) for the mean or sum v of the squares, or
- * the L [rows,rows] and R [columns,columns] of shampoo, or none. */
+/* update_keeps_mean returns 1 if the rule keeps a mean m of the gradients.  update_root returns the length of the array
+ * `root` (struct update_part) for a part of the weights with n entries: n for a rule that keeps sqrt(v), the size of L
+ * [rows,rows] and R [columns,columns] for shampoo, and 0 for a rule that keeps no root. */
 int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 from operator import mul, sub
 
 MOST_BYTES, UNPACKED = 2**27, 64  # largest file in bytes, and largest ratio of unpacked to packed size
-WORK = {"left": 0.0}  # rough time left, in nanoseconds: at first 0.1 s, and 20 microseconds for each byte of the file
+WORK = {"left": 0.0}  # time budget left to the check, in nanoseconds: at first 0.1 s plus 20,000 ns for each byte
 FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # a JSON object is read as a tuple of its pairs
 FORM |= {
     "keys": [[str]],
@@ -54,7 +54,7 @@ def fits(x, form):
 
 
 def table(rows, count=None, columns=None):
-    """Rows of doubles as rows of integers, and the power of two by which all of them are to be divided."""
+    """Returns rows of doubles as rows of integers; and the power of two by which the integers must be divided."""
     need(rows and rows[0], "an array is empty", ValueError)
     spend(2000 * sum(map(len, rows)))
     numbers = [[float.fromhex(x) for x in row] for row in rows]
@@ -94,7 +94,7 @@ def squares(A, scale):
 
 
 def bound(A, scale, norm, factors):
-    """An upper bound on the norm of A / scale.  Nuclear, spectral: U V^T is near A / scale; `factors` are U^T, V^T."""
+    """An upper bound on the norm of A / scale. Nuclear, spectral: `factors` are U^T and V^T, U V^T near A / scale."""
     entries = [abs(x) for row in A for x in row if x]
     if norm == "frobenius" or not entries:
         return root(squares(A, scale))
@@ -144,7 +144,7 @@ def step(equations, scale, missed, witness):
 
 
 def theorem(data):
-    """The theorem that the bytes of a file prove, in words, and the gap of its bounds (None where no W exists)."""
+    """Returns the theorem, in words, that the bytes of a file prove; and its gap (None where no W exists)."""
     need(len(data) <= MOST_BYTES, "too large", ValueError)
     WORK["left"] = 1e8 + 2e4 * len(data)
     pairs = json.loads(data, object_pairs_hook=tuple, parse_float=str, parse_constant=str)

@@ -21,7 +21,7 @@ struct block_ascent {
     /* (m) rows to visit and their tokens; the entries of query q begin at index first[q]. */
     ptrdiff_t *near, *token;
     double *length;    /* (m) lengths of the rows to visit */
-    ptrdiff_t *n_near; /* (M) number of rows to visit of each query */
+    ptrdiff_t *n_near; /* (M) number of each query's rows that are to be visited */
     /* (M) Gram matrix G_q of each query's rows to visit, or NULL; block_ascent_end frees these matrices */
     double **gram;
     /* changed (M): queries with new rows to visit. chosen (most): scratch. */

@@ -39,7 +39,7 @@ struct dual_descent {
      * scratch. */
     double *W, *W_0, *U;
     ptrdiff_t steps; /* number of steps since the gradient was computed from x */
-    int decided;     /* status that the certificate has proved; STATUS_ITERATION_LIMIT before that */
+    int decided;     /* status that the certificate has proved; STATUS_ITERATION_LIMIT until it has proved one */
 };
 
 static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)

@@ -33,7 +33,7 @@
 #define LEAST_SHARE 1e-3
 /* Gap or Farkas residual at which the iteration first tries to finish by an exact solution or a proof. */
 #define FIRST_ATTEMPT 1e-3
-/* After a failed try to finish, the gap or residual must shrink by this factor before the next. */
+/* After a failed try to finish, the gap or residual must shrink by this factor before the next try. */
 #define NEXT_ATTEMPT 1e-2
 #define IMPROVES 0.9 /* an iteration that leaves more than this fraction of the best gap counts as slow */
 

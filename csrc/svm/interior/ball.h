@@ -6,8 +6,9 @@
  *
  *     A^*(lambda) = M(Y),    trace(Y) = 1,    Y >= 0, lambda >= 0     (hence ||A^*(lambda)||_dual <= 1)
  *
- * A step linearises the products as  dY = R - H(dh, dW)  with a positive definite H.  Let w minimise H(1, .).  In the
- * coordinates dW = dh w + dV, H has two blocks, kappa = H(1, w) and T:
+ * A step linearises the products as  dY = R - H(dh, dW)  with a positive definite H.  Let w be the W at
+ * which the quadratic form of H is least over the points (1, W), and let the number kappa be this least value.  In the
+ * coordinates dW = dh w + dV, H has two blocks, kappa and the positive definite map T:
  *
  *     M(dY) = M(R) + T dV,    trace(dY) - w . M(dY) = along - kappa dh,    along = <R, S(1, w)>,
  *
@@ -36,10 +37,11 @@ struct ball_norm {
     /* Fills the Schur matrix K [m,m] = A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal.  T and
      * kappa are the blocks of the Hessian, and u [m] = A(w).  Returns STATUS_DONE or STATUS_INTERRUPTED. */
     int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
-    /* Sets the target R of the multipliers' step dY = R - H(dh, dW), so that the step leads to products S Y = mu of
-     * slacks S and multipliers Y, to first order.  If `corrected`, the second-order products of the last direction are
-     * subtracted from the products to be reached. Sets ball->along = <R, S(1, w)> for the slacks S(1, w) of (h, W) =
-     * (1, w), and replaces force [p,q] by T^-1 (force - M(R)). */
+    /* Sets R in the multipliers' step dY = R - H(dh, dW).  To first order, this step makes all products S Y of slacks S
+     * and multipliers Y equal to mu.  If `corrected`, R also makes up for the second-order products of the last
+     * direction.  Sets ball->along = <R, S(1, w)>, where S(1, w) are the slacks of the point (h, W) = (1, w).  On entry
+     * force [p,q] is the dual residual A^*(lambda) - M; it is replaced by T^-1 (force - M(R)), where M(R) is the image
+     * of R under the adjoint. */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
     /* Computes the steps of the ball's own slacks and multipliers.  The spectral and entrywise balls compute them from
      * the step dW = dh w + dV, the nuclear ball from dM, the step of M = A^*(lambda). */

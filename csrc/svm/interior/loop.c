@@ -18,7 +18,8 @@
 
 #define SLACK 0.1  /* least slack of a row when it joins, as a fraction of the mean slack */
 #define NONE 1e-12 /* least mean slack at the start; a smaller mean is rounding */
-/* This fraction of each diagonal entry of the Schur matrix is added to it, because rows may depend on each other. */
+/* This fraction of each diagonal entry of the Schur matrix is added to the entry, because rows may depend on each
+ * other. */
 #define RIDGE 1e-15
 /* Largest number of factorisations of one Schur matrix; the ridge grows 1000 times before each new try. */
 #define TRIES 4
@@ -201,7 +202,7 @@ static double recover(struct loop *s, double rho)
 
 /* Computes the direction to complementarity products (slack times multiplier) of mu.  If `corrected`, it includes the
  * second-order correction from the last direction.  The Schur matrix K has the squared condition number of the rows, so
- * its factor loses digits; corrections by the residual, computed from the rows, recover them. */
+ * its factor loses digits; corrections by the residual, which is computed from the rows, recover these digits. */
 static void direction(struct loop *s, double mu, int corrected)
 {
     const struct coordinates_packed *set = &s->set;

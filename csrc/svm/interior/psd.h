@@ -52,7 +52,7 @@ void psd_aim(struct psd *s, double mu, int corrected);
 void psd_complement(struct psd *s);
 
 /* Returns a step length within 8 % of the largest for which diag(v) + step D stays positive semidefinite; at most
- * BALL_FAR.  In the frame of the scaling, diag(v) is both S and Y, and D [N,N] is the step of one of them. */
+ * BALL_FAR.  In the frame of the scaling, diag(v) is both S and Y, and D [N,N] is the step of S or of Y. */
 double psd_reach(struct psd *s, const double *D);
 
 /* Returns the scalar product <S, Y> of the two matrices after a step of length S_step along dS and one of length Y_step

@@ -40,9 +40,9 @@ struct spectral_ball {
      * (j, i). */
     double *even, *odd;
     double *half, *inner, *turned; /* scratch of spectral_solve: (p,q), (r,r), (r,q) */
-    /* Products of the differences set->delta and the queries set->z of the packed rows with the matrices above: delta
-     * (m,p) = set->delta L^T, z (n,q) = set->z K^T, a (m,r) = set->delta A^T, b (n,r) = set->z B^T, and products (n,n)
-     * = z z^T. */
+    /* Products of the differences set->delta and the queries set->z of the packed rows with the matrices L, K, A and B:
+     * delta (m,p) = set->delta L^T, z (n,q) = set->z K^T, a (m,r) = set->delta A^T, b (n,r) = set->z B^T, and products
+     * (n,n) = z z^T. */
     double *delta, *z, *a, *b, *products;
     struct metric_gram gram;
 };
@@ -125,8 +125,8 @@ static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, do
     return info;
 }
 
-/* Computes from w the slacks S(1, w) in the frame of the scaling G (psd.h), E = G^T S(1, w) G, and the block kappa =
- * H(1, w) = ||E||^2 of the Hessian H. */
+/* Computes E = G^T S(1, w) G, which is the slack matrix of the point (1, w) in the frame of the scaling G (psd.h). Sets
+ * kappa = ||E||^2, the quadratic form of the Hessian H at (1, w). */
 static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;
@@ -164,7 +164,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         }
     matrix_columns_times_columns(s->A, s->U, s->L, r, p, p);
     matrix_product(s->B, s->V, s->K, r, q, q);
-    /* computes w, which minimises H(1, w), and corrects it */
+    /* computes w, which minimises H(1, w), and corrects w by the residual of its system */
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
     spectral_solve(ball, ball->w);
     ball->kappa = INFINITY;

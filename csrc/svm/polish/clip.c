@@ -32,9 +32,9 @@ int clip_project(double *W, struct clip *s, const double *Z, struct arena *arena
     return info;
 }
 
-/* Returns pi / (1 - pi + shift), where the derivative of clip multiplies an entry by pi = kept / (kept + cut).  `kept`
- * is a singular value, or the sum or difference of two, after clipping, and kept + cut is this number before
- * clipping. */
+/* Returns pi / (1 - pi + shift), which times tau is a coefficient of the operator T (clip.h).  The derivative of clip
+ * multiplies an entry by pi = kept / (kept + cut): `kept` is a singular value, or the sum or difference of two, after
+ * clipping, and kept + cut is this number before clipping.  The positive `shift` keeps the result finite if cut = 0. */
 static double share(double kept, double cut, double shift)
 {
     return kept / (cut + shift * (kept + cut));

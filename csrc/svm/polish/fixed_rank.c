@@ -1,13 +1,14 @@
-/* Newton's method at fixed rank, for the nuclear norm.  With W = K Q^T, Y = [K; Q], and a_k = b_k on the rows S, the
- * problem
+/* Newton's method at fixed rank, for the nuclear norm.  With W = K Q^T, Y = [K; Q], and a_k = b_k on the active
+ * rows, the problem
  *
  *     min 1/2 ||Y||^2  s.t.  a_k = (K^T delta_k).(Q^T z_k) = b_k    has the Lagrange Hessian  S(lambda) (x) I_r,
  *
  * where S(lambda) is the dual slack matrix.  At the optimum it is positive semidefinite, and S Y = 0.  A step solves
  *
- *     H dlambda = (b - a)_S + J T S Y,    dY = T (-S Y + [dM Q; dM^T K]),    T = (S + tau I)^-1,
+ *     H dlambda = b - a + J T S Y,    dY = T (-S Y + [dM Q; dM^T K]),    T = (S + tau I)^-1,
  *
- * where H = J T J^* is the matrix of schur.h with X = Y Y^T.  tau shrinks with the residual ||S Y|| / ||Y||, so that
+ * where S = S(lambda), J is the derivative of the active rows' margins a in Y, and H = J T J^* is the matrix of schur.h
+ * with X = Y Y^T.  tau shrinks with the residual ||S Y|| / ||Y||, so that
  * convergence is quadratic from a gap of about 1e-2. */
 #include "svm/polish/polish.h"
 
@@ -34,7 +35,7 @@
 struct fixed_rank {
     struct polish at; /* the point W = K Q^T, with Y = [K; Q] */
     ptrdiff_t r;
-    double ridge;                /* this fraction of each diagonal entry of the Schur matrix is added to it */
+    double ridge;                /* this fraction of each diagonal entry of the Schur matrix is added to the entry */
     double *Y, *SY, *TSY, *step; /* (N,r) */
     double *half, *zQ;           /* (q,r), (n,r) scratch */
     double *gram, *singular;

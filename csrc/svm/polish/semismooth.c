@@ -29,7 +29,8 @@
 /* Least shift in the operator T = tau clip' / (1 - clip' + shift): errors of W off the range of M are multiplied by the
  * shift, and the Newton matrix K has errors of order 1 / shift. */
 #define LEAST_SHIFT 1e-4
-/* This fraction of each diagonal entry of the Newton matrix K is added to it, because rows may depend on each other. */
+/* This fraction of each diagonal entry of the Newton matrix K is added to the entry, because rows may depend on each
+ * other. */
 #define RIDGE 1e-14
 
 struct semismooth {

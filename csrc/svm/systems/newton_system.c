@@ -132,7 +132,7 @@ int newton_system_factor(struct newton_system *n)
     return status;
 }
 
-/* Solves the system on the rows S, of size |S|, by conjugate gradients, preconditioned by the Cholesky factor.  A few
+/* Solves the system on the rows S, of size |S|, with conjugate gradients that the Cholesky factor preconditions.  A few
  * iterations are enough. */
 static void solve_rows(struct newton_system *n, double *dx, double *dW, const double *g, int corrections)
 {

@@ -190,8 +190,8 @@ class Data:
         return np.repeat(np.arange(len(self.queries)), self.lengths)
 
     def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For each given entry (default all): its query, and the rows of ``keys`` of the query's selected token and of
-        the entry's own token.
+        """Returns for each given entry (default all): its query; the row of ``keys`` that holds the query's selected
+        token; and the row of ``keys`` that holds the entry's own token.
 
         ``reference`` is the selected token of each query, counted in its window.
         """
@@ -302,7 +302,7 @@ class Data:
     __iter__ = None  # without this line, Python would iterate over data by calling __getitem__ with 0, 1, 2, ...
 
     def _take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
-        """The data of the chosen sequences, the numbers of these sequences, and the rows of their queries."""
+        """Returns the data of the chosen sequences; the numbers of these sequences; and the rows of their queries."""
         layout, chosen, rows = self._layout.take(index)
         part = Data(self._name, self._state()["keys"], self.queries[rows], self._given_values, layout)
         part._largest_key = self._largest_key

@@ -181,7 +181,7 @@ def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: f
 
 
 def number_undecided(run: Any) -> tuple[int, int]:
-    """How many queries of a training run have not chosen a token, and how many queries there are.
+    """Returns the number of queries of a training run that have not chosen a token; and the number of all queries.
 
     A query counts once for each run and attention head.
     """

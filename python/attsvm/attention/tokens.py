@@ -33,9 +33,13 @@ def own(array: Any) -> Any:
         return array
     try:
         numbers = np.asarray(array)
-    except (ValueError, TypeError, RuntimeError):  # not an array: the function that reads it later raises the error
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ):  # not an array: the function that later reads the input raises the error
         return array
-    if numbers.dtype.kind != "f":  # not floats: the function that reads it later converts it, which makes a copy
+    if numbers.dtype.kind != "f":  # not floats: a later conversion to floats makes the copy
         return array
     if numbers.size <= SMALL:
         return numbers.copy()
@@ -45,7 +49,7 @@ def own(array: Any) -> Any:
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
-    """The tokens of all sequences, one row each, and the number of tokens of each sequence."""
+    """Returns the tokens of all sequences, one row each; and the number of tokens of each sequence."""
     if _is_ragged(X):
         return _read_ragged(name, X, "T_i, d", keep_single=True)
     array = as_floats(name, X, letters, keep_single=True)
@@ -66,8 +70,8 @@ def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
 
 
 def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The queries of all sequences, one row each; the number of queries of each sequence; and whether Z is (n, dz),
-    with one query per sequence and no axis for it."""
+    """Returns the queries of all sequences, one row each; the number of queries of each sequence; and whether Z is (n,
+    dz), with one query per sequence and no axis for it."""
     if _is_ragged(Z):
         queries, counts = _read_ragged("Z", Z, "S_i, dz")
         if len(counts) != n:
@@ -86,7 +90,7 @@ def _is_ragged(X: Any) -> bool:
 
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of all parts of a ragged list, concatenated, and the number of rows of each part."""
+    """Returns the rows of all parts of a ragged list, concatenated; and the number of rows of each part."""
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))

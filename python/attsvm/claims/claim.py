@@ -358,7 +358,7 @@ def none(text: str, flags: Any) -> Claim:
 
 
 class _Sample:
-    """The values of a claim, the finite values among them, the number of values that are not finite, and the bounds."""
+    """The values of a claim; the finite values among them; the number of values that are not finite; and the bounds."""
 
     def __init__(self, text: str, values: Any, low: float | None, high: float | None):
         if low is None and high is None:
@@ -386,7 +386,7 @@ class _Sample:
         return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
 
     def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
-        """A claim on counts; ``intervals(n)`` returns the intervals that n runs with the measured shares would have."""
+        """A claim on shares of runs.  ``intervals(n)``: intervals that n runs with the measured shares would have."""
         runs = self.runs
 
         def needed() -> int | None:

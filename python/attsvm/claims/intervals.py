@@ -53,7 +53,8 @@ def _special() -> Any:
 
 
 def difference_interval(gains: int, losses: int, runs: int) -> tuple[float, float]:
-    """The 95 % interval of the share of runs with a first flag alone minus the share with a second flag alone.
+    """The 95 % interval of the share of runs where only the first of two flags is true, minus the share of only the
+    second.
 
     The ends combine the 98.75 % Clopper-Pearson intervals p10 and p01 of these two shares.  Their four tails of .625 %
     sum to .025.
@@ -71,7 +72,7 @@ def median_rank(runs: int) -> int:
 
 
 def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
-    """The median and both ends of its 95 % interval by order statistics, infinite for too few runs."""
+    """Returns the median; and both ends of its 95 % interval by order statistics, infinite for too few runs."""
     runs, ordered = len(sample), np.sort(sample)
     if runs == 0:
         return math.nan, -math.inf, math.inf
@@ -82,7 +83,7 @@ def median_interval(sample: np.ndarray) -> tuple[float, float, float]:
 
 
 def mean_interval(sample: np.ndarray, least: float, most: float) -> tuple[float, float, float]:
-    """The mean of numbers between ``least`` and ``most``, and both ends of its 95 % interval by Gaffke's method.
+    """Returns the mean of numbers in ``least`` .. ``most``; and both ends of its 95 % interval, by Gaffke's method.
 
     Take the weighted mean of the sample and ``least``, with Dirichlet(1, ..., 1) weights; its .025 quantile is the
     lower end.  The upper end is the .975 quantile with ``most`` in place of ``least``.  For flags this is the

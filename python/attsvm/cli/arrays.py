@@ -61,7 +61,7 @@ def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def as_data(arrays: dict[str, np.ndarray]) -> Data:
-    """Data without padding: attention of the queries Z or, without Z, of the first token of each sequence."""
+    """Data without padding.  The queries are Z; if there is no Z, the query of a sequence is its first token."""
     X: Any = arrays["X"]
     if "lengths" in arrays:
         check_shape("X", X, "n, T, d")

@@ -190,7 +190,8 @@ def _reader() -> Any:
 
 
 def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, list[Any]]:
-    """The heads that the user asked for, a description of the input, the model, and a few batches of its input."""
+    """Returns the heads that the user asked for; a description of the input; the model; and a few batches of its
+    input."""
     try:
         heads, given, *rest = _reader().read_pretrained(
             model,

@@ -48,7 +48,7 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
 
 
 def of_values(norm: str | float) -> tuple[bool, float]:
-    """Whether a norm is a norm of the singular values (True) or of the entries (False), and its exponent."""
+    """Returns whether a norm is one of the singular values (True) or of the entries (False); and its exponent."""
     return NAMED[norm] if isinstance(norm, str) else (False, norm)
 
 

@@ -127,16 +127,16 @@ def _means(
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean over the last axis without NaN, its standard error (NaN for fewer than two numbers), and the count of
-    numbers."""
+    """Returns the mean over the last axis without NaN; its standard error (NaN for fewer than two numbers); and the
+    count of numbers."""
     count = (~np.isnan(array)).sum(axis=-1)
     with warnings.catch_warnings(action="ignore"):  # NumPy warns where all numbers are NaN
         return np.nanmean(array, axis=-1), np.nanstd(array, axis=-1, ddof=1) / np.sqrt(count), count
 
 
 def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean over the last axis and both ends of its 95 % interval: Clopper-Pearson for flags, Student's t for
-    numbers."""
+    """Returns the mean over the last axis; and both ends of its 95 % interval: Clopper-Pearson for flags, Student's t
+    for numbers."""
     from scipy import special  # SciPy is an optional dependency
 
     middle, error, count = _statistics(array)
@@ -163,7 +163,7 @@ def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:
 
 
 def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], dict[Cell, dict[str, Any]]]:
-    """The grid with plain Python numbers, and for each cell the keyword arguments of the experiment."""
+    """Returns the grid with plain Python numbers; and, for each cell, the keyword arguments of the experiment."""
     if not isinstance(grid, Mapping):
         raise TypeError(f'grid must be a mapping of names to values, as {{"d": [1, 2]}}, got {type(grid).__name__}')
     plain: dict[str, list[Any]] = {}

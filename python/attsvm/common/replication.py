@@ -151,13 +151,13 @@ def _numbers(result: Mapping[str, Any]) -> Numbers:
 
 
 class _Found:
-    """The numbers of the runs so far, by cell of the grid and run, and the file that keeps them: one line {"seed",
-    "run", "cell", "found"} per run and cell."""
+    """The numbers of the runs so far, for each cell of the grid and each run; and the file that keeps these numbers,
+    with a line {"seed", "run", "cell", "found"} for each run of a cell."""
 
     def __init__(self, seed: int, names: list[str], cells: dict[Cell, dict[str, Any]]):
         self.seed, self.names, self.cells = seed, names, cells
         self.rows: dict[Cell, dict[int, Numbers]] = {cell: {} for cell in cells}
-        self.shapes: dict[str, Any] = {}  # shapes of the numbers of the first run; all other runs must have the same
+        self.shapes: dict[str, Any] = {}  # array shapes of the first run, which all runs must have
         self.file: Any = None
 
     @contextlib.contextmanager

@@ -53,14 +53,15 @@ class Workers:
         self.rank, self._count = self._meet()
         # A `reduce` that is a mean or a maximum instead of a sum is refused here.
         # Under a mean or a maximum, workers that drew the same slot in _meet count as one, with one row in tables.
-        # Each worker puts a random number and its negative into its row of a table; the sums must equal both numbers.
+        # Each worker puts a random number and its negative into its own row of a table, and zeros into all other rows.
+        # After the sum over all workers, each worker's row must still hold its random number and the negative.
         # The negative is needed: under a maximum, the worker with the largest number would get this number back.
         drawn = 1.0 + _draw(2**53 - 1)
         if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():
             raise ValueError(MUST_ADD)
 
     def weigh(self, queries: int) -> None:
-        """Sets the weights of means: each worker counts by its number of queries."""
+        """Sets the weights of means: a worker's weight is its number of queries over the number of all queries."""
         counts = self.table([queries])[:, 0]
         if not counts.any():
             raise ValueError("reduce needs queries on one worker at least, got none on any")
@@ -76,8 +77,8 @@ class Workers:
             raise
 
     def _meet(self) -> tuple[int, int]:
-        """The rank of this worker and the number of workers.  Each worker draws a random slot until all slots differ,
-        and the ranks follow the order of the slots."""
+        """Returns the rank of this worker; and the number of workers. Each worker draws a random slot until all slots
+        differ, and the ranks follow the order of the slots."""
         for slots in (2**k for k in range(6, 25, 3)):
             mine = _draw(slots)
             taken = np.zeros(slots)

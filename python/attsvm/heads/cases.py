@@ -83,7 +83,7 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
 
 
 def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The difference ``x_selected - x_rival`` and the query z of each row (sequence, query, selected, rival)."""
+    """Returns for each row (sequence, query, selected, rival): ``x_selected - x_rival``; and the query's vector z."""
     held = as_cases(head, np.unique(rows[:, :3], axis=0))
     return held.pairs(held.entries(rows))
 

@@ -64,7 +64,7 @@ def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
 
 
 def sink_value(head: Head, rows: np.ndarray) -> float:
-    """Mean length of the values of selected sinks (first and end tokens), over that of all values of their sequences.
+    """Mean value length of selected sinks (first and end tokens), over the mean value length in their sequences.
 
     If this ratio is far below 1, a query that selects a sink adds next to nothing to the residual stream.  If it is
     near 1, each such query adds the same vector.
@@ -79,7 +79,7 @@ def sink_value(head: Head, rows: np.ndarray) -> float:
 
 
 def split(rows: np.ndarray, train: int, test: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``train`` training rows and at most ``test`` test rows, drawn at random from different sequences."""
+    """Returns at most ``train`` training rows; and at most ``test`` test rows, drawn at random from other sequences."""
     sequences = rng.permutation(np.unique(rows[:, 0]))
     seen = np.isin(rows[:, 0], sequences[: round(TRAINING * len(sequences))])
     return rng.permutation(rows[seen])[:train], rng.permutation(rows[~seen])[:test]
@@ -122,7 +122,7 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
 
 
 def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dict[str, float]]:
-    """Name of the simple rule that is best in validation on the training rows, and each rule's accuracy on test rows.
+    """Returns the name of the rule that is best in validation on training rows; and each rule's accuracy on test rows.
 
     In the validation a rule is fitted on two thirds of the training sequences and tried on the other third.  The rule
     is not chosen on the test rows: the best of several equal rules would look better there than any of them is.

@@ -153,10 +153,10 @@ def _blocks(text: Text) -> list[tuple[int, int, int]]:
 
 
 def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Choices and logits of the queries of a block that see several tokens.
+    """Choices and logits of those queries of a block that see several tokens.
 
-    Returns their indices among all queries, the tokens that they select, all their logits, each minus the largest of
-    its query (entries,), and the number of logits of each query.
+    Returns the indices of these queries among all queries; the tokens that they select; all their logits (entries,),
+    each minus the largest logit of its query; and the number of logits of each query.
     """
     text = head.text
     own = text.query_begin[i] + np.arange(first, last)
@@ -174,7 +174,7 @@ def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.nd
 def _scale(
     fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
 ) -> tuple[float, np.ndarray]:
-    """Scale of the logits at which ``wanted`` of the ``counted`` queries are hard, and each query's top probability."""
+    """Returns the scale at which ``wanted`` of the ``counted`` queries are hard; and each query's top probability."""
     # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
     low, high = -12.0, 12.0
     unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)

@@ -110,11 +110,12 @@ class Faithfulness(Result):
         return self._recovered(row, column, queries)[0]
 
     def spread(self, row: str, column: str, queries: int | None = None) -> tuple[float, float]:
-        """Standard deviation of :meth:`recovered` over draws (nan for one draw), and its standard error over inputs."""
+        """Returns, for :meth:`recovered`: the standard deviation over draws (nan for one); the standard error over
+        inputs."""
         return self._recovered(row, column, queries)[1:]
 
     def _recovered(self, row: str, column: str, queries: int | None) -> tuple[float, float, float]:
-        """The recovered share of the importance, its standard deviation over draws and standard error over inputs."""
+        """Returns the recovered share of importance; its standard deviation over draws; its error over inputs."""
         if column in OF_CHOICES and queries is None:
             queries = max(self.queries, default=0)
         damage, size = self.damages.get((row, column, queries or 0)), self.importance(row)

@@ -135,7 +135,7 @@ def fit_svm(
     missed = 0
     if W is not None:
         missed = int(np.sum(data.select(W) != cases.selected))
-        # The SVM's W lies in the span of tokens and queries; the part of the own W outside that is orthogonal to it.
+        # The SVM's W lies in the span of tokens and queries; the head's own W outside this span is orthogonal to it.
         cosine = float((own * W).sum() / (size * np.linalg.norm(W)))
         if len(test) >= FEWEST:
             unseen = as_cases(head, test)
@@ -148,7 +148,7 @@ def fit_svm(
 
 
 def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
-    """Support tokens of an SVM and their shares of the sum of multipliers, or empty arrays if there is no SVM."""
+    """Returns the support tokens of an SVM; and each one's share of the sum of multipliers.  Empty without an SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
     return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
@@ -190,9 +190,9 @@ def scatter(keys: np.ndarray, blocks: np.ndarray) -> Any:
 
 
 def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Orthonormal bases of the span of X's rows and of its complement, from ``X^T X``; largest eigenvalue taken for 0.
+    """Returns from ``X^T X``: bases of the span of X's rows; and of its complement; the largest eigenvalue taken as 0.
 
-    An eigenvalue is the sum of squares along a direction.
+    The bases are orthonormal.  An eigenvalue is the sum of the squares of X's rows along a direction.
     """
     eigenvalues, vectors = np.linalg.eigh(products)
     least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
@@ -211,7 +211,7 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
 
 
 def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (sequence, query, selected, rival) of the support tokens, and their multipliers, the largest first."""
+    """Returns support tokens as rows (sequence, query, selected, rival); and their multipliers, the largest first."""
     dual = solution.flat_dual
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]

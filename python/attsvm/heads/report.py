@@ -161,7 +161,7 @@ class HeadReport(Result):
 
     @property
     def _untrained(self) -> list[float]:
-        """Mean held-out accuracy of the SVMs of each kind of untrained heads that the report has."""
+        """For each kind of untrained heads in the report, the mean held-out accuracy of their SVMs."""
         return [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
 
     @property

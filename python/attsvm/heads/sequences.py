@@ -93,7 +93,7 @@ class Text(Mapped):
         return np.cumsum(self.counts) - self.counts
 
     def query_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Index, among the queries of all sequences, of the query of each row (sequence, query, ..)."""
+        """For each row (sequence, query, ..), the number of its query, counted over the queries of all sequences."""
         return self.query_begin[rows[:, 0]] + rows[:, 1]
 
     def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:

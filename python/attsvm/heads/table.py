@@ -332,7 +332,7 @@ CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine
 
 
 def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """Rows of a table of the heads' SVMs over their number of training queries, one row per SVM."""
+    """Table rows, one for each SVM of a head: a head has an SVM for each number of training queries."""
     rows = []
     for report in reports:
         for fit in report.fits:

@@ -32,7 +32,7 @@ MOST = 4_000_000  # largest number of characters of the page's JSON, which a pho
 FEWEST = 2  # if the page is too long with this number of sequences, heads are left out
 QUERIES = 48  # largest number of queries shown of a sequence: queries with support tokens come first
 TOKENS, LEAST = 24, 0.005  # a query has at most TOKENS lines to tokens, and only to tokens with attention LEAST or more
-RIVALS = 5  # number of rivals shown with the smallest margins by the SVM, and again by the head's own W
+RIVALS = 5  # number of rivals shown with the least margins under the SVM's W, and as many under the head's own W
 DIRECTIONS = 6  # number of directions shown of a margin, those with the largest shares
 NAMED, BESIDE = 32, 8  # number of named directions of each head, and of its SVM
 SAME = 1e-5  # a head's W, read on another text, may differ from the report's W by this fraction of the largest entry
@@ -48,7 +48,7 @@ def contents(
     images: Sequence[str],
     progress: bool | None,
 ) -> tuple[str, int]:
-    """The data of the page as JSON of at most ``MOST`` characters, and the number of heads that are left out.
+    """Returns the data of the page as JSON of at most ``MOST`` characters; and the number of heads that are left out.
 
     ``shown``: the same heads on another text, whose first sequences are shown.  All heads that read the same text show
     the same sequences, at most ``count``.  If the JSON is too long, fewer sequences are shown, and then fewer heads:
@@ -89,7 +89,7 @@ def contents(
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
-    """A list of the report with its head as read on another text; an empty list if ``heads`` does not have that head.
+    """A list with a copy of the report whose head has read another text; an empty list if ``heads`` lacks that head.
 
     The SVM keeps its W, and has no support tokens on the other text.
     """
@@ -258,7 +258,7 @@ def _name(direction: Direction) -> list[Any]:
 
 
 def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
-    """Name of the quantity that the map of heads shows, and its number for each head (nan if it is not known)."""
+    """Returns the name of the quantity that the map of heads shows; and its value for each head (nan if not known)."""
     if measured is not None:
         known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
         return f"importance ({measured.metric})", np.array(known)

@@ -130,7 +130,7 @@ def why(
     faithfulness: Faithfulness | None = None,
     leave_out: bool = False,
 ) -> Why:
-    """Explains why a query selects its token: its margin by singular directions of W and by support tokens.
+    """Explains why a query selects its token: splits its margin over singular directions of W and over support tokens.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
 
 @drawing(Diagnosis)
 def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws every token by its margin, and by its score minus that of the selected token.
+    """Draws every token at two coordinates: its margin, and its score minus the score of the selected token.
 
     The selection is locally optimal if no tight token (a token at margin 1) is above zero.
     """

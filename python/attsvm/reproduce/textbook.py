@@ -127,7 +127,8 @@ def locally_optimal(X: ndarray, Z: ndarray, scores: ndarray, selected: ndarray, 
 
 
 def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
-    """A norm of the matrix A and the dual norm of A, where a number p as ``norm`` stands for the entrywise lp norm."""
+    """Returns a norm of the matrix A; and the dual norm of A.  A number p as ``norm`` stands for the entrywise lp
+    norm."""
     x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
     p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}[norm] if isinstance(norm, str) else norm
     q = np.inf if p == 1 else 1.0 if p == np.inf else p / (p - 1)

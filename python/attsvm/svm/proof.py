@@ -58,8 +58,8 @@ def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
 
 
 def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[str, Any], str, Fraction | None]:
-    """The content of a proof file for an SVM answer, its statement and the proved gap; raises ValueError with the
-    reason if there is no proof.
+    """Returns the content of a proof file for an SVM answer; the statement that the file proves; and the proved gap
+    (None where no W exists).  Raises ValueError with the reason if there is no proof.
 
     ``left_out`` flags entries; the file then also states that the same is proved without their rows.
     """

@@ -349,8 +349,8 @@ def _plane(
 def _solve(
     points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
 ) -> tuple[Any, np.ndarray]:
-    """Solves the hard-margin SVM: the normal w of the plane (zero if there is no plane) and the multiplier of each
-    point.
+    """Solves the hard-margin SVM.  Returns the normal w of the plane (zero if there is no plane); and the multiplier of
+    each point.
 
     ``spread`` is the bias coordinate of every point, 0 without a bias.  It is as long as the farthest point: a longer
     one saves few steps and makes the certificate coarser.
@@ -392,7 +392,8 @@ def _pairs(
     support: np.ndarray,
     progress: bool | None = None,
 ) -> tuple[list[Window], Separation]:
-    """The windows of :attr:`Plane.separation`, and that answer; the nearest points are those by the normal w."""
+    """Returns the windows of :attr:`Plane.separation`; and that answer.  The points nearest to the plane have the least
+    heights along the normal w."""
     heights = turned @ w
     sides, origin = [side[np.argsort(heights[side])] for side in sides], np.zeros_like(w)
     windows = _tree(weights, sides, support) if len(sides) > 1 else _stars(ORIGIN, sides[0], weights)

@@ -53,7 +53,7 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         if code not in GOES_ON or not workers.any(bool(broken.any())):
             break
         chosen |= broken
-    if 0 < worst < 1:  # W misses a margin, by rounding or because the solver stopped early: scale it up
+    if 0 < worst < 1:  # W misses a margin, since W was rounded or the solver stopped early: scale W up
         W, lower = W / worst, lower * worst
     elif worst <= 0:  # W does not separate, or there is no W
         lower = 0.0
@@ -64,8 +64,8 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
 
 
 def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
-    """Gathers the working set from all workers: this worker's entries in it, the position of the first of these, and
-    the data and the selection of the whole working set (None if it has no rows)."""
+    """Gathers the working set from all workers.  Returns this worker's entries in the set; the position of the first of
+    these entries; and the data and the selection of the whole working set (None if it has no rows)."""
     counts = np.add.reduceat(chosen | held, data._begin, dtype=np.intp)
     has_rows = counts > 1
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))

@@ -256,8 +256,8 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
 
 
 def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The multipliers, one for each pair of a query and a token, and the weights (or None) from which a warm-started
-    solve begins.  Weights are used only if this problem and the given answer are both in the nuclear norm."""
+    """Returns what a warm-started solve begins with: the multipliers, one for each pair of a query and a token; and the
+    weights, or None. Weights are used only if this problem and the given answer are both in the nuclear norm."""
     entries = data._entries
     if isinstance(warm_start, Separation):
         dual, W = warm_start.flat_dual, warm_start.W

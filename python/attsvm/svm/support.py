@@ -96,8 +96,8 @@ def is_unique(sol: Any) -> bool | None:
 
 
 def _rows(sol: Any) -> tuple[Any, ...]:
-    """The rows of an answer's SVM: query, difference x_a - x_t, multiplier and relative slack of each row; the slack of
-    an equality row is infinite."""
+    """Returns arrays over the rows of an answer's SVM: the query; the difference x_a - x_t; the multiplier; and the
+    relative slack, which is infinite for an equality row."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     delta = data._differences(chosen, token)

@@ -166,8 +166,8 @@ class _Problem:
         return True
 
     def bounds(self) -> tuple[float, float, bool]:
-        """The lower and upper bound of the margin, for rows that must reach b, and whether the multipliers show that no
-        W exists."""
+        """Returns, for rows that must reach b: the lower bound of the margin; its upper bound; and whether the
+        multipliers show that no W exists."""
         dual = self._balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
         # (K,) for each class, the multipliers of its margin rows times the margins b asked of these rows, summed

@@ -27,8 +27,8 @@ MOST_OUTSIDE = 0.5
 SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest count as zero
 CHUNK = 4096  # rows processed at a time
 ROUNDING = 1e-13  # rounding error of a computed margin, relative to the length of the margin's row times the norm of W
-# A token is tight if its margin is at most 1 + TIGHT, or if it is a support token.  A gap g fixes W only to
-# sqrt(2 g) ||W||, hence 1e-9 a margin to 4e-5 times the length of its row and ||W||, a product that has no bound.
+# A token is tight if its margin is at most 1 + TIGHT, or if it is a support token.
+# An answer with a gap of 1e-9 fixes W only to sqrt(2e-9) ||W||, and a margin to 4e-5 ||W|| times its row's length.
 TIGHT = 1e-4
 
 
@@ -146,7 +146,8 @@ def smoothness(problem: Problem) -> float:
 
 
 def _sizes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """``||X|| ||z||`` and ``||V|| ||v||`` of each query, as arrays (M,): see :func:`smoothness`."""
+    """Returns two numbers for each query: ``||X|| ||z||``, the spectral norm of its tokens X times the length of its
+    vector z; and ``||V|| ||v||``, the spectral norm of its values V times the length of its head v."""
     data = problem.data
     v: Any = problem.head.parameters(data, data.values.shape[1])[0]
     keys = _largest_singular(data, data.keys)

@@ -162,8 +162,8 @@ def _each(W: np.ndarray) -> np.ndarray:
 
 
 def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tuple[list[np.ndarray], list[Any], Any]:
-    """Forward pass: the tokens that each layer reads, the logarithm of each layer's attention (..., n, S, T), and the
-    outputs times labels (..., n)."""
+    """Forward pass.  Returns the tokens that each layer reads; the logarithm of each layer's attention (..., n, S, T);
+    and the outputs times labels (..., n)."""
     hidden, logs = [X], []
     for W, V in zip(matrices, [*values, None], strict=True):
         h = hidden[-1]
@@ -179,7 +179,7 @@ def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tupl
 def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
     """Backward pass: for each layer, lowest first, the gradient dL/dW_l and the logarithm of its scale (..., 1, 1)."""
     slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
-    # the derivative of the loss with respect to the output of each query is e^scale times the query's row of D
+    # the derivative of the loss with respect to a query's output is the query's row of D times e^scale
     D = slope[..., None, None] * v[..., None, None, :]
     scale = np.zeros(D.shape[:-1])
     gradients = []
@@ -205,7 +205,8 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
         # The derivative of the loss with respect to the tokens that the layer reads has several terms.
         # Each token is a value and a key of every query.
         # In an inner layer the token is also a query, and the residual connection adds it to the output.
-        most = weight.max(axis=-2)  # the largest scale among the terms of each token's derivative
+        # largest log scale among the terms of the derivative of the loss with respect to each token
+        most = weight.max(axis=-2)
         most = most if V is None else np.maximum(scale, most)
         share = np.exp(weight - most[..., None, :])
         below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)
@@ -308,7 +309,7 @@ def hierarchy(
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
-    # way: bool (n, T), the tokens that the layers above select on the way to the output.
+    # way: bool (n, T), marks the tokens that the layers above select on the way to the output.
     # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
@@ -357,6 +358,6 @@ def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
 
 
 def _holds(sol: Separation, T: int) -> Any:
-    """Which tokens hold an SVM in place, by the size of their multipliers, as a bool array (queries, T)."""
+    """Which tokens have a multiplier so large that they hold an SVM in place, as a bool array (queries, T)."""
     sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
     return sizes > HOLDS * sizes.max()

@@ -94,7 +94,7 @@ class Judge:
         other = next((name for name, holds in steps.items() if holds), "")
         self.along = not other
         self.rate: Any = run.lr
-        # what no proof covers of the run; empty if there is nothing
+        # the property of the run that no proof covers, as text; empty if there is none
         self.uncovered = other or self.best.uncovered
         self._local: dict[bytes, LocalTokens] = {}
 
@@ -136,8 +136,8 @@ class Judge:
         return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
 
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
-        """The limit that recorded weights and their loss prove by theorem A or theorem B: selected tokens and SVM; else
-        None."""
+        """The limit that recorded weights and their loss prove by theorem A or theorem B.  Returns the selected tokens;
+        and their SVM; or None if neither theorem applies."""
         if not self.uncovered and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
                 return self.best.best, self.rows.solution

@@ -39,8 +39,9 @@ LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
 TINY = 1e-300  # replaces a number that underflowed
-# Number of values that `stays` tries for P, a bound on the norm of M, the mean of the rows weighted by multipliers.
-# The tried P^2 exceed ||M||^2 by 1e-9 rho^2 first and by about rho^2 at last; rho is the margin of the selection's SVM.
+# Number of values that `stays` tries for its bound P on the norm of M, the mean of the rows weighted by multipliers.
+# The first value is P^2 = ||M||^2 + 1e-9 rho^2, where rho is the margin of the selection's SVM.
+# At each next value, the difference P^2 - ||M||^2 is 1.5 times as large; at the last value, it is about rho^2.
 TRIES = 52
 # Up to this number of rows, their largest distance is computed from all pairs; for more rows, only a bound of it.
 EXACT_ROWS = 512
@@ -52,8 +53,8 @@ class LossForm(NamedTuple):
     """Properties of a convex, strictly decreasing loss that the proofs use; all functions take arrays over queries.
 
     ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.
-    ``reach(top, log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from
-    ``top - v`` to ``top``.
+    ``reach(top, log_e)``: the shortfall v at which the excess is ``e^log_e``.  ``ratio(top, v)``: bound of
+    ``l'' / |l'|`` over outputs from ``top - v`` to ``top``.
     """
 
     log_slope: Callable[..., Any]
@@ -145,12 +146,12 @@ class BestTokens:
             self.log_drop = np.log(score[self.of_query] - self.scores)
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
         self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
-        # logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md, for each query
+        # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
         self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
     @property
     def uncovered(self) -> str:
-        """What no proof covers of the problem, whatever the run; empty if there is nothing."""
+        """The property of the problem that no proof covers, as text; empty if there is none."""
         if self.problem._own_loss is not None:
             return "a loss of your own"
         # data._powers is None if squares of tokens and queries are in range
@@ -162,7 +163,7 @@ class BestTokens:
         return np.flatnonzero(self.several & (self.gap == 0))
 
     def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
-        """The logarithm of the rise of each query's loss if its output is v below its highest value, from log v;
+        """The logarithm of how far each query's loss rises if its output is v below its highest value, from log v;
         rounded up (side 1) or down (side -1)."""
         own = self.problem._own_loss
         # a user's loss: the excess is the difference of two values, each right to a few units in the last place
@@ -229,19 +230,21 @@ class BestTokens:
         return np.logaddexp.reduce(parts, axis=0)
 
     def _log_sums(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For each query, the logarithm of the sum of e^term over its tokens, and its largest term."""
+        """Returns, for each query: the logarithm of the sum of e^term over its tokens; and its largest term."""
         most = np.maximum.reduceat(terms, self.begin)
-        most[most == -np.inf] = 0.0  # all tokens of the query score the same
+        most[most == -np.inf] = 0.0  # all tokens of the query have equal scores
         return most + np.log(np.add.reduceat(np.exp(terms - most[self.of_query]), self.begin)), most
 
     def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
-        """Bounds on the drift ``|d log mu / ds + <r, D>|`` of multipliers mu of rows r along unit directions D, and on
-        the sum of all mu, at all weights whose loss is at most a record's; infinite if A.2 of notebooks/limit.md fails.
+        """Returns two bounds for all weights whose loss is at most a record's: a bound on the drift ``|d log mu / ds +
+        <r, D>|`` of the multiplier mu of each row r along unit directions D; and a bound on the sum of all multipliers.
 
-        In this level set ``F <= F(W_k)`` the negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds
-        the rows of each query.
+        Both bounds are infinite if inequality A.2 of notebooks/limit.md fails.  In this level set ``F <= F(W_k)`` the
+        negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds the rows of each query.
 
-        Returns the bound ``R E`` of the drift, and the bound ``e^(K V) (F - F*)`` of sum mu.
+        The bound of the drift is ``R E`` with the longest row R and ``E = V / gap + V (K + 1 / (gap - V))``.  V is the
+        largest shortfall of a query's output, gap the difference of its two best scores, and K a bound of
+        ``l'' / |l'|``.  The bound of the sum is ``e^(K V) (F - F*)``, with the mean loss F and its infimum F*.
         """
         form, there = LOSSES[self.problem._loss_name], self.several
         top, gap, longest = self.top[there], self.gap[there], longest[there]
@@ -280,7 +283,7 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
 
     For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query are at most twice
     as far apart as its tokens are from their mean, and the squared distance of rows of queries i and j is at most
-    ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``.
+    ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row and z_i the query.
     """
     if data._rows <= EXACT_ROWS:
         q, chosen, token = data._rows_of(best)
@@ -303,8 +306,9 @@ def curvature(best: BestTokens, longest: np.ndarray) -> float:
 
     It is the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
 
-    For one attention head.  d bounds the difference of two logits of the query along a unit direction; s is the range
-    of its scores.  M0 and M1 bound ``|l''|`` and ``|l'|`` over these scores; ``|l'|`` is largest at the least score.
+    The constant holds for one attention head.  d bounds the difference of two logits of the query along a unit
+    direction; s is the range of its scores.  M0 and M1 bound ``|l''|`` and ``|l'|`` over these scores; ``|l'|`` is
+    largest at the least score.
     """
     loss, least = best.problem._loss_name, np.minimum.reduceat(best.scores, best.begin)
     spread = best.top - least
@@ -319,8 +323,8 @@ def descends(step: float, rho: float, longest: float, apart: float, drift: float
     """Whether a step of this length along the negative gradient, and every shorter step, lowers the loss: inequality
     A.4 of notebooks/limit.md.
 
-    ``1 - exp(-rho s + Delta^2 s^2 / 8) > (e^(s R E) - 1) (e^(s R) - 1)``, where rho is the margin, R the longest row,
-    Delta a bound on the distance of two rows, and R E the drift of the multipliers.
+    ``1 - exp(-rho s + Delta^2 s^2 / 8) > (e^(s R E) - 1) (e^(s R) - 1)``, where s is the step length, rho the margin, R
+    the length of the longest row, Delta a bound on the distance of two rows, and R E a bound on the multipliers' drift.
     """
     step *= 1 + SPARE
     fall = rho * step - (apart * step) ** 2 / 8
@@ -343,14 +347,17 @@ class State(NamedTuple):
     tokens.
     """
 
-    # whether each query has attention above 1/2 on its token, and an output above all scores below that of its token
+    # whether each query's attention to its selected token exceeds 1/2, and its output exceeds all lower scores
+    # The lower scores are the scores of the tokens that score less than the query's selected token.
     holds: bool = False
-    # R E: bound of |d log mu / ds + <r, D>| along W + s D, ||D|| = 1: r a row that is no threat, mu its multiplier
+    # bound R E of the drift |d log mu / ds + <r, D>| of the multiplier mu of a row r, at weights W + s D, ||D|| = 1
+    # The bound of the drift holds for the rows of all tokens that are no threats.
     drift: float = math.inf
-    # tau: bound of the sum of |mu| over threats, divided by the sum of mu over all other rows
+    # bound tau of a quotient: the sum of the threats' multipliers |mu| over the sum of all other rows' multipliers mu
     threats: float = math.inf
-    pull: float = math.inf  # ||M||
-    # bound of the sum of |mu| over all rows: times the length of the longest row, it bounds the norm of the gradient
+    # bound of the norm of M, which is the mean of the rows that are no threats, weighted by their multipliers
+    pull: float = math.inf
+    # bound of the sum of all rows' multipliers |mu|; times the length of the longest row, it bounds the gradient's norm
     size: float = math.inf
 
 
@@ -401,8 +408,8 @@ class LocalTokens(Rows):
 
     @cached_property
     def margins(self) -> tuple[float, float]:
-        """rho (the certified margin), and the least margin of a threat (a token that scores at least as much as the
-        selected token of its query) under the direction of the SVM solution; zeros if no margin is certified."""
+        """Returns the certified margin rho; and the least margin of a threat (a token that scores at least as much as
+        the selected token of its query) under the SVM solution's direction.  Both are 0 if no margin is certified."""
         rho, W = self.margin, self.solution.W
         if not rho > 0 or W is None:
             return 0.0, 0.0
@@ -421,9 +428,9 @@ class LocalTokens(Rows):
         up = np.exp(off) * (1 + self.data.lengths * UNIT)
         w = np.exp(-lead)
         mass, plain = np.add.reduceat(w, begin), self.drop > 0
-        sigma = mass * up  # >= 1 - p_ia
-        A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # >= |u - g_ia|
-        V = np.add.reduceat(w * self.drop * plain, begin) * up  # >= g_ia - u
+        sigma = mass * up  # bound of 1 - p, with p the attention of the selected token
+        A = np.add.reduceat(w * np.abs(self.drop), begin) * up  # bound of |u - g|: output, selected score
+        V = np.add.reduceat(w * self.drop * plain, begin) * up  # bound of g - u
         # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
         if not ((sigma < 1).all() and (V < self.gap).all()):
             return State()
@@ -438,10 +445,11 @@ class LocalTokens(Rows):
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-            # nu: bound of the sum of |mu| over threats (see State), in units of the largest mu of all other rows
+            # bound nu of the sum of the threats' multipliers |mu|, in units of the largest multiplier of all other rows
             nu = float(np.exp(bound - peak)[self.threat].sum()) * (1 + SPARE)
-        # wrong: bound of the relative error of the computed multipliers |l'(u)| p (u - g), for output u and score g.
-        # An error e of u makes a relative error K e in |l'(u)|, K a bound of l'' / |l'|, and e / (u - g) in u - g.
+        # wrong: bound of the relative error of the multipliers |l'(u)| p (u - g), for output u, attention p and score g
+        # An error e of the output u changes |l'(u)| by at most the fraction K times e, where K bounds l'' / |l'|.
+        # An error e of the output u changes the factor u - g of the multiplier by the fraction e / (u - g).
         wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
@@ -466,12 +474,14 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
     """Whether inequality B of notebooks/limit.md holds, under which training keeps a selection for ever with steps of
     at most this length.
 
-    ``threat`` is the least margin of a threat under U, infinite without threats.
+    ``threat`` is the least margin of a threat under the unit direction U of the SVM, infinite without threats.  rho is
+    the certified margin, R the length of the longest row, tau, R E and ||M|| are the fields ``threats``, ``drift`` and
+    ``pull`` of ``state``, and Delta bounds the distance of two rows.
 
     With a bound ``P >= ||M||`` for all later steps, ``m = sqrt(P^2 - rho^2)``, ``d = P + tau R``:
 
         x = (rho^2 - R (m + tau R)) / d                          > 0    leads of all rows grow, per unit of length
-        y = (threat rho - R (m + tau R)) / d - P - R E           > 0    threats fall against S
+        y = (threat rho - R (m + tau R)) / d - P - R E           > 0    threats fall against the sum S of others
         c = (rho - tau R) / step - Delta^2 / 8                   > 0
         P^2 - ||M||^2 >= ((d R E)^2 / (1 - e^(-2 step x)) + (R^2 tau)^2 / (1 - e^(-2 step y))) / c
     """
@@ -487,7 +497,7 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        # y > 0 is needed even if tau underflows to 0: else the threats' multipliers may fall more slowly than others
+        # y must be positive even if tau underflows to 0: else threats' multipliers may fall slower than all others
         if not (x > SPARE * rho and y > SPARE * rho):
             return False
         grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)

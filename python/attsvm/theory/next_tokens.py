@@ -221,7 +221,7 @@ def _several(component: np.ndarray) -> Any:
 
 
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """The token numbers of all sequences, concatenated, and the length of each sequence."""
+    """Returns the token numbers of all sequences, concatenated; and the length of each sequence."""
     ragged = is_ragged(sequences)
     letters = "n" if ragged else "n, T"
     parts = as_parts("sequences", sequences, ragged, lambda name, part: as_numbers_of(name, part, "token", K, letters))

@@ -118,8 +118,8 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
 
 
 def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
-    """The chances of s = 0, 1, 2, ... times e^(theta s), divided by the sum of these products, and the logarithm of the
-    sum."""
+    """Returns the chances of s = 0, 1, 2, ... times e^(theta s), divided by the sum of these products; and the
+    logarithm of this sum."""
     logs = log_chances + theta * np.arange(len(log_chances))
     return np.exp(logs - _log_sum(logs)), _log_sum(logs)
 

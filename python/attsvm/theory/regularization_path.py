@@ -19,7 +19,7 @@ from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
 from ..training.train import train
 
-HALVINGS = 60  # largest number of halvings of the interval of radii in the search for a ridge
+HALVINGS = 60  # the search for the radius of a given ridge halves its interval at most this many times
 # The search ends at a relative error of the ridge below this; a point with a gap of 1e-6 fixes its ridge no better.
 SAME_RIDGE = 1e-3
 # Step k in a round of `stationary_point` has the length STEP * radius / sqrt(k), halved from each round to the next.

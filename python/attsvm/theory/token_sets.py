@@ -24,7 +24,7 @@ LATE_SHOWN = 8  # largest number of queries that are listed by number
 
 
 def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH) -> tuple[Any, Any]:
-    """Which tokens each query selects (those of probability at least ``high``), and which queries are undecided.
+    """Returns which tokens each query selects (with probability ``high`` or more); and which queries are undecided.
 
     Tokens of probability at most ``low`` are not selected.  If a probability lies between ``low`` and ``high``, its
     query is undecided: the probability is still moving to one of the two sides.

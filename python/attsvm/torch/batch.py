@@ -63,7 +63,7 @@ class Batch:
         return self.call(*self.args, **self.kwargs)
 
     def tokens(self, entry: int, T: int) -> int:
-        """Number of tokens of this entry of the batch that are not padding."""
+        """How many tokens this entry of the batch has, without padding."""
         mask = self._row("attention_mask", entry, T)
         return T if mask is None else int((mask != 0).sum())
 

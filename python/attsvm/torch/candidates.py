@@ -96,7 +96,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """A head's substitute in a column of the table: attention by these K and Q, by the head's rule, or uniform."""
+    """A head's substitute in a column of the table: attention with K and Q, with the head's rule, or uniform."""
     if weights is not None:
         return Form(*weights)
     return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
@@ -154,7 +154,7 @@ def _whitened_cut(head: Head, rank: int) -> np.ndarray:
 
 
 def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The square root of a matrix of second moments, and the pseudo-inverse of this root."""
+    """Returns the square root of a matrix of second moments; and the pseudo-inverse of this root."""
     values, vectors = np.linalg.eigh(moments)
     kept = values > 1e-10 * values[-1]
     sizes, vectors = np.sqrt(values[kept]), vectors[:, kept]
@@ -173,7 +173,7 @@ def _probabilities(head: Head, cases: Cases) -> np.ndarray:
 
 
 def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
-    """The W whose attention has the least cross-entropy with the targets, with weak weight decay, by L-BFGS.
+    """The W whose attention has the least cross-entropy with the targets, found by L-BFGS with weak weight decay.
 
     ``targets`` are the probabilities of all entries; None: the selected tokens have probability 1.
     """

@@ -22,7 +22,7 @@ from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
 SMALL = 10**8  # a model runs on one PyTorch thread if its parameters times the positions of a batch are fewer
-SAMPLED = 64  # number of outputs stored of each batch, by which another model or other inputs are recognised
+SAMPLED = 64  # number of outputs stored of each batch; outputs that differ from them show another model or other inputs
 
 
 def damage(

@@ -204,7 +204,7 @@ def _plan(sizes: list[int], seeds: int) -> Plan:
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """The indices of the heads that each row of the table replaces, and the last of its layers if rows are layers."""
+    """Returns for each row of the table: the indices of its replaced heads; and its last layer, if rows are layers."""
     every = list(range(len(found)))
     if rows == "heads":
         return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}

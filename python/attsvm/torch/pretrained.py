@@ -24,7 +24,7 @@ LONGEST = 10_000  # a sentence of more characters than this is left out before i
 
 
 def load(model: Any) -> tuple[torch.nn.Module, Any]:
-    """A model and its tokenizer, or its image processor if it takes images.
+    """Returns a model; and its tokenizer or, for a model that takes images, its image processor.
 
     They come from a folder, or from the local cache by a name; nothing is downloaded.
 
@@ -66,7 +66,7 @@ def takes_images(model: torch.nn.Module) -> bool:
 def text_batches(
     tokenizer: Any, sentences: Sequence[str], lengths: tuple[int, int], both: bool = False
 ) -> tuple[list[dict[str, torch.Tensor]], int]:
-    """Batches of the sentences whose number of tokens lies within ``lengths``, and the number of these sentences.
+    """Returns batches of the sentences whose number of tokens is within ``lengths``; and the number of these sentences.
 
     All sentences of a batch have the same length, so that there is no padding.  ``both``: the model has an encoder and
     a decoder, which get the same tokens.
@@ -136,7 +136,7 @@ def checkpoints(folder: Any) -> list[tuple[int, Path]]:
 
 
 def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
-    """Images as paths of files, or as arrays of digits if no file is given, with a description of the images.
+    """Returns images as paths of files, or as arrays of digits if no file is given; and a description of the images.
 
     A folder stands for its image files, in the order of their names.
     """

@@ -210,7 +210,7 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
 
 @contextlib.contextmanager
 def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
-    """A context in which hooks tell the watch which module of the model runs.
+    """A context in which hooks tell the Watch (torch/watch.py) which module of the model runs.
 
     Modules with hooks do not use torch.nn's fused kernels, which would hide their attention.
     """

@@ -61,7 +61,7 @@ class Layer:
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
     def _weights(self, residual: Residual, standard: Standard) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of a layer's queries, times the scale of the logits, and the weights of its keys."""
+        """Returns the weights of a layer's queries, times the scale of logits; and the weights of its keys."""
         Q = residual.queries.weights(standard, self.heads) * self.scale
         K = residual.keys.weights(standard, standard.k.shape[1])[:: self.shared]
         return Q.cpu().numpy(), K.cpu().numpy()
@@ -256,7 +256,7 @@ def _range(flags: np.ndarray) -> slice:
 
 
 def _windows(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Start and stop of the tokens that each query sees, and ``seen`` itself if these tokens have gaps."""
+    """Returns start and stop of the tokens that each query sees; and ``seen`` itself if these tokens have gaps."""
     before, after = ((~np.logical_or.accumulate(x, axis=1)).sum(axis=1) for x in (seen, seen[:, ::-1]))
     stop = seen.shape[1] - after
     start = np.minimum(before, stop)  # start and stop are 0 if the query sees no token

@@ -119,7 +119,7 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
 
 
 def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
-    """The substitute by W cut to the head's rank, and scaled by :func:`matching_scale` if ``scale`` is "top"."""
+    """The substitute made of W, cut to the head's rank; if ``scale`` is "top", :func:`matching_scale` scales it."""
     left, sizes, right = (part[..., : head.rank] for part in directions(head, W))
     K, Q = left * np.sqrt(sizes), right * np.sqrt(sizes)
     return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
@@ -177,7 +177,7 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
-    """The two terms of the logits: the products of tokens and queries by K and Q, and the term from a bias (or None).
+    """Returns two terms of the logits: products of tokens and queries through K and Q; and the term of a bias, or None.
 
     If K and Q have a last row for the bias, the bias is multiplied through that row.  Otherwise it is added unchanged.
     """

@@ -16,7 +16,7 @@ BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of i
 NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 
 
-# What acts on logits besides the products q.k: whether a query sees a token, a bias or None, and a sink or None.
+# Inputs of the softmax besides the products q.k: a mask of the tokens that each query sees; bias or None; sink or None.
 Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 
@@ -74,7 +74,7 @@ def shared_heads(k: Tensor) -> int:
 
 
 def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
-    """Queries, keys, mask and probabilities of sequence ``b`` of an attention call, checked against its result.
+    """The arrays of sequence ``b`` of an attention call, checked against the result of the call.
 
     Returns queries; keys; whether a query sees a token (1 or H, S, T), the bias (1 or H, S, T) or None and the sink (H,
     S) or None; probabilities (H, S, T), nan for queries that see no token; lengths of values (G, T) or None.
@@ -106,12 +106,11 @@ def capped(product: Tensor, cap: float | None) -> Tensor:
 
 
 def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor, Around, float]:
-    """Queries, keys, logits, mask, bias and sink of sequence ``b`` of an attention call, or of a slice of sequences.
+    """The arrays of sequence ``b``, or of a slice of sequences, of an attention call.
 
-    Returns queries, keys, their capped products, the mask, bias and sink, and the largest logit of the softmax (0 if
-    its logits are not known).  Mask and bias are the difference between the logits of the softmax and the products, or
-    come from the mask of the call.
-    """
+    Returns queries; keys; their capped products; mask, bias and sink; and the largest logit of the softmax (0 if its
+    logits are not known). Mask and bias are the difference between the logits of the softmax and the products, or come
+    from the mask of the call."""
     call = standard.call
     q, k = (single(x[b]) for x in (standard.q, standard.k))
     logits = capped(call.scale * (q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT), call.cap)

@@ -178,7 +178,7 @@ class Substitution(Watch):
                 assert standard.v is not None  # a call of scaled_dot_product_attention has values
                 values = standard.v[:, h * standard.v.shape[1] // H]
                 new = F.dropout(prob, call.dropout).to(values.dtype) @ values
-            else:  # Sinks get the rest of the probability; they get none if the substitute is no attention.
+            else:  # Sinks get the probability that tokens leave, or none if all tokens of the query have 0.
                 given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
@@ -188,7 +188,8 @@ class Substitution(Watch):
 
 
 def _inputs(head: Head, standard: Standard) -> tuple[Tensor, Tensor]:
-    """Tokens and queries of the head's space in this call; raises unless its weights are the weights read before."""
+    """Returns tokens and queries of a call in the head's space; raises unless the model has the weights that were
+    read."""
     call, m = standard.call, standard.q.shape[3]
     k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])
     q = single(standard.q[:, head.number])

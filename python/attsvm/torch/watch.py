@@ -190,13 +190,13 @@ class Watch(TorchFunctionMode):
                 self.found(call)
 
     def finish(self) -> None:
-        """Ends the forward pass: reports the last attention call, and drops the arrays that were followed."""
+        """Ends the forward pass: reports the last attention call, and drops the arrays that were watched during it."""
         self._flush()
         self.products.clear()
         self.maps.clear()
         self.unseen.open.clear()
 
-    # ------------------------------------- calls that need no following: fused attention, linear maps
+    # ------------------------------------- calls recorded from their own arguments: fused attention, linear maps
 
     def _sdpa(
         self,

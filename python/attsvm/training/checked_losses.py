@@ -82,7 +82,7 @@ class CallableLoss:
         return as_floats("the value of loss[0]", self._call(0, u), "M", u.shape)
 
     def evaluate(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The loss at u, and the logarithm of its derivative's absolute value: ``-inf`` where the derivative
+        """Returns the loss at u; and the logarithm of the derivative's absolute value, ``-inf`` where the derivative
         underflows."""
         derivative = self._derivative(u)
         if len(self.functions) == 3:

@@ -35,7 +35,7 @@ class _Parametric:
     dv: int
 
     def value_and_grad(self, o: ArrayLike) -> tuple[Any, np.ndarray]:
-        """The value of the output head at attended vectors, and its gradient with respect to these vectors.
+        """Returns the value of the output head at attended vectors; and its gradient with respect to these vectors.
 
         Parameters
         ----------
@@ -303,7 +303,8 @@ class SoftmaxHead(CallableHead):
         return f"SoftmaxHead(dv={self.V.shape[0]}, C={self.V.shape[1]})"
 
     def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The log-probabilities of the classes at attended vectors o (M, dv), and their gradients."""
+        """Returns the log-probabilities of the queries' classes at attended vectors o (M, dv); and their gradients in
+        o."""
         outputs, q, own = o @ self.V, np.arange(len(o)), self._flat
         top = outputs.argmax(axis=1)
         outputs -= outputs[q, top][:, None]

@@ -23,7 +23,7 @@ from .gradient import Gradient
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
 QUERIES, TOKENS = 64, 256  # largest numbers of queries, and of tokens of a window, for an estimate of the data's scale
-LEAST_PRODUCT = -305  # power of ten below which sums of products lose digits or underflow
+LEAST_PRODUCT = -305  # sums of products below 10 to this power lose digits or underflow
 
 
 @storable

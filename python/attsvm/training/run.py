@@ -36,8 +36,8 @@ MESSAGES = {
 }
 
 RUNS_SHOWN = 8  # largest number of runs that are printed side by side
-DIGITS = 4  # number of printed digits of the ends of an interval
-AT_ONCE = 1 << 15  # largest count of numbers in the records that are processed at once, so that they stay in cache
+DIGITS = 4  # number of digits printed for each end of an interval
+AT_ONCE = 1 << 15  # the records are processed in parts of at most this count of numbers, so that a part stays in cache
 
 
 @dataclass(repr=False, eq=False)

@@ -214,7 +214,7 @@ class Training:
         return self.advance(step, step)[1]
 
     def _rate(self) -> float | np.ndarray | None:
-        """The learning rate, one per run if there are several; None if it changes from step to step."""
+        """The learning rate, one per run if there are several runs; None if it changes from step to step."""
         rates = self.descent.lr
         if rates.shape[1] > 1:
             return None

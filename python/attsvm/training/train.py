@@ -378,7 +378,8 @@ def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
-    """The radius of the ball in which the weights stay (negative without a ball), and the code of its norm."""
+    """Returns the radius of the ball in which the weights stay (negative without a ball); and the code of the ball's
+    norm."""
     if ball is None:
         return -1.0, 0
     norm, radius = ball if isinstance(ball, tuple) and len(ball) == 2 else ("frobenius", ball)
@@ -413,15 +414,19 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
 
 
 def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
-    """The default learning rate, (1, 1): ``0.1 / s`` for a rule whose steps have length 1, where ``s^2 = total /
-    share`` is the squared scale of the data.
+    """The default learning rate, as an array of shape (1, 1): ``0.1 / s`` for a rule whose steps have length 1, with
+    the scale s of the data.
+
+    ``s^2 = total / share``: ``total`` is half the mean squared length of the queries' rows, where a query that sees one
+    token counts as 0, and ``share`` is the fraction of queries that see several tokens.  The rate is divided by the
+    length of the rule's steps, and rules whose steps depend on the gradient's size have another power of s.
 
     s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times as
     large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through
     the same attention.
     """
     first = FIRST / rule.length(*data._W_shape)
-    if not 0 < total < math.inf:  # if all tokens are equal, or queries are zero, W does not move
+    if not 0 < total < math.inf:  # if all tokens are equal, or all queries are zero, W does not move
         return np.array([[first]])
     # The exponent of 1/s in the learning rate; each of two factors K and Q scales as the square root of W.
     exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)

@@ -35,7 +35,7 @@ SETTINGS_OF = {
     "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
     "long values": (4, 5, 12, 2, 0.0, False, 3.0),
 }
-# For each setting: claimed lower bounds of the median correlations of the lowest and of the last layer with their SVMs.
+# For each setting, claimed lower bounds of median correlations with the layer's own SVM: lowest layer, last layer.
 CLAIMED = {
     "two layers": (0.985, 0.99),
     "random start": (0.985, 0.99),
@@ -96,8 +96,8 @@ def _judged(stack, r, X, V, z, norm):
 
 
 def _controls(W, X, attention, norm):
-    """Returns the correlations of the lowest layer's W with two control SVMs: that of all its queries, and that of only
-    the queries whose outputs lead to the final output."""
+    """Returns the correlations of the lowest layer's W with two control SVMs: the SVM of all its queries, and the SVM
+    of only the queries whose outputs lead to the final output."""
     chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     read = attention[-1].argmax(axis=-1)[:, None]

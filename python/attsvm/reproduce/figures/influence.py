@@ -25,7 +25,7 @@ CAPTION = (
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # A run has converged if 1 - correlation of its W with its SVM is below this; some runs have not.
-# COUNTS: numbers of sequences from which an SVM learns a teacher. TEACHER: its T and d. NEW: number of test sequences.
+# COUNTS: numbers of sequences from which an SVM learns a teacher. TEACHER: T and d. NEW: number of test sequences.
 COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
 SETTINGS = (

@@ -74,7 +74,7 @@ MORE = {
 }
 RULES = OWN | LONG | SHORT | OTHERS
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
-# The rules in SLOW are claimed to come nearest to the SVM of their norm, of all rules, in half of the draws.
+# For a rule in SLOW, it is claimed that in half of the draws no other rule comes nearer to the SVM of its norm.
 # Rules outside SLOW are claimed to be nearest to their norm's SVM in .8 of the draws; no theory compares their speed.
 SLOW = ("mirror 3", "spectral")
 PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
@@ -180,7 +180,7 @@ def claims(results):
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
     spectral = shares["spectral on K, Q"]
-    there = np.isfinite(diagonal)  # a run that has diverged has no share, and counts against the claim
+    there = np.isfinite(diagonal)  # a diverged run has no share of the largest margin, and counts against the claim
     wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
@@ -232,8 +232,8 @@ def claims(results):
 
 @picture((17, 6), 3, width_ratios=(1.5, 1, 1))
 def plot(results, table, way, memory):
-    """Draws the table of shares of the largest margin by rule and norm (left), what is missing in a rule's own norm
-    along training (middle), and the shares of Adam against the length of its memory (right)."""
+    """Draws the table of shares of the largest margin by rule and norm (left); 1 minus each rule's share in
+    the rule's own norm, along training (middle); and Adam's shares against the length of its memory (right)."""
     _table(table, results)
     for i, name in enumerate(OWN):
         way.plot(RECORDS, np.nanmedian(1 - results["along"][:, i], axis=0), label=f"{name}: {TITLES[i]}")

@@ -1,4 +1,4 @@
-"""Positional codes make copies of a word separable: how often and by which margin, by length of the code.
+"""Positional codes make copies of a word separable: how often, and with which margin, for each length of the code.
 
 A word may occur twice in a sentence, and attention is to select one random word of each sentence.  Without a code of
 the position, a copy of the selected word cannot be ranked below it, and no W separates them.  With sines and cosines of

@@ -114,7 +114,7 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        # Only the first score, .9, of the third token stores directions: with it, all prompts end on the best token.
+        # Only directions for the third token's first score, .9, are stored: then all prompts end on the best token.
         found.setdefault("direction", unit(trained.W[..., 0]))
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
@@ -122,7 +122,7 @@ def single():
 
 
 def speeds():
-    """Trains a prompt on the published draw of three sequences, by normalised and by plain descent.  Returns the
+    """Trains a prompt on the published draw of three sequences, with normalised and with plain descent. Returns the
     squared norms of its SVM solutions, and the prompt's norm and its attention to the best tokens along training."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)

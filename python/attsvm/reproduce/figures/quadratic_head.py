@@ -59,7 +59,7 @@ def _at(data, v, scores, lam):
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
-        # Largest final probability of a token left out, over that at half the steps: 1/2 if it decays like 1/step.
+        # Largest final probability of a token left out, over its value at half the steps: 1/2 if it falls like 1/step.
         "decay": (p[~correct] / before[~correct]).max(initial=0.0),
         "left": p[~correct].max(initial=0.0),
         "parts": parts.correlation if parts else np.nan,

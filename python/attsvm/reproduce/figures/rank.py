@@ -165,7 +165,7 @@ def claims(results):
         "As published: infeasible draws counted as rank 1": [
             mean(f"Frobenius, {text} (published {value:g})", x, (1, most), value - 0.3, value + 0.3)
             for text, x, most, value in cells(published, _published(results, "frobenius"))
-            # No claim is made for n = 15, T = 5, d = 4: the published mean rank is 1.45, but that of 400 draws is 1.7.
+            # No claim is made for n = 15, T = 5, d = 4: the published mean rank is 1.45, the mean of 400 draws is 1.7.
             if value < most and not text.startswith("n = 15, T = 5, d = 4")
         ],
         "Every solution, recomputed in NumPy": [

@@ -49,7 +49,7 @@ def experiment(rng):
         found |= {
             f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
-            # Least logit of the best token minus that of another: -log of the other's attention over that of the best.
+            # The least difference of logits, best token minus another token, over all queries and all other tokens.
             f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }

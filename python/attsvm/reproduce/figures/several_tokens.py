@@ -50,7 +50,7 @@ KINDS = {
 # The published code reproduces the published means of 1 - correlation with 62 to 68 runs for each d.
 PUBLISHED = {4: (0.034, 0.155), 6: (0.0165, 0.145), 8: (0.011, 0.135), 10: (0.0056, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
-# For each d, the share of 400 independent draws whose run is accepted, by SciPy (reference_shares.py, commit d7d1777).
+# For each d, the share of accepted runs among 400 draws, computed with SciPy (reference_shares.py, commit d7d1777).
 ACCEPTED = {4: 0.214, 6: 0.102, 8: 0.048, 10: 0.022}
 
 
@@ -142,16 +142,16 @@ def measure(data, shown, parts):
 
 
 def logit_gaps(X, Z, kept, W):
-    """Returns how far the logits of kept tokens differ at most from that of the first kept token of their query, and
-    the least margin of a kept token over a token left out."""
+    """Returns the largest difference between the logit of a kept token and the logit of the first kept token of its
+    query; and the least margin of a first kept token over a token left out."""
     logits = logits_of(X, Z, W)
     first = np.take_along_axis(logits, kept.argmax(axis=1)[:, None], axis=1)
     return np.abs(logits - first)[kept].max(), (first - logits)[~kept].min()
 
 
 def finite_part_error(X, Z, p, parts):
-    """Computes the relative distance of W_fin from the W of least norm whose differences of logits are the logarithms
-    of the ratios of kept probabilities."""
+    """Computes the relative distance between W_fin and the least W whose softmax gives kept tokens the ratios of their
+    probabilities: for two kept tokens, the difference of logits is the logarithm of the ratio."""
     rows, logs = [], []
     for n, kept in enumerate(parts.selected):
         first, *others = np.flatnonzero(kept)

@@ -32,8 +32,8 @@ KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-t
 
 
 def together(runs, seed):
-    """Trains all runs at once in NumPy: by softmax, with an entropy penalty, and by straight-through Gumbel.  Returns
-    arrays of the measurements, by name."""
+    """Trains all runs at once in NumPy, with plain softmax, with an entropy penalty, and with straight-through Gumbel.
+    Returns a dict of arrays, one for each measurement."""
     rngs = np.random.default_rng(seed).spawn(runs)
     draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
     X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))

@@ -23,7 +23,8 @@ NARROW, WIDE = 2, 10  # dimension in which tokens are hardly ever separable, and
 SMALL = 4, 4, 20
 FAR = 10  # least margin of the initial weights of the run that starts from the first gradient step
 COSTS = np.geomspace(0.1, 1e4, 11)
-ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # standard deviations, around 1, of the margins that the SVM's rows ask for
+# The SVM asks its rows for random margins with mean 1; these are the standard deviations of these margins.
+ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72

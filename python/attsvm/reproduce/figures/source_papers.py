@@ -136,8 +136,8 @@ def regularisers(rng):
 
 
 def nonlinear_head(rng):
-    """Trains W with a nonlinear head.  Returns the share of support tokens that score less than the selected token, by
-    the head's gradient and by the head's own scores."""
+    """Trains W with a nonlinear head.  Returns the share of support tokens with a lower score than the selected token,
+    for scores from the head's gradient and for the head's own scores; and the correlation of W with its SVM."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))

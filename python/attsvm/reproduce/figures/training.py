@@ -100,8 +100,8 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY):
 
 
 def together(runs, seed):
-    """Trains all runs by each optimiser, and returns the measurements of their heads by layer.  One run follows the
-    other, since PyTorch uses all cores for each."""
+    """Trains all runs with each optimiser, and returns the mean measurements of the heads in each layer. Runs are
+    trained one after the other, since PyTorch uses all cores for each."""
     found = collections.defaultdict(list)
     for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
         _, monitor, loss = learn(optimizer, seed + k)
