@@ -1,6 +1,6 @@
 /* Losses l(u) of the output u of a query times its label.  They decrease in u.  Each loss comes with the logarithm of
- * its slope, which is exact also if the slope itself underflows.  A new loss needs a line of LOSS_LIST, a case in each
- * switch of loss.c, and its form for proofs of the limit in python/attsvm/theory/limit_proofs.py.
+ * its slope, which is exact also if the slope itself underflows.  The recipe for a new loss is in
+ * .github/CONTRIBUTING.md.
  *
  *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)
  *     exponential  e^-u              -l' = e^-u

@@ -49,7 +49,8 @@ struct update {
     enum update_rule rule;
     double p;               /* the exponent of mirror */
     double momentum, decay; /* beta of momentum, or beta_1 of adam; weight decay of the matrices */
-    double second, eps;     /* beta_2 of adam; eps of adam, adagrad and shampoo */
+    double second, eps;     /* second: the second of the pair `betas` of a rule that has one (adam: of the squares);
+                               eps of adam, adagrad and shampoo */
 };
 
 /* A part of the weights, its gradient, and the numbers that the rule keeps for it. */

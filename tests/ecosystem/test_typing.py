@@ -40,11 +40,11 @@ BAD = [
     'attsvm.solve_svm(data, [0], norm="nuc")',
     'attsvm.solve_svm(data, [0], method="fast")',
     'attsvm.diagnose(problem, norm="l2")',
-    'attsvm.train(problem, rule="lion")',
+    'attsvm.train(problem, rule="no rule")',
     'attsvm.train(problem, ball="nuclear")',
     'attsvm.train(problem, ball=("l1", 1.0))',
     "attsvm.train(problem, rule=attsvm.rules.adam)",
-    'attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss="hinge")',
+    'attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss="no loss")',
     'attsvm.Problem(data, None, attsvm.LinearHead([1.0]), combine="mean")',
     "attsvm.regularization_path(problem, [1.0], norm=3.0)",
     "attsvm.solve_svm(problem, [0])",
@@ -56,7 +56,7 @@ BAD = [
 
 
 def run_mypy(*paths):
-    words = [
+    return python(
         "-m",
         "mypy",
         "--config-file=",  # a user's script knows nothing of the repository's settings
@@ -66,8 +66,7 @@ def run_mypy(*paths):
         "--disable-error-code=no-untyped-def",  # examples say nothing of the types of their own functions
         "--disable-error-code=no-untyped-call",
         *paths,
-    ]
-    return python(*words).stdout.splitlines()
+    ).stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -85,8 +84,7 @@ def test_a_users_script_under_mypy_strict(tmp_path, monkeypatch):
     head = ["import attsvm", "", "def check(data: attsvm.Data, problem: attsvm.Problem) -> None:"]
     bad.write_text("\n".join([*head, *(f"    {line}" for line in BAD)]) + "\n")
     refused = {int(line.split(":")[1]) for line in run_mypy(bad) if ": error:" in line}
-    wrong = [line for number, line in enumerate(BAD, len(head) + 1) if number not in refused]
-    assert not wrong
+    assert not [line for number, line in enumerate(BAD, len(head) + 1) if number not in refused]
 
 
 def test_the_words_are_those_the_package_knows():

@@ -178,24 +178,12 @@ def torch_run(row, kind):
 
 
 @functools.cache
-def numba_functions(loops):
-    """The gradient, by the library's small products or by loops that become vectors; and a run on W.  On one thread."""
+def numba_functions():
+    """The gradient by loops that become vectors, and a run on W, on one thread."""
     import numba
 
-    @numba.njit(error_model="numpy")
-    def products(W, X, Z, scores):
-        n, T, d = X.shape
-        P, U = np.empty((n, d)), Z @ W.T
-        for q in range(n):
-            logit = X[q] @ U[q]
-            s = np.exp(logit - logit.max())
-            s /= s.sum()
-            u = (s * scores[q]).sum()
-            P[q] = (-1 / (1 + np.exp(u)) / n * s * (scores[q] - u)) @ X[q]
-        return P.T @ Z
-
     @numba.njit(fastmath=True, error_model="numpy")
-    def plain(W, X, Z, scores):
+    def gradient(W, X, Z, scores):
         n, T, d = X.shape
         P, U, s = np.empty((n, d)), Z @ W.T, np.empty(T)
         for q in range(n):
@@ -220,8 +208,6 @@ def numba_functions(loops):
                     P[q, k] += c * X[q, t, k]
         return P.T @ Z
 
-    gradient = plain if loops else products
-
     @numba.njit(error_model="numpy")
     def descend(W, steps, X, Z, scores):
         for _ in range(steps):
@@ -232,10 +218,10 @@ def numba_functions(loops):
     return gradient, descend
 
 
-def numba_run(row, kind, loops):
-    if kind in (*OTHER_HEADS, "causal") or kind == "single" and not loops:
+def numba_run(row, kind):
+    if kind in (*OTHER_HEADS, "causal"):
         return None
-    gradient, descend = numba_functions(loops)
+    gradient, descend = numba_functions()
     if kind in ("W", "runs", "single"):
         states = [state[0] for state in states_of(row, kind)]
         return lambda steps: np.stack([descend(W, steps, row.X, row.Z, row.scores) for W in states])
@@ -255,8 +241,7 @@ CONTENDERS = {
     "JAX": jax_run,
     "JAX 0.4.31": jax_run,
     "PyTorch": torch_run,
-    "numba": functools.partial(numba_run, loops=False),
-    "numba, loops": functools.partial(numba_run, loops=True),
+    "numba, loops": numba_run,
 }
 
 

@@ -321,9 +321,8 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     ----------
     reports : list of HeadReport
     columns : list of str, or "all"
-        By default "head", "queries", "parked", "accuracy", "cosine", "damage" and "best rule".  There are also
-        "trained", "margin", "random", "capacity", "own W", "support", "error bound", "rank", "logits", "gain",
-        "null gain" and "nuclear".
+        By default "head", "queries", "parked", "accuracy", "cosine", "damage" and "best rule".  The caption
+        names the columns that are not shown, and the glossary of the site explains all of them.
     caption : bool
         Whether to explain the columns below the table.
 

@@ -299,8 +299,10 @@ def _square(
         if len(others) > MOST_DEPENDED:
             return None
         some = basis[_pivots(A[np.ix_(free[others], basis)])]
+        if len(some) < len(others):
+            return None
         exact = _solved([[entry(e, x) for e in free[others]] for x in some], [entry(k, x) for x in some])
-        if len(some) < len(others) or exact is None:
+        if exact is None:
             return None
         whole = _whole([Fraction(1), *(-x for x in exact)])
         dependent.append([[*equations[e], x] for e, x in zip([k, *free[others]], whole, strict=True)])

@@ -336,7 +336,7 @@ def _plane(
             break
         # A far point makes the bias coordinate long, which hides that the classes are apart; in pairs there is none.
         # Pairs that are left out may need another round.
-        windows, pairs = _pairs(turned, sides, w, weights, np.flatnonzero(held))
+        windows, pairs = _pairs(turned, sides, w, weights, np.flatnonzero(held), progress)
         status = "infeasible" if pairs.status == "infeasible" else "undecided"
         w, weights = np.zeros_like(w) if pairs.W is None else pairs.W[:, 0], np.zeros(len(X) + 1)
         for (first, rows, _), flow in zip(windows, np.split(pairs.flat_dual, pairs.data._begin[1:]), strict=True):
@@ -385,7 +385,12 @@ def _solve(
 
 
 def _pairs(
-    turned: np.ndarray, sides: list[np.ndarray], w: np.ndarray, weights: np.ndarray, support: np.ndarray
+    turned: np.ndarray,
+    sides: list[np.ndarray],
+    w: np.ndarray,
+    weights: np.ndarray,
+    support: np.ndarray,
+    progress: bool | None = None,
 ) -> tuple[list[Window], Separation]:
     """Returns the windows of :attr:`Plane.separation`; and that answer.  The points nearest to the plane have the least
     heights along the normal w."""
@@ -396,7 +401,7 @@ def _pairs(
     asked = [np.full(len(window), float(len(sides))) for window in tokens]
     flows = [np.append(0.0, flow) for _, _, flow in windows]
     data = cross_attention(tokens, np.ones((len(tokens), 1)))
-    return windows, solve_svm(data, [0] * len(tokens), margins=asked, warm_start=flows)
+    return windows, solve_svm(data, [0] * len(tokens), margins=asked, warm_start=flows, progress=progress)
 
 
 def _stars(first: int, points: np.ndarray, weights: np.ndarray) -> list[Window]:

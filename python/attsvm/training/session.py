@@ -39,7 +39,7 @@ class Descent(NamedTuple):
     ball: int  # code of the ball's norm in the table BALL
     momentum: float  # beta, or beta_1 of adam
     decay: float  # weight decay of the matrices, multiplied by lr
-    second: float  # beta_2 of adam
+    second: float  # the second of the pair `betas` of a rule that has one (adam: of the squares)
     eps: float  # eps of adam, adagrad and shampoo
     record: np.ndarray  # the steps to record
     W: Array
