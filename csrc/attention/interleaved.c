@@ -260,9 +260,9 @@ static void pull_back_exactly(double *P, double *log_scale, const struct interle
     *log_scale = size == 0 ? -INFINITY : interleaved->idle[q];
 }
 
-/* Computes `count` rows of the attended vectors x_0 + sum_t prob_t x_t of eight windows, from row number k on, for the
- * values x_0 of the reference tokens and the differences x_t of other values.  Stores them in O, or adds them to O if
- * `add`. */
+/* Computes the coordinates k .. k + count - 1 of the attended vectors x_0 + sum_t prob_t x_t of eight windows.  x_0 is
+ * the value of a window's reference token, x_t the value of its token t minus x_0.  Stores the coordinates in O, or
+ * adds them to O if `add`. */
 INLINE void attend_rows(double *restrict O, ptrdiff_t lead, const double *restrict x_0, const double *restrict x,
                         const double *restrict prob, ptrdiff_t T, ptrdiff_t dv, ptrdiff_t k, int count, int add)
 {

@@ -8,7 +8,8 @@
 
 enum kind { NUMBER, INTEGER, CODE, ARRAY, REFERENCE, WINDOWS, STORED, OBJECTIVE, FUNCTION, WORD, EXCEPTION, OBJECT };
 
-/* The types of a signature.  `detail` is the NumPy type of an array's numbers, or the number of codes of a choice. */
+/* The types of a signature.  `detail` is the NumPy type of an array's numbers.  For an argument that names an option,
+ * such as a loss, it is the number of options. */
 static const struct type {
     char word[12];
     enum kind kind;

@@ -29,7 +29,7 @@ struct descent {
     double radius; /* radius of the ball onto which weights are projected after a step; negative for none */
     enum ball ball;
     double *mean, *root; /* state of the update rule, run by run, part by part; descent_keeps returns the sizes */
-    double *past;        /* (R parts, 2) log scales of mean and root, -inf at first; NULL if the rule keeps no state */
+    double *past;        /* (R * parts, 2) log scales of mean and root, -inf at first; NULL: the rule keeps no state */
     ptrdiff_t n_metric;  /* number of entries of the metric in `root`, which all matrices share; 0 if there is none */
     ptrdiff_t first, last;   /* first and last step of this call; the weights on entry are W(first) */
     const ptrdiff_t *record; /* (n_record) steps at which records are made, ascending, within first .. last */

@@ -8,8 +8,9 @@
 struct arena;
 
 struct excess_work {
-    /* Scratch: transformed queries U (M, dk); logits l, derivatives c of the mean score in the logits, and
-     * probabilities (longest); keys for windows_keys. */
+    /* Scratch.  U (M, dk): transformed queries W z_q.  For one query at a time, with the length of the longest window:
+     * its logits l, the derivatives c of its mean score in them, and its probabilities prob.  keys: scratch of
+     * windows_keys. */
     double *U, *l, *c, *prob, *keys;
 };
 

@@ -96,7 +96,7 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
     case HEAD_LOGARITHM:
         logarithm(value, gradient, head, O, first, count, lead);
         break;
-    case HEAD_CALL: /* the function gets O with a row for each query */
+    case HEAD_CALL: /* the user's Python head gets O, the attended vectors, with a row for each query */
         for (ptrdiff_t i = 0; i < count * d; ++i)
             scratch[i] = O[i % d * lead + i / d];
         status = head->call(head->context, value, slopes, scratch, count, d);

@@ -49,10 +49,12 @@
  * 54 times as long as the active set. */
 #define REPEATED 128
 
-/* With at least GENERATED_ROWS rows, methods see only working sets of rows, which is quicker and takes a tenth of the
- * memory.  Hard margins use working sets at any number of rows if a row's window has, on average, at least
- * GENERATED_LONG sqrt(entries of W) rows, and the Gram matrices of the queries, which block ascent holds, have at least
- * GENERATED_GRAM entries (32 MB). */
+/* With at least GENERATED_ROWS rows, methods see only working sets of rows, except on tight hard margins with few
+ * unknowns.  This is quicker than all rows at once, and takes a tenth of the memory.  Every hard margin of more than
+ * 2 ACTIVE_SET_ROWS rows uses working sets if two conditions hold:
+ *
+ *     (1) a row's window has, averaged over rows, at least GENERATED_LONG sqrt(entries of W) rows;
+ *     (2) the Gram matrices of the queries, which block ascent holds, have at least GENERATED_GRAM entries (32 MB). */
 #define GENERATED_ROWS 300000
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6

@@ -86,8 +86,9 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-/* Adds to the rows to visit the rows of query q that have a multiplier or a margin [m] below b, and its equality rows.
- * Returns 0 if there was no new row. */
+/* Adds rows of query q to blocks->near, the list of rows that block ascent visits: the rows with a multiplier, the rows
+ * whose margin is below b, and the equality rows.  lambda and margin have the numbers of all m rows.  Returns 0 if no
+ * row was added. */
 static int rows_to_visit(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;

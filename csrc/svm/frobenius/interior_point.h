@@ -34,9 +34,9 @@ struct interior_point {
     unsigned char *inside; /* (m) marks the rows of the guessed support */
 };
 
-/* Factors the linear system s->newton, whose weights d of the rows are given by newton.inverse = 1/d, without the
- * equality rows that other equality rows imply.  Returns STATUS_FACTORIZATION if the factorisation failed; then
- * s->proximal has been enlarged for the next attempt. */
+/* Factors the linear system s->newton.  The weights d of its rows are given by newton.inverse = 1/d.  Equality rows
+ * that other equality rows imply are left out, and s->proximal is added to the other 1/d.  Returns STATUS_FACTORIZATION
+ * if the factorisation failed; then s->proximal has been enlarged for the next attempt. */
 int interior_point_factor(struct interior_point *s);
 
 /* Tries to finish: guesses the support from the multipliers x and the slacks s, solves the problem on it, and exchanges

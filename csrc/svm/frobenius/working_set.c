@@ -58,9 +58,9 @@ static void solve_gram(struct working_set *s)
     cholesky_update_solve(&s->factor, s->target, s->work);
 }
 
-/* Computes the distance of row j from the span of S from the tokens.  Row j is a_j = p' a_S + rest, with coefficients p
- * of the rows a_S.  The function sets s->step = p and returns ||rest||^2.  Two corrections give p and the rest the
- * accuracy of the rows themselves. */
+/* Returns ||rest||^2, the squared distance of row a_j from the span of the rows a_S, where a_j = p' a_S + rest.  Sets
+ * s->step to the coefficients p.  All products are computed from the tokens, and two corrections give p and the rest
+ * the accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
     ptrdiff_t D = rows_unknowns(s->rows);

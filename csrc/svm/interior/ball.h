@@ -67,8 +67,8 @@ struct ball {
     double power; /* exponent p of the entrywise norm */
     double pairs; /* number of complementarity products: on the central path <slacks, multipliers> = pairs mu */
     double h, *W; /* primal point; W (p,q) */
-    /* Images of the multipliers Y under the adjoint of (-W, h) -> slacks S(h, W): M (p,q), and a number `trace`.  For a
-     * feasible Y they are M = A^*(lambda) and 1. */
+    /* The image of the multipliers Y under the adjoint (head of this file) is a matrix M (p,q) and a number `trace`:
+     * <S(h, W), Y> = h trace - <M, W> for all (h, W).  A feasible Y has M = A^*(lambda) and trace = 1. */
     double trace, *M;
     double kappa, along, *w;
 };

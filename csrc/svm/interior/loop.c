@@ -235,7 +235,7 @@ static void direction(struct loop *s, double mu, int corrected)
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
             break;
     }
-    /* steps of the slacks and of the norm's ball */
+    /* steps of the slacks of the rows, and of the slacks and multipliers of the norm's ball */
     coordinates_apply(s->ds, set, s->dV);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];

@@ -14,7 +14,8 @@
 #include "svm/frobenius/auto.h"
 
 #define SLACK 5e-2 /* rows outside the working set join if their slack is below this fraction of the largest b */
-#define AT_ONCE 16 /* largest number of rows of one query that join at once: few rows of a long window are active */
+/* Largest number of rows of one query that join the working set at once: few rows of a long window are active. */
+#define AT_ONCE 16
 /* The interior point aims at this fraction of the tolerance, because the certificate adds rounding to the gap. */
 #define SPARE 0.5
 

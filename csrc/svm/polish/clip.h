@@ -17,11 +17,11 @@ struct clip {
     ptrdiff_t p, q, r, k; /* r = min(p, q), and k is the number of singular values above h */
     double h;
     double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
-    /* Coefficients of the operator T = tau clip' / (1 - clip' + shift): each factor pi of the derivative clip' becomes
-     * tau pi / (1 - pi + shift).  `even` is the mean of T's factors for the symmetric and the skew part, `odd` is half
-     * their difference, and `tail` has T's factors for the vectors of the longer side that have no singular value. With
-     * D' = U^T D V^T, T D is U (even o D' + odd o D'^T) V^T, plus D V^T diag(tail) V if p > q, or plus U diag(tail) U^T
-     * D if p < q. */
+    /* Coefficients of the operator T = tau clip' / (1 - clip' + shift), with numbers tau and shift > 0 of the caller.
+     * Each factor pi of the derivative clip' (head of this file) becomes tau pi / (1 - pi + shift) in T.  `even` is the
+     * mean of T's factors for the symmetric and the skew part, `odd` is half their difference, and `tail` has T's
+     * factors for the vectors of the longer side that have no singular value. With D' = U^T D V^T, T D is U (even o D'
+     * + odd o D'^T) V^T, plus D V^T diag(tail) V if p > q, or plus U diag(tail) U^T D if p < q. */
     double *even, *odd, *tail; /* (r,r), (r,r), (r) */
     double *half, *D, *turned; /* scratch of the shapes (p,q), (r,r), (r,q) */
 };
@@ -33,8 +33,8 @@ void clip_init(struct clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
  * or there is no memory. */
 int clip_project(double *W, struct clip *clip, const double *Z, struct arena *arena);
 
-/* Computes the coefficients even, odd and tail of the operator T = tau clip' / (1 - clip' + shift), for the derivative
- * clip' at the last Z that was clipped. */
+/* Computes clip->even, odd and tail, the coefficients of the operator T = tau clip' / (1 - clip' + shift).  The
+ * derivative clip' is taken at the last Z given to clip_project; the caller chooses the numbers tau and shift > 0. */
 void clip_derivative(struct clip *clip, double tau, double shift);
 
 /* Adds dh P + T M to W [p,q], for M [p,q] and the operator T of clip_derivative.  P is the sum of u_i v_i^T, products

@@ -26,8 +26,9 @@
 #include "svm/systems/metric_gram.h"
 
 #define PATIENCE 4 /* largest number of steps in a row that do not halve the residual */
-/* Least shift in the operator T = tau clip' / (1 - clip' + shift): errors of W off the range of M are multiplied by the
- * shift, and the Newton matrix K has errors of order 1 / shift. */
+/* Least shift in the operator T = tau clip' / (1 - clip' + shift).  A step multiplies the errors of W outside the range
+ * of M by the shift, so a small shift is better for W.  The Newton matrix K has errors of order 1 / shift, so a large
+ * shift is better for K. */
 #define LEAST_SHIFT 1e-4
 /* This fraction of each diagonal entry of the Newton matrix K is added to the entry, because rows may depend on each
  * other. */

@@ -21,15 +21,16 @@ struct arena;
 
 struct schur_update {
     const struct rows *rows;
-    const double *ridge;     /* (m) ridge of each row; the caller must not change it while this struct is in use */
-    struct arena *arena;     /* memory of the current factor, its columns and the scratch of a solve */
-    ptrdiff_t size;          /* number of rows of the base set B; 0 before the first factor */
-    ptrdiff_t *member;       /* (|B|) rows of the base set B, ascending */
-    ptrdiff_t *place;        /* (m) index of each row in `member`; -1 outside the base set */
-    ptrdiff_t *slot;         /* (m) index of each row's column in Y = L^-1 C; -1 if the row has none */
+    const double *ridge; /* (m) ridge of each row; the caller must not change it while this struct is in use */
+    struct arena *arena; /* memory of the current factor, its columns and the scratch of a solve */
+    ptrdiff_t size;      /* number of rows of the base set B; 0 before the first factor */
+    ptrdiff_t *member;   /* (|B|) rows of the base set B, ascending */
+    ptrdiff_t *place;    /* (m) index of each row in `member`; -1 outside the base set */
+    /* (m) index in Y of each row's column L^-1 c, with c as at the head of this file; -1 if the row has no column */
+    ptrdiff_t *slot;
     double *L;               /* (|B|, |B|) */
     struct rows_parts parts; /* data of the rows of the base set */
-    /* (room, |B|) memory for `room` columns of Y = L^-1 C (head of this file), each stored as a row */
+    /* (room, |B|) memory for `room` columns L^-1 c, each stored as a row, with c as at the head of this file */
     double *Y;
     double *products; /* (room, room) lower triangle of Y^T Y, the products of the columns of Y */
     ptrdiff_t room, n_columns;

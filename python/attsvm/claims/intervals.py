@@ -1,4 +1,4 @@
-"""Two-sided 95 % intervals of a share, a difference of shares, a median and a mean; and how many runs would decide."""
+"""Two-sided 95 % intervals of shares, differences of shares, medians and means; and how many runs decide a claim."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from .sequences import Text
 
 # After this number of logits an untrained head's scale is estimated.  Queries not hard at that scale are dropped.
 ENTRIES = 2_000_000
-MOST = 16_000_000  # if more logits than this are kept after queries were dropped, no more queries are read
+# Once queries have been dropped, reading stops when the remaining queries have more logits than this.
+MOST = 16_000_000
 BLOCK = 1_000_000  # largest number of logits that are computed at one time
 RANK = 1e-6  # singular values below this fraction of the largest are rounding of weights in single precision
 STEPS = 40  # largest number of bisection steps for the scale of an untrained head's logits

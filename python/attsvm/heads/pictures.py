@@ -172,10 +172,10 @@ def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
 
 @drawing(Faithfulness)
 def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **line_kw: Any) -> Any:
-    """Draws the share of a row's importance that each substitute for W recovers, with its deviation over draws.
+    """Draws the share of the importance of heads that each substitute for W recovers, with its deviation over draws.
 
-    It is drawn against the number of choices, for one row (by default the row of all heads), with the controls as
-    horizontal lines.  If rows are layers and ``row`` is not given, the axis is the last layer that is replaced.
+    The share is drawn against the number of choices, for one ``row`` of the table (a head; by default all heads), with
+    the controls as horizontal lines.  If rows are layers and ``row`` is not given, the axis is the last replaced layer.
     """
     ax = current(ax)
     by_layer = bool(found.layers) and row is None

@@ -240,7 +240,7 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     support = ""
     if report.fit is not None and report.fit.margin > 0:
         support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
-    own = head.space != "head"  # in the head space W is a multiple of the identity, without directions
+    own = head.space != "head"  # in the head space the own W is a multiple of the identity: no direction stands out
     measures = measured.directions if measured is not None and own else []
     lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
     named = name_directions(head, report.train, None if own else svm, NAMED)

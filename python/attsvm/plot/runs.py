@@ -22,7 +22,7 @@ OVER = 3  # the axis of margins ends at this multiple of a run's smallest upper 
 
 @drawing(Run)
 def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws both proved ends of the largest margin along training: the margin of W, and the bound by the gradient."""
+    """Draws proved bounds of the largest margin along training: below, the margin of W; above, the gradient's bound."""
     ax = axes(ax)
     trained = _trained(run)
     low, high = run.margins()

@@ -232,7 +232,7 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
         found = _contradiction(rows, needed, lift)
         if found is not None:
             yield found
-    if rows.sol.C is None:  # rounding may hide a W of large norm: prove that every W has a large norm
+    if rows.sol.C is None:  # rounding may hide a separating W of large norm: prove that each has a large norm
         factors = of_values(rows.sol.norm)[0]
         held = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
         yield rows.file("excluded", rows.dual, None, {"dual": held} if factors else {})

@@ -9,8 +9,9 @@ import numpy as np
 
 from ..common.norms import Metric, of_values
 
-# The multiplier times size of a support row is above this fraction of the largest such product.
-# Smaller products of multiplier and size may be rounding of sums over thousands of rows.
+# The product of a row's absolute multiplier and its largest absolute entry is compared with the largest such product.
+# A row counts as a support row if its product exceeds this fraction of the largest product.
+# A smaller product may be the rounding error of a sum over thousands of rows.
 ROUNDED = 1e-12
 CHUNK = 65536  # number of rows whose token differences are computed at a time
 
@@ -35,11 +36,11 @@ def holding(sol: Any) -> np.ndarray:
 
 
 def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
-    """For each given entry (pair of a query and a token), the logarithm of its absolute multiplier times the size of
-    its row.
+    """For each given entry (pair of a query and a token), the logarithm of its absolute multiplier times the
+    largest absolute entry of its row.
 
-    The size of a row is the largest number in x_ref - x_t times the largest number in z.  Logarithms are used since the
-    products may leave double precision.
+    A row is ``(x_ref - x_t) z^T``, with x_ref the selected token.  All products are halved.  Logarithms are used since
+    the products may leave double precision.
     """
     data = sol.data
     q, chosen, token = data._rows_of(sol.selection.reference, entries)

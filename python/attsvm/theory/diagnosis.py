@@ -28,7 +28,7 @@ IN_RANGE = 300  # products of numbers in the conditions must lie within 1e-IN_RA
 # Tokens with a margin of at most 1 + EQUAL count as tight.
 # If scores or margins differ by more than EQUAL allows, weights of norm log(1 / difference) can be stationary.
 EQUAL = 1e-9
-# largest number of queries listed one by one because a tight token scores at least as much as the selected one
+# A message lists at most this number of the queries in which a tight token scores at least as much as the selected one.
 BEATEN_SHOWN = 8
 DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 

@@ -2,15 +2,16 @@
 function each.
 
 The notation is that of the page.  Theorem A is about the best tokens.  Query i has a best token a(i) with score g_i1,
-the second score g_i2, and the drops ``g_i1 - g_it``.  Its output is ``u_i = g_i1 - v_i`` with the shortfall
-``v_i = sum_t p_it (g_i1 - g_it)``.  Its excess is ``phi_i(v) = l(g_i1 - v) - l(g_i1)``.  The sum of all excesses is
-``n (F(W) - F*)``; call it ``total``.  Excesses are compared as logarithms, so that near ties and large scores keep
+the second score g_i2, and the drops ``g_i1 - g_it`` to the scores g_it of its tokens t.  Its output is ``u_i = g_i1 -
+v_i`` with the shortfall ``v_i = sum_t p_it (g_i1 - g_it)``, where p_it is the attention to token t.  Its excess is
+``phi_i(v) = l(g_i1 - v) - l(g_i1)`` with the loss l.  The sum of the excesses of the n queries is ``n (F(W) - F*)``,
+with the mean loss F and its infimum F*.  Excesses are compared as logarithms, so that near ties and large scores keep
 their digits.
 
 Theorem B is about the tokens a(i) that attention selects now, optimal or not.  ``r_it`` are their rows and
 ``lead_it = <r_it, W>``.  A threat is a token that scores at least as much as the selected one; P are the rows of all
-other tokens.  mu are the multipliers, ``S = sum_P mu``, ``q = mu / S`` on P, and ``M = sum_P q r``.  ``rho`` is the
-certified margin of the unit direction U.
+other tokens.  mu are the multipliers of the rows in the negative gradient, ``S = sum_P mu``, ``q = mu / S`` on P, and
+``M = sum_P q r``.  ``rho`` is the certified margin of the SVM's unit direction U.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TINY = 1e-300  # replaces a number that underflowed
 # The first P tried has P^2 = ||M||^2 + 1e-9 rho^2, where M is that mean of rows and rho the margin of the SVM.
 # From each P tried to the next, P^2 - ||M||^2 grows by the factor 1.5, up to about rho^2, the squared margin.
 TRIES = 52
-# Up to this number of rows, their largest distance is computed from all pairs; for more rows, only a bound of it.
+# Up to this number of rows, the largest distance of two rows is computed from all pairs; above it, only a bound.
 EXACT_ROWS = 512
 # with more queries than this, the largest distance of two rows is bounded by twice the longest row
 EXACT_QUERIES = 2048
@@ -91,7 +92,7 @@ LOSSES = {
         _log_slope,
         lambda top, log_v: log_log1p_exp(_log_slope(top) + log_expm1(log_v)),
         lambda top, log_e: np.logaddexp(0.0, log_expm1(log_e) - _log_slope(top)),
-        lambda top, v: np.exp(_log_slope(-top)),  # 1 - |l'| at u = top
+        lambda top, v: np.exp(_log_slope(-top)),  # l'' / |l'| = 1 - |l'| is largest at u = top
     ),
     "exponential": LossForm(
         np.negative,
@@ -166,7 +167,7 @@ class BestTokens:
         """The logarithm of how far each query's loss rises if its output is v below its highest value, from log v;
         rounded up (side 1) or down (side -1)."""
         own = self.problem._own_loss
-        # a user's loss: the excess is the difference of two values, each right to a few units in the last place
+        # a user's loss: the excess is a difference of two values, each assumed right to some units in the last place
         if own is not None:
             at, top = own.value(self.top - np.exp(log_v)), own.value(self.top)
             allowed = EVALUATED * (np.abs(at) + np.abs(top))
@@ -237,10 +238,10 @@ class BestTokens:
 
     def region(self, total: float, longest: np.ndarray) -> tuple[float, float]:
         """Returns two bounds for all weights whose loss is at most a record's: a bound on the drift ``|d log mu / ds +
-        <r, D>|`` of the multiplier mu of each row r along unit directions D; and a bound on the sum of all multipliers.
+        <r, D>|`` of the multiplier mu of a row r at W + s D, with D of norm 1; and a bound on the sum of multipliers.
 
         Both bounds are infinite if inequality A.2 of notebooks/limit.md fails.  In this level set ``F <= F(W_k)`` the
-        negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds the rows of each query.
+        negative gradient lies in the cone of the rows.  ``longest`` (M,) bounds the norms of each query's rows.
 
         The bound of the drift is ``R E`` with the longest row R and ``E = V / gap + V (K + 1 / (gap - V))``.  V is the
         largest shortfall of a query's output, gap the difference of its two best scores, and K a bound of
@@ -258,8 +259,8 @@ class BestTokens:
 
 
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
-    """The Frobenius norm of each query's longest row ``(x_a - x_t) z^T``, (M,), with a the token ``best``.  With
-    ``best`` None, x_a is the mean of the query's tokens."""
+    """The Frobenius norm of each query's longest row ``(x_a - x_t) z^T``, (M,).  ``best`` has each query's token a; if
+    it is None, x_a is the mean of the query's tokens."""
     found, of_entry = np.empty(len(data.queries)), data._token_of()
     chunk = max(1, CHUNK // (data.dk * data._longest))
     for first in range(0, len(found), chunk):
@@ -281,9 +282,9 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
     """An upper bound on the distance between two rows of the SVM; ``longest`` (M,) is the length of each query's
     longest row.
 
-    For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query are at most twice
-    as far apart as its tokens are from their mean, and the squared distance of rows of queries i and j is at most
-    ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row and z_i the query.
+    For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query z are at most ``2
+    max_t ||(x_t - mean) z^T||`` apart, with the mean of its tokens, and the squared distance of rows of queries i and j
+    is at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row.
     """
     if data._rows <= EXACT_ROWS:
         q, chosen, token = data._rows_of(best)
@@ -347,8 +348,10 @@ class State(NamedTuple):
     tokens.
     """
 
-    # whether each query's attention to its selected token exceeds 1/2, and its output exceeds all lower scores
-    # The lower scores are the scores of the tokens that score less than the query's selected token.
+    # whether three conditions of theorem B hold; without them the theorem says nothing
+    # Condition 1: each query's attention to its selected token exceeds 1/2.
+    # Condition 2: each query's output exceeds the scores of all tokens that score less than its selected token.
+    # Condition 3: the bound of the multipliers' relative rounding error is below .1.
     holds: bool = False
     # bound R E of the drift |d log mu / ds + <r, D>| of the multiplier mu of a row r, at weights W + s D
     # The bound of the drift holds for directions D of norm 1, and for the rows of all tokens that are no threats.
@@ -442,7 +445,7 @@ class LocalTokens(Rows):
             slope = form.log_slope(self.score - v) - np.log1p(mass)
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
             peak = float(log_mu.max())
-            if not np.isfinite(peak):  # all rows are of threats
+            if not np.isfinite(peak):  # every token other than the selected ones is a threat
                 return State()
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
@@ -462,8 +465,8 @@ class LocalTokens(Rows):
         """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
         and W turns to the direction of its SVM.
 
-        The cheap test comes first, with numbers that favour it: the largest margin that the gradient allows, and rows
-        at distance 0.  Only then come the solver's margin and the distance of the rows.
+        A cheap test comes first, with numbers that favour the inequality: the largest margin that the gradient allows,
+        and 0 for the distance of rows.  Only then are the solver's margin and the distance of rows computed.
         """
         if not (state.holds and stays(step, state, state.pull, math.inf, self.longest, 0.0)):
             return False
@@ -481,8 +484,8 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
 
     With a bound ``P >= ||M||`` for all later steps, ``m = sqrt(P^2 - rho^2)``, ``d = P + tau R``:
 
-        x = (rho^2 - R (m + tau R)) / d                          > 0    leads of all rows grow, per unit of length
-        y = (threat rho - R (m + tau R)) / d - P - R E           > 0    threats fall against the sum S of others
+        x = (rho^2 - R (m + tau R)) / d                          > 0    growth of each lead, per unit of step length
+        y = (threat rho - R (m + tau R)) / d - P - R E           > 0    threats' multipliers fall faster than S
         c = (rho - tau R) / step - Delta^2 / 8                   > 0
         P^2 - ||M||^2 >= ((d R E)^2 / (1 - e^(-2 step x)) + (R^2 tau)^2 / (1 - e^(-2 step y))) / c
     """

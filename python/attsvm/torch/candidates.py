@@ -20,10 +20,10 @@ from ..heads.head import Head
 from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
 
-TOL = 1e-4  # tolerance of the SVMs: W has an error of a percent, which matters far less than a new draw of the choices
+TOL = 1e-4  # tolerance of the SVMs; their W has an error of about 1 %, which matters far less than a draw of choices
 DECAY = 1e-4  # weight decay of the logistic regressions, for tokens and queries of mean length 1
-ITERATIONS = 20  # number of iterations of L-BFGS, after which W has cosine .9999 with the W of 100 iterations (MiniLM)
-WHITENED = 2000  # number of queries on whose logits the W of lower rank ("whitened cut") is fitted
+ITERATIONS = 20  # number of iterations of L-BFGS; on MiniLM, W then has cosine .9999 with the W of 100 iterations
+WHITENED = 2000  # largest number of queries on whose logits the W of lower rank ("whitened cut") is fitted
 HIDDEN = -1e300  # logit of a hidden token: finite, so that probability 0 times its logarithm is 0, not nan
 KEPT = 4  # W is cut to the rank of the head's own W divided by this number
 
@@ -34,10 +34,11 @@ Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of a substitute; None 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A head, its hard queries (sequence, query, selected), and its best positional rule.
+    """A head, its hard queries, and its best positional rule.
 
-    The rule selects the token ``offset`` places after the query, or the first token if ``offset`` is None.  ``follows``
-    is the share of the hard queries that follow the rule.
+    ``rows`` has a row (sequence, query, selected token) for each hard query.  The rule selects the token ``offset``
+    places after the query, or the first token if ``offset`` is None.  ``follows`` is the share of the hard queries that
+    follow the rule.
     """
 
     head: Head
@@ -74,7 +75,7 @@ def as_source(head: Head) -> Source:
 
 
 def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
-    """The weights K and Q of a substitute for each item (column, number of choices, draw) of the plan.
+    """The weights K and Q of a substitute for each item (column of the table, number of choices, draw) of a plan.
 
     The random numbers of a draw depend on the head, the draw and the seed only.  PyTorch computes on one thread: the
     matrices are small, so that a second thread doubles the time, and other workers run at the same time.
@@ -167,7 +168,7 @@ def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     found = []
     for k, (i, q, _) in enumerate(cases.rows.tolist()):
         if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows are in sequence order, so one sequence is enough
+            held = {i: head.sequence_attention(i)}  # rows are in sequence order: keep the last sequence's only
         found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
     return np.concatenate(found)
 
@@ -175,7 +176,7 @@ def _probabilities(head: Head, cases: Cases) -> np.ndarray:
 def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
     """The W whose attention has the least cross-entropy with the targets, found by L-BFGS with weak weight decay.
 
-    ``targets`` are the probabilities of all entries; None: the selected tokens have probability 1.
+    ``targets`` has the probability of each entry (query, token); None: the selected tokens have probability 1.
     """
     data = cases.data
     sizes = data.lengths

@@ -22,7 +22,8 @@ from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
 SMALL = 10**8  # a model runs on one PyTorch thread if its parameters times the positions of a batch are fewer
-SAMPLED = 64  # number of outputs stored of each batch; outputs that differ from them show another model or other inputs
+# Number of output values stored of each batch; a later call that gets other values has another model or other inputs.
+SAMPLED = 64
 
 
 def damage(

@@ -1,4 +1,4 @@
-"""An attention call in standard form, sequence by sequence, compared with the attention that the model computed."""
+"""Brings an attention call of any shape to one standard shape, and checks it against what the model computed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from torch import Tensor
 
 from .watch import Attention
 
-# Largest difference, besides rounding, of probabilities (or of attended values over the largest) from the model's.
+# Largest difference, besides rounding, between probabilities as they were read and as the model computed them.
+# Where attended values are compared instead, their difference is divided by the largest absolute entry of the values.
 AGREES = 5e-6
-BEYOND = 1000.0  # a token whose mask or bias is this far below the largest of its row is hidden: its probability is 0
+BEYOND = 1000.0  # a token whose mask or bias is this far below the query's largest is hidden: its probability is 0
 NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
 
 
-# Inputs of the softmax besides the products q.k: a mask of the tokens that each query sees; bias or None; sink or None.
+# Inputs of the softmax besides the products q.k: mask of the tokens that each query sees, bias or None, sink or None.
 Around = tuple[Tensor, Tensor | None, Tensor | None]
 
 
@@ -26,7 +27,10 @@ class Disagreement(ValueError):
 
 @dataclass(eq=False)
 class Standard:
-    """Queries (B, H, S, m), keys and values (B, G, T, m) of a call, where G divides H."""
+    """An attention call with queries q (B, H, S, m), keys k and values v (B, G, T, m).
+
+    These are B sequences, H heads that share G key heads (G divides H), S queries, T tokens, and vectors of length m.
+    """
 
     call: Attention
     q: Tensor
@@ -35,7 +39,7 @@ class Standard:
 
 
 def standardize(call: Attention, batch: int | None) -> Standard:
-    """The attention call with queries (B, H, S, m) and keys and values (B, G, T, m), whatever the model's shapes are.
+    """The attention call as a :class:`Standard`, whatever shapes the model's arrays have.
 
     ``batch``: number of entries of the batch.  If heads and sequences are one dimension, it gives the number of heads.
     """
@@ -67,7 +71,7 @@ def single(x: Tensor) -> Tensor:
 
 
 def shared_heads(k: Tensor) -> int:
-    """Number of neighbouring heads whose keys are equal, since the model repeated them for grouped queries."""
+    """Number of neighbouring heads that have equal keys because the model repeated each key head; 1 if it did not."""
     heads = k.shape[1]
     sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
     return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
@@ -76,8 +80,9 @@ def shared_heads(k: Tensor) -> int:
 def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
     """The arrays of sequence ``b`` of an attention call, checked against the result of the call.
 
-    Returns queries; keys; whether a query sees a token (1 or H, S, T), the bias (1 or H, S, T) or None and the sink (H,
-    S) or None; probabilities (H, S, T), nan for queries that see no token; lengths of values (G, T) or None.
+    Returns five things: queries; keys; a tuple; probabilities (H, S, T), nan for queries that see no token; norms of
+    the values (G, T) or None.  The tuple has a mask (1 or H, S, T), true where a query sees a token; the bias (1 or H,
+    S, T) or None; and the sink (H, S) or None.
 
     Raises
     ------
@@ -94,7 +99,7 @@ def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor
 
 
 def attend(logits: Tensor, seen: Tensor, bias: Tensor | None, sink: Tensor | None) -> Tensor:
-    """Attention probabilities of the tokens from their logits; a sink's logit takes the rest of the probability."""
+    """Attention probabilities of the tokens from their logits; the sink, if any, takes the rest of the probability."""
     logits = torch.where(seen, logits if bias is None else logits + bias, -torch.inf)
     if sink is None:
         return torch.softmax(logits, -1)

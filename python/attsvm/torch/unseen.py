@@ -1,4 +1,4 @@
-"""Finds the modules of a model whose attention runs without being read.
+"""Finds the modules of a model that seem to compute attention which was not read.
 
 A module is named in four cases: its class is called an attention, and no head was read while it ran; it calls a kernel
 with attention in its name; a softmax whose logits are not followed runs in it, and its class has attention in its name;

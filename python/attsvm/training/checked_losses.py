@@ -15,8 +15,7 @@ GRID = np.linspace(-10.0, 10.0, 401)
 # The user's logarithm of the derivative is compared with log |derivative|, with the tolerance AGREE too.
 AGREE = 1e-6
 PART = 1 / 8  # a derivative is compared with a difference of values over this fraction of a grid step
-# A score above -ROUNDED times the largest score counts as zero.
-# A score v.x that should be zero may be negative by the rounding of its terms.
+# A negative score v.x of at least -ROUNDED times the largest score counts as zero: it may be a rounding error.
 ROUNDED = 1e-11
 
 

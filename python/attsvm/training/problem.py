@@ -114,7 +114,8 @@ class Problem:
         v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self._concatenated else 1))
         # scores of a linear head, one per entry, which C reads instead of the values of the tokens
         self._fixed_scores: np.ndarray | None = None
-        # values of the tokens, and (kind, v, a, lam) of the head; None if C needs only the fixed scores
+        # values of the tokens, and the head as C reads it; None if C needs only the fixed scores
+        # The head is (kind, v, a, lam): a are an MLP's output weights, lam is a quadratic head's factor of |o|^2.
         self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None
         if head.kind == "linear" and self.heads is None:
             self._fixed_scores = _core.scores(data._handle, np.ascontiguousarray(values), self._labels, v)

@@ -5,12 +5,13 @@ First panel: paths of the prompt p in the published example.  Second panel: its 
 labels.  There attention turns to its own SVM if every labelled vector is a support vector of v ("tight").  Otherwise it
 turns to the relaxed SVM, which asks no margin of a sequence whose label v predicts with more than its margin.
 
-On random data (third panel) W turns to neither of the two.  Steps of one length let the norms of v and W grow alike.
-With v and W of norm 1, a query then contributes ``exp(-||v|| y v.x - ||W|| margin)`` to the loss.  So the conjecture
-here is that W turns to the maximiser of the least ``rho y v.x + margin`` over queries, where rho is the ratio of the
-norms of v and W.  It is close to 1, and leaving it out changes little.  In the published example the conjectured W is
-the relaxed SVM.  The claims on that example also cover its joint regularisation path, which is not drawn: minimisers
-over balls of one growing radius for v and for p turn to the same directions.
+On random data (third panel) W turns to neither of the two.  v and W take steps of one length, so their norms grow
+alike.  Let v' and W' be v and W divided by their norms.  A query then adds about ``exp(-||v|| y v'.x - ||W|| margin of
+W')`` to the loss.  So the conjecture here is that W turns to the W' that maximises the minimum over queries of ``rho y
+v'.x + margin``, where rho is the norm of v divided by the norm of W.  The number rho is close to 1, and with 1 in its
+place the W' changes little.  In the published example the conjectured W is the relaxed SVM.  The claims on that example
+also cover its joint regularisation path, which is not drawn: minimisers over balls of one growing radius for v and for
+p turn to the same directions.
 """
 
 import numpy as np
@@ -29,9 +30,11 @@ LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
 RADII = (3.0, 10.0, 30.0)  # radii of the balls of the joint regularisation path; in larger balls rounding errors decide
 GRID, ZOOMS = 91, 12
-HALVINGS = 60  # number of bisection steps by which between() finds the largest least score + margin
+# number of bisection steps of between(), which maximises, over W of norm 1, the minimum over queries of score + margin
+HALVINGS = 60
 KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
-PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}  # by step
+# published values for some steps: "softmax" is the attention to the best token, "logistic" the probability of the label
+PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}
 
 PAPER = (
     "{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
@@ -120,10 +123,10 @@ def experiment(rng):
 
 
 def between(data, selected, score):
-    """Solves for the W that, scaled to norm 1, maximises the least ``score + margin`` over all queries.
+    """Solves for the W that, scaled to norm 1, maximises the minimum of ``score + margin`` over all queries.
 
-    It is found by bisection of the largest t for which some W of norm 1 has all margins at least
-    ``t - (score - min score)``.  The least norm of a W with these margins grows with t.
+    Bisection finds the largest t for which some W of norm 1 has margins of at least ``t - (score - min score)`` at all
+    queries.  The least norm of a W with these margins grows with t, so t is too large if this norm exceeds 1.
     """
     room = score - score.min()
 
@@ -139,7 +142,7 @@ def between(data, selected, score):
 
 def claims(results):
     """Claims that head and attention trained together turn to the predicted SVMs.  Brackets in a claim hold exact
-    values, computed with 450 digits, or values read off published figures."""
+    values (computed with 450 digits) or values read off published figures."""
 
     of = {key: value[0] for key, value in results.items()}
 

@@ -5,8 +5,8 @@ scores.  From six starts the prompt turns to the SVM direction of the best token
 token has score 0; then two of the starts turn to another token, which is locally optimal.  Third panel: the norm of the
 prompt grows linearly under normalised descent, and like the logarithm of the step under plain descent.  Fourth panel:
 two sequences whose SVM direction is (1, 0).  The prompt ends at a distance from the line in this direction that depends
-on loss and scores (points: measured; lines: exact).  The distance stays finite, so the direction of the prompt does not
-depend on it.
+on loss and scores (points: measured; lines: exact).  The distance stays finite while the norm of the prompt grows, so
+the direction of the prompt still goes to (1, 0).
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..textbook import unit
 LR, STEPS = 0.1, 1000
 # projects tokens to keys: attention sees two coordinates of a token, and the third is the score of the token
 PLANE = np.eye(2, 3)
-ONE = {"global": 0.9, "local": 0.0}  # score of the third token
+ONE = {"global": 0.9, "local": 0.0}  # score of the third token in the two examples of one sequence
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
@@ -34,7 +34,8 @@ DRAWN = [
     [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
     + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
 ]
-# For some steps, the softmax of the best token and the norm of the prompt, read off published curves for DRAWN.
+# Values at some steps, read off the published curves for the three sequences DRAWN.
+# "softmax" is the attention to the best token, "norm" the norm of the prompt.
 DESCENTS = {
     "normalised": {
         "how": {"lr": LR},
@@ -92,8 +93,8 @@ def experiment(rng):
 
 
 def several(plane):
-    """Trains a prompt on three sequences from six starts.  Returns whether all runs select the best tokens, and the
-    least correlations of their prompts with the SVM and with the first run's prompt."""
+    """Trains a prompt on three sequences from six starts.  Returns whether all runs select the best tokens; the
+    least correlation of a run's prompt with the SVM's W; and the least with the first run's prompt."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
@@ -114,7 +115,7 @@ def single():
         solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
         selected = found[f"{kind} selected"] = trained.selected[:, 0]
         found[f"{kind} paths"] = trained.weights[..., 0]
-        # Only directions for the third token's first score, .9, are stored: then all prompts end on the best token.
+        # setdefault stores the final directions of the first example only, where all prompts end on the best token
         found.setdefault("direction", unit(trained.W[..., 0]))
         found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
