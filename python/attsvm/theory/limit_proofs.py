@@ -39,14 +39,14 @@ CHUNK = 2**16  # largest count of entries of token differences computed at once,
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
-TINY = 1e-300  # replaces a number that underflowed
+TINY = 1e-300  # replaces the length of a query, or of a step, that has underflowed to 0
 # Number of values that `stays` tries for its bound P on the norm of M, the mean of the rows weighted by multipliers.
-# The first P tried has P^2 = ||M||^2 + 1e-9 rho^2, where M is that mean of rows and rho the margin of the SVM.
+# The first P tried has P^2 = ||M||^2 + 1e-9 rho^2, where M is the weighted mean of the rows and rho the SVM's margin.
 # From each P tried to the next, P^2 - ||M||^2 grows by the factor 1.5, up to about rho^2, the squared margin.
 TRIES = 52
-# Up to this number of rows, the largest distance of two rows is computed from all pairs; above it, only a bound.
+# Up to this number of rows, the largest distance of two rows is computed from all pairs; for more rows it is bounded.
 EXACT_ROWS = 512
-# with more queries than this, the largest distance of two rows is bounded by twice the longest row
+# with more queries than this, the largest distance of two rows is bounded by twice the length of the longest row
 EXACT_QUERIES = 2048
 
 
@@ -81,8 +81,7 @@ def _log_slope(top: Any) -> Any:
 
 
 def _log_of_log_loss(top: Any, log_v: Any) -> Any:
-    """The logarithm of the log loss at ``top - v`` minus the log loss at ``top``: log(-log(1 - v / top)), infinite for
-    v >= top."""
+    """``log(l(top - v) - l(top))`` with ``l(u) = -log u``: log(-log(1 - v / top)), inf for v >= top."""
     share = np.minimum(np.exp(log_v) / top, 1.0)
     return np.where(share < 1e-16, log_v - np.log(top), np.log(-np.log1p(-share)))
 
@@ -113,12 +112,11 @@ LOSSES = {
 
 
 class Excess(NamedTuple):
-    """How far the loss of each query is above its infimum (the excess) at one record, as logarithms that are rounded
-    outwards."""
+    """How far the loss of each query is above its infimum (the excess) at one record, as logarithms rounded up."""
 
     each: np.ndarray  # (M,) upper bounds of the logarithm of each query's excess (its loss minus its infimum)
     total: float  # upper bound of the logarithm of the sum of all excess losses
-    final: np.ndarray  # (M,) bool: whether inequality A.1 of notebooks/limit.md holds
+    final: np.ndarray  # (M,) bool: whether inequality A.1 of notebooks/limit.md holds for each query
     in_cone: bool  # whether inequality A.2 of notebooks/limit.md holds
 
 
@@ -140,7 +138,7 @@ class BestTokens:
         others = self.scores.copy()
         others[begin + self.best] = -np.inf
         self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
-        # best score minus second, g_i1 - g_i2; 0 on a tie, and for a query that sees one token
+        # best score minus second, g_i1 - g_i2; 0 if these tie, and for a query that sees one token
         self.gap = score - self.second
         self.top = score * self.heads
         with np.errstate(all="ignore"):
@@ -155,7 +153,7 @@ class BestTokens:
         """The property of the problem that no proof covers, as text; empty if there is none."""
         if self.problem._own_loss is not None:
             return "a loss of your own"
-        # data._powers is None if squares of tokens and queries are in range
+        # data._powers is None if squares of tokens and queries stay within the range of double precision
         return "" if self.problem.data._powers is None else "tokens or queries whose squares leave the range"
 
     @property
@@ -215,7 +213,7 @@ class BestTokens:
         return 2 * rounds * self.reach * float(np.linalg.norm(W))
 
     def _shortfall(self, stack: np.ndarray, step: int) -> np.ndarray:
-        """Upper bounds of log v_i, where the shortfall v_i is how far the output of query i is below its best score.
+        """Upper bounds of log v_i, where the shortfall v_i is how far the output of query i is below its highest value.
 
         ``v_i = sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))``, summed over attention heads.
         """
@@ -353,10 +351,10 @@ class State(NamedTuple):
     # Condition 2: each query's output exceeds the scores of all tokens that score less than its selected token.
     # Condition 3: the bound of the multipliers' relative rounding error is below .1.
     holds: bool = False
-    # bound R E of the drift |d log mu / ds + <r, D>| of the multiplier mu of a row r, at weights W + s D
+    # bound, called R E in `stays`, of the drift |d log mu / ds + <r, D>| of a row r's multiplier mu at weights W + s D
     # The bound of the drift holds for directions D of norm 1, and for the rows of all tokens that are no threats.
     drift: float = math.inf
-    # bound tau of a quotient: the sum of the threats' multipliers |mu| over the sum of all other rows' multipliers mu
+    # bound tau of the sum of the threats' multipliers |mu|, divided by the sum of all other rows' multipliers mu
     threats: float = math.inf
     # bound of the norm of M, which is the mean of the rows that are no threats, weighted by their multipliers
     pull: float = math.inf

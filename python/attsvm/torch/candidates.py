@@ -21,15 +21,15 @@ from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
 
 TOL = 1e-4  # tolerance of the SVMs; their W has an error of about 1 %, which matters far less than a draw of choices
-DECAY = 1e-4  # weight decay of the logistic regressions, for tokens and queries of mean length 1
+DECAY = 1e-4  # weight decay of the logistic regressions, whose tokens and queries are scaled to mean length 1
 ITERATIONS = 20  # number of iterations of L-BFGS; on MiniLM, W then has cosine .9999 with the W of 100 iterations
 WHITENED = 2000  # largest number of queries on whose logits the W of lower rank ("whitened cut") is fitted
 HIDDEN = -1e300  # logit of a hidden token: finite, so that probability 0 times its logarithm is 0, not nan
-KEPT = 4  # W is cut to the rank of the head's own W divided by this number
+KEPT = 4  # the W of a "cut" has the rank of the head's own W divided by this number
 
 
 DRAWN_FACTORS = dict(zip(DRAWN, (gaussian_factors, shuffled_factors), strict=True))
-Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of a substitute; None if there is no such W
+Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of a substitute; None if the substitute has no W
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """A head's substitute in a column of the table: attention with K and Q, with the head's rule, or uniform."""
+    """A head's substitute in a column of the table: attention from K and Q, by the head's rule, or equal attention."""
     if weights is not None:
         return Form(*weights)
     return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
@@ -125,7 +125,7 @@ def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights
 
 
 def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
-    """W made from ``queries`` of the head's hard queries, or None if there is no such W.
+    """W made from the choices of ``queries`` hard queries of the head, or None if there is no such W.
 
     All columns of a draw use the same queries.
     """
@@ -168,7 +168,7 @@ def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     found = []
     for k, (i, q, _) in enumerate(cases.rows.tolist()):
         if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows are in sequence order: keep the last sequence's only
+            held = {i: head.sequence_attention(i)}  # rows come by sequence: only one sequence's attention is kept
         found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
     return np.concatenate(found)
 

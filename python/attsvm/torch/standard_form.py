@@ -1,4 +1,4 @@
-"""Brings an attention call of any shape to one standard shape, and checks it against what the model computed."""
+"""Brings an attention call of any shape to one shape, and compares it with the attention that the model computed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .watch import Attention
 # Where attended values are compared instead, their difference is divided by the largest absolute entry of the values.
 AGREES = 5e-6
 BEYOND = 1000.0  # a token whose mask or bias is this far below the query's largest is hidden: its probability is 0
-NOISE = 16  # a bias counts as none if it is below this number of rounding errors of the largest logit
+NOISE = 16  # a bias counts as none if it is at most this number times the rounding error of the largest logit
 
 
 # Inputs of the softmax besides the products q.k: mask of the tokens that each query sees, bias or None, sink or None.

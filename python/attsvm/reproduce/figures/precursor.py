@@ -94,7 +94,7 @@ def experiment(rng):
 
 def several(plane):
     """Trains a prompt on three sequences from six starts.  Returns whether all runs select the best tokens; the
-    least correlation of a run's prompt with the SVM's W; and the least with the first run's prompt."""
+    least correlation of a run's prompt with the SVM's W; and the least correlation with the first run's prompt."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
     svm = solve_svm(problem.data, problem.optimal)
