@@ -133,6 +133,13 @@ def test_stopped_early_the_bounds_hold(way):
                 assert sol.margin <= whole.margin_bound * (1 + 1e-9) and sol.margin_bound >= whole.margin * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("norm", ["spectral", "max", 3.0])
+def test_a_later_stop_is_no_worse(norm):
+    """The interior point keeps its best iterate: the last one may be worse."""
+    gaps = np.array([solve(draw("tight", 3), norm=norm, max_iter=most).gap for most in range(1, 9)])
+    assert (gaps[1:] <= gaps[:-1] * (1 + 1e-6)).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_norms_agree_on_what_can_be_met_and_bound_each_other(kind):
     """1 / margin is the least norm, and spectral <= Frobenius <= nuclear, max <= l3 <= Frobenius of the same W."""
