@@ -18,6 +18,9 @@
  * pass. */
 #define BLOCK 32768
 
+/* Number of doubles in the keys of a chunk of a window (32 KiB).  They stay in the L1 cache for a second product. */
+#define CHUNK 4096
+
 /* Allocates the numbers that short windows keep from the forward pass for the backward pass.  If attended vectors are
  * summed, all attention heads share one array of scores. */
 static void init_kept(struct general_work *work, struct arena *arena)
@@ -47,6 +50,7 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     work->output = work->fixed ? (struct general_output){.heads = 1} : *objective->output;
     work->padded = padded;
     work->block = transform_block(w, work->fixed ? M : BLOCK / (w->dk * w->longest));
+    work->linear = head->kind == HEAD_LINEAR && H == 1 && output->values != NULL && !windows_identity(w);
     work->whole = head->kind == HEAD_CALL || objective->loss == LOSS_CALL;
     work->short_windows = short_windows;
     if (short_windows) {
@@ -70,6 +74,7 @@ void general_init(struct general_work *work, int short_windows, const struct obj
         struct general_scratch *scratch = &work->scratch[i];
         scratch->keys = arena_doubles(arena, windows_scratch(w), 1);
         scratch->one = arena_doubles(arena, output->dv, 1);
+        scratch->part = arena_doubles(arena, w->dk + output->dv, 1);
         scratch->U = short_windows ? arena_doubles(arena, H * w->dk, simd_padded(work->block)) : NULL;
         ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
@@ -100,6 +105,40 @@ static double *logits_of(const struct general_work *work, ptrdiff_t q, ptrdiff_t
 static const double *values_of(const struct general_output *output, const struct windows *w, ptrdiff_t q)
 {
     return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
+}
+
+/* Runs both passes of one query, for a linear head on one attention head.  The head's gradient y v does not depend on
+ * the forward pass.  So a long window is read from memory twice instead of four times: once for the logits and the
+ * scores, once for the attended vector o and the vector-Jacobian product P.  o is a column as in attend_one. */
+static void attend_linear(double *o, ptrdiff_t lead, const struct general_work *work,
+                          const struct general_scratch *scratch, ptrdiff_t q)
+{
+    const struct general_output *output = &work->output;
+    const struct windows *w = work->objective->w;
+    ptrdiff_t T = windows_length(w, q), dk = w->dk, dv = output->dv;
+    ptrdiff_t chunk = SIMD_LANES * (1 + CHUNK / SIMD_LANES / dk);
+    const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
+    double *logit = logits_of(work, q, 0), *p = work->P + q * dk, *part = scratch->part;
+    vector_copy(part, output->head.v + q * output->head.v_stride, dv);
+    vector_scale(part, output->y[q], dv);
+    for (ptrdiff_t t = 0, n; t < T; t += n) {
+        n = T - t < 2 * chunk ? T - t : chunk;
+        matrix_times_vector(logit + t, X + t * dk, work->U + q * dk, n, dk);
+        matrix_times_vector(scratch->score + t, V + t * dv, part, n, dv);
+    }
+    struct softmax s = softmax_backward(scratch->c, scratch->weight, logit, scratch->score, T);
+    vector_zero(scratch->one, dv);
+    vector_zero(p, dk);
+    for (ptrdiff_t t = 0, n; t < T; t += n) {
+        n = T - t < 2 * chunk ? T - t : chunk;
+        matrix_transposed_times_vector(part, V + t * dv, scratch->weight + t, n, dv);
+        vector_add(scratch->one, 1, part, dv);
+        matrix_weighted_differences(part, X + t * dk, 0, scratch->c + t, s.top - t, n, dk);
+        vector_add(p, 1, part, dk);
+    }
+    for (ptrdiff_t i = 0; i < dv; ++i)
+        o[i * lead] = scratch->one[i];
+    work->log_scale[q] = (vector_is_zero(p, dk) ? -INFINITY : work->transform->idle[q]) + s.shift;
 }
 
 /* Computes logits and attended vectors of all attention heads for one query.  o is the query's column of the attended
@@ -166,7 +205,7 @@ static void attend(struct general_work *work, const struct general_scratch *scra
     if (!work->short_windows) {
         transform_forward(work->U + first * H * dk, work->transform, work->run, first, last - first);
         for (ptrdiff_t q = first; q < last; ++q)
-            attend_one(O + q - first, lead, work, scratch, q);
+            (work->linear && work->scale == NULL ? attend_linear : attend_one)(O + q - first, lead, work, scratch, q);
         return;
     }
     ptrdiff_t columns = simd_padded(last - first);
@@ -188,7 +227,10 @@ static void attend_backward(struct general_work *work, const struct general_scra
     const struct interleaved *windows = &work->windows.interleaved;
     if (!work->short_windows) {
         for (ptrdiff_t q = first; q < last; ++q)
-            attend_one_backward(G + q - first, lead, work, scratch, q);
+            if (work->linear && work->scale == NULL)
+                work->log_scale[q] += work->log_slope[q];
+            else
+                attend_one_backward(G + q - first, lead, work, scratch, q);
         return;
     }
     double *score = work->score + first, *lift = work->lift + first, *shift = work->shift + first;

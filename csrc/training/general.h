@@ -35,7 +35,8 @@ struct general_scratch {
     double *one;  /* (dv) the attended vector of one window, or the gradient of its output in it */
     /* (longest) scores, probabilities, and derivatives c of the mean score in the logits, for one window */
     double *score, *weight, *c;
-    double *U; /* for short windows: (H dk, block) transformed queries */
+    double *part; /* (max(dk, dv)) the part of a sum that one chunk of a window contributes */
+    double *U;    /* for short windows: (H dk, block) transformed queries */
 };
 
 /* State of an evaluation.  The arrays O (attended vectors), gradient and head have a column for each query.  In each
@@ -50,6 +51,7 @@ struct general_work {
     ptrdiff_t block, padded;         /* number of queries in a block; M, rounded up to whole vectors */
     int whole;                       /* 1 if a Python function evaluates all queries at once */
     int fixed;                       /* 1 for a fixed linear head on short windows, whose scores are given */
+    int linear; /* 1 if the forward pass of windows one by one is the backward pass as well (attend_linear) */
     int short_windows; /* 1 if windows are short and go eight at a time, through `windows` and `kept`; 0 if they go one
                           by one */
     struct short_windows windows;
