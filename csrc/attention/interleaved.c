@@ -10,15 +10,16 @@
 #include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
-/* Largest number of doubles in the keys or the values of a group of eight windows (64 KiB).  With more doubles, it is
- * as fast to compute windows one by one. */
-#define SMALL 8192
+/* Largest number of doubles in the keys or the values of a group of eight windows (128 KiB).  With more doubles, it is
+ * as fast to compute windows one by one; with two thirds, this takes up to 1.4 times as long. */
+#define SMALL 16384
 
-/* Keys and values shorter than this have a limit of 8 SMALL doubles for a group of windows, instead of SMALL: for such
- * short keys, windows one by one take twice as long as a group. */
-#define SHORT_KEYS 16
+/* Keys and values shorter than this have a limit of 4 SMALL doubles for a group of windows, instead of SMALL: for such
+ * short keys, windows one by one take twice as long as a group.  Windows with at least so many tokens, whose keys and
+ * values are whole vectors, have a limit of SMALL / 2: one by one, they leave no remainder. */
+#define SHORT 16
 
-#define MOST (SMALL * 768) /* largest number of doubles in the keys of all groups (48 MiB) */
+#define MOST (SMALL * 384) /* largest number of doubles in the keys of all groups (48 MiB) */
 
 /* Returns the length of the longest window of a group of eight queries. */
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
@@ -32,7 +33,8 @@ static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 int interleaved_fits(const struct windows *w, ptrdiff_t dv)
 {
     ptrdiff_t size = 0, d = w->dk > dv ? w->dk : dv;
-    ptrdiff_t most = d < SHORT_KEYS ? 8 * SMALL : SMALL;
+    int whole = w->longest >= SHORT && (w->dk | dv) % SIMD_LANES == 0;
+    ptrdiff_t most = d < SHORT ? 4 * SMALL : whole ? SMALL / 2 : SMALL;
     if (windows_identity(w) || w->longest * WIDE * d > most || w->longest * WIDE > SMALL)
         return 0;
     for (ptrdiff_t group = 0; group * WIDE < w->n_queries; ++group)
