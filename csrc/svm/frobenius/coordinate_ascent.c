@@ -75,7 +75,7 @@ ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double
     const struct gram *gram = a->gram;
     const struct rows *rows = gram->rows;
     ptrdiff_t M = rows->w->n_queries, dk = gram->dk, flips = 0;
-    double *restrict v = gram->v, *restrict P = gram->P, *restrict g = a->short_of;
+    double *restrict v = gram->V, *restrict P = gram->P, *restrict g = a->short_of;
     for (ptrdiff_t q = 0; q < M; ++q) {
         ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
         const double *restrict D = gram->D + from * dk;

@@ -7,6 +7,7 @@
 #include "base/monitor.h"
 #include "base/simd.h"
 #include "base/status.h"
+#include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
@@ -26,29 +27,39 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
 {
     ptrdiff_t m = rows->count, D = rows_unknowns(rows), capacity = simd_padded(m + 1);
     *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
-    ARENA_ZEROS(arena, m, 1, &s->x, &s->full);
+    s->x = arena_zeros(arena, m, 1);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
     ARENA_DOUBLES(arena, capacity, 1, &s->step, &s->target, &s->work);
-    ARENA_DOUBLES(arena, D, 1, &s->refined, &s->W);
-    s->U = rows_scratch(rows, arena);
+    ARENA_ZEROS(arena, simd_padded(rows->w->dk), rows->w->dz, &s->refined, &s->W);
+    s->D = arena_doubles(arena, s->most + 1, rows->w->dk);
+    s->Z = arena_doubles(arena, s->most + 1, rows->w->dz);
     if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
-/* Sets s->W = A^*(x) for the multipliers x, and computes the margins of s->W. */
-static void margins_of(struct working_set *s, const double *x)
+/* Sets s->W to the sum of values_i a_i over the first n unit rows a_i of S, in the order of the factor.  The work depends
+ * on the size of S alone, while rows_adjoint passes over all queries. */
+static void combine(struct working_set *s, const double *values, ptrdiff_t n)
 {
-    rows_adjoint(s->W, s->rows, x, s->U);
-    rows_apply(s->margin, s->rows, s->W, s->U);
+    const struct gram *gram = &s->gram;
+    ptrdiff_t dk = s->rows->w->dk, dz = s->rows->w->dz;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        ptrdiff_t k = s->factor.member[i];
+        vector_copy(s->D + i * dk, gram->D + k * gram->dk, dk);
+        vector_scale(s->D + i * dk, values[i], dk);
+        vector_copy(s->Z + i * dz, gram->Z + s->rows->query[k] * gram->dz, dz);
+    }
+    matrix_columns_times_columns(s->W, s->D, s->Z, dk, dz, n);
 }
 
-/* Sets `to` [m] to factor * values on the rows of S, and to 0 elsewhere. */
-static void spread(double *to, const struct working_set *s, double factor, const double *values)
+/* Sets s->W = A^*(x) for the multipliers x, and computes the margins of s->W. */
+static void margins_of_multipliers(struct working_set *s)
 {
-    vector_zero(to, s->rows->count);
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-        to[s->factor.member[i]] = factor * values[i];
+        s->target[i] = s->x[s->factor.member[i]];
+    combine(s, s->target, s->factor.size);
+    gram_apply(s->margin, &s->gram, s->W);
 }
 
 /* Replaces s->target by G_SS^-1 target, for the Gram matrix G_SS of the rows in S. */
@@ -63,20 +74,24 @@ static void solve_gram(struct working_set *s)
  * the accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
-    ptrdiff_t D = rows_unknowns(s->rows);
+    const struct gram *gram = &s->gram;
+    ptrdiff_t dk = s->rows->w->dk, dz = s->rows->w->dz, size = s->factor.size;
     cholesky_update_solve(&s->factor, s->step, s->factor.r);
+    s->factor.member[size] = j;
     for (int pass = 0;; ++pass) {
-        spread(s->full, s, -1, s->step);
-        s->full[j] = 1;
-        margins_of(s, s->full);
+        for (ptrdiff_t i = 0; i < size; ++i)
+            s->target[i] = -s->step[i];
+        s->target[size] = 1;
+        combine(s, s->target, size + 1);
         if (pass == 2)
             break;
-        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-            s->target[i] = s->margin[s->factor.member[i]];
+        matrix_rows_times_rows(s->D, s->Z, s->W, size, dk, dz);
+        for (ptrdiff_t i = 0; i < size; ++i)
+            s->target[i] = vector_dot(s->D + i * dk, gram->D + s->factor.member[i] * gram->dk, dk);
         solve_gram(s);
-        vector_add(s->step, 1, s->target, s->factor.size);
+        vector_add(s->step, 1, s->target, size);
     }
-    return vector_dot(s->W, s->W, D);
+    return vector_dot(s->W, s->W, dk * dz);
 }
 
 /* Drops member i of the working set S. */
@@ -144,7 +159,7 @@ double working_set_margins(struct working_set *s)
     if (s->gram.K != NULL && w->n_queries <= 2 * w->dz)
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     else
-        margins_of(s, s->x);
+        margins_of_multipliers(s);
     return NOISE * DBL_EPSILON * weight;
 }
 
@@ -155,7 +170,7 @@ double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t D = rows_unknowns(rows);
-    margins_of(s, s->x);
+    margins_of_multipliers(s);
     vector_copy(s->refined, s->W, D);
     for (int pass = 0;; ++pass) {
         /* residual on S */
@@ -170,11 +185,11 @@ double working_set_refine(struct working_set *s)
             return rounding;
         /* correction of x and W */
         solve_gram(s);
-        spread(s->full, s, 1, s->target);
-        rows_adjoint(s->W, rows, s->full, s->U);
-        vector_add(s->x, 1, s->full, rows->count);
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->x[s->factor.member[i]] += s->target[i];
+        combine(s, s->target, s->factor.size);
         vector_add(s->refined, 1, s->W, D);
-        rows_apply(s->margin, rows, s->refined, s->U);
+        gram_apply(s->margin, &s->gram, s->refined);
     }
 }
 
@@ -190,7 +205,9 @@ int working_set_drop(struct working_set *s, ptrdiff_t j)
         }
     }
     if (blocking < 0) {
-        spread(s->x, s, -1, s->step);
+        vector_zero(s->x, s->rows->count);
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->x[s->factor.member[i]] = -s->step[i];
         s->x[j] = 1;
         return 0;
     }

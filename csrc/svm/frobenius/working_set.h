@@ -19,7 +19,8 @@ struct working_set {
     /* (capacity) each: `step` holds the coefficients of a step; the others are scratch. */
     double *step, *target, *work;
     double *refined;      /* (dk,dz) W as working_set_refine has computed it */
-    double *full, *W, *U; /* scratch of the shapes (m), (dk,dz), (M,dk) */
+    double *W;            /* (dk,dz) scratch */
+    double *D, *Z;        /* scratch for differences and queries of the rows in S, (most + 1, dk) and (most + 1, dz) */
 };
 
 enum working_set_result { WORKING_SET_ADDED, WORKING_SET_DEPENDENT };

@@ -5,7 +5,9 @@
 #include "base/arena.h"
 #include "base/simd.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "linalg/gemm.h"
+#include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
@@ -99,10 +101,10 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
         .rows = rows, .arena = arena, .dk = simd_padded(w->dk), .dz = simd_padded(w->dz), .across = simd_padded(M)};
     gram->D = arena_doubles(arena, m, gram->dk);
     gram->Z = arena_zeros(arena, M, gram->dz);
+    gram->V = arena_doubles(arena, M, gram->dk);
     if (m <= ACTIVE_SET_ROWS || M <= QUERIES + 2 * w->dz) {
         gram->K = arena_doubles(arena, gram->across, gram->across);
         gram->P = arena_doubles(arena, M, gram->dk);
-        gram->v = arena_doubles(arena, gram->dk, 1);
     }
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -167,15 +169,47 @@ void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrd
         simd_add(P + gram->rows->query[member[i]] * gram->dk, x[member[i]], gram->D + member[i] * gram->dk, gram->dk);
 }
 
+/* Computes the margins d_k . v_q of the rows k of the queries q = from .. to-1. */
+SIMD_DISPATCH
+static void dots(double *margin, const struct gram *gram, ptrdiff_t from, ptrdiff_t to)
+{
+    const ptrdiff_t *first = gram->rows->first;
+    for (ptrdiff_t q = from; q < to; ++q)
+        for (ptrdiff_t k = first[q]; k < first[q + 1]; ++k)
+            margin[k] = simd_dot(gram->D + k * gram->dk, gram->V + q * gram->dk, gram->dk);
+}
+
 SIMD_DISPATCH
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
-    const struct rows *rows = gram->rows;
-    ptrdiff_t M = rows->w->n_queries, dk = gram->dk;
+    ptrdiff_t M = gram->rows->w->n_queries, dk = gram->dk;
     gram_pull(gram, x, member, n);
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        simd_combine(gram->v, gram->K + q * gram->across, gram->P, M, dk);
-        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            margin[k] = simd_dot(gram->D + k * dk, gram->v, dk);
-    }
+    for (ptrdiff_t q = 0; q < M; ++q)
+        simd_combine(gram->V + q * dk, gram->K + q * gram->across, gram->P, M, dk);
+    dots(margin, gram, 0, M);
+}
+
+struct apply {
+    double *margin;
+    const struct gram *gram;
+    const double *W;
+};
+
+static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    const struct apply *a = context;
+    const struct gram *gram = a->gram;
+    const struct windows *w = gram->rows->w;
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, to - from, gram->dk, w->dz, 1, gram->Z + from * gram->dz, gram->dz,
+                a->W, w->dz, 0, gram->V + from * gram->dk, gram->dk);
+    dots(a->margin, gram, from, to);
+}
+
+void gram_apply(double *margin, const struct gram *gram, const double *W)
+{
+    const struct rows *rows = gram->rows;
+    struct apply a = {margin, gram, W};
+    threads_for(rows->threads, rows->w->n_queries,
+                (double)gram->dk * (double)(rows->count + rows->w->n_queries * gram->dz), apply_part, &a);
 }

@@ -16,10 +16,10 @@ struct gram {
     /* (M, across) products of all unit queries; `across` is M rounded up to whole SIMD vectors.  NULL if there are so
      * many queries that the products cost more than they save. */
     double *K;
-    /* P (M, dk) and v (dk), allocated only with K.  Row q of P is p_q, the sum of x_k d_k, multiplier times unit
-     * difference, over the rows k of query q.  v is scratch for v_q = sum_p K_qp p_p of one query q.  The margin of a
-     * row k of query q is d_k . v_q. */
-    double *P, *v;
+    /* (M, dk) each; P is allocated only with K.  Row q of P is p_q, the sum of x_k d_k, multiplier times unit
+     * difference, over the rows k of query q.  Row q of V is v_q = sum_p K_qp p_p = W z_q, for W = sum_p p_p z_p^T.  The
+     * margin of a row k of query q is d_k . v_q. */
+    double *P, *V;
 };
 
 /* Computes the unit differences and queries of the rows, and their products K.  This function and gram_square return
@@ -37,5 +37,8 @@ void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrd
  * x. gram_margins sets margin [m] = G x. */
 void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
+
+/* Computes the margins [m] of all rows, A(W) for W [dk,dz] with rows of zeros up to gram->dk rows. */
+void gram_apply(double *margin, const struct gram *gram, const double *W);
 
 #endif
