@@ -30,11 +30,14 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
     s->x = arena_zeros(arena, m, 1);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
     ARENA_DOUBLES(arena, capacity, 1, &s->step, &s->target, &s->work);
-    ARENA_ZEROS(arena, simd_padded(rows->w->dk), rows->w->dz, &s->refined, &s->W);
+    ARENA_DOUBLES(arena, simd_padded(rows->w->dk), rows->w->dz, &s->refined, &s->W);
     s->D = arena_doubles(arena, s->most + 1, rows->w->dk);
     s->Z = arena_doubles(arena, s->most + 1, rows->w->dz);
     if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
+    ptrdiff_t rest = s->gram.dk * rows->w->dz - D;
+    vector_zero(s->refined + D, rest);
+    vector_zero(s->W + D, rest);
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
