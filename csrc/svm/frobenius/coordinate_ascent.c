@@ -4,23 +4,6 @@
 #include "base/simd.h"
 #include "base/status.h"
 
-/* Computes for each query the block of the Gram matrix G of its own rows.  Queries have unit length, so z_q . z_q =
- * 1. */
-SIMD_DISPATCH
-static void fill_blocks(struct coordinate_ascent *a)
-{
-    const struct gram *gram = a->gram;
-    const struct rows *rows = gram->rows;
-    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
-        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from, stride = simd_padded(m);
-        const double *D = gram->D + from * gram->dk;
-        double *G = a->blocks + a->block[q];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            for (ptrdiff_t l = 0; l <= k; ++l)
-                G[k * stride + l] = G[l * stride + k] = simd_dot(D + k * gram->dk, D + l * gram->dk, gram->dk);
-    }
-}
-
 int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena)
 {
     const struct rows *rows = gram->rows;
@@ -36,10 +19,10 @@ int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const
         total += stride * stride;
     }
     a->blocks = arena_zeros(arena, total, 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    fill_blocks(a);
-    return STATUS_DONE;
+    int status = arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+    for (ptrdiff_t q = 0; q < M && status == STATUS_DONE; ++q)
+        status = gram_of_query(a->blocks + a->block[q], gram, q);
+    return status;
 }
 
 /* Updates the multipliers x [m] of one query by coordinate ascent, with the negative gradient g = G x - beta [padded m]

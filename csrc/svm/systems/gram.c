@@ -12,6 +12,7 @@
 #include "svm/active_set.h"
 
 #define LANES SIMD_LANES
+#define FEW 32        /* number of rows of a query up to which dot products take less time than packing */
 #define PANEL_ROWS 16 /* number of rows of the Gram matrix G that are computed together */
 /* K, the products of all queries, is made if there are at most QUERIES + 2 dz queries.  Then a product K P with the
  * pulls P costs less than forming W and its products with the queries.  K is also made if there are few rows, because
@@ -128,6 +129,28 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
         status = square(gram->K, gram->across, gram->Z, M, gram->dz, arena);
         mirror(gram->K, gram->across);
     }
+    return status;
+}
+
+/* Sets G = D D^T, both triangles, for differences D [n, dk]. */
+SIMD_DISPATCH
+static void square_of_few(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptrdiff_t dk)
+{
+    for (ptrdiff_t k = 0; k < n; ++k)
+        for (ptrdiff_t l = 0; l <= k; ++l)
+            G[k * stride + l] = G[l * stride + k] = simd_dot(D + k * dk, D + l * dk, dk);
+}
+
+int gram_of_query(double *G, const struct gram *gram, ptrdiff_t q)
+{
+    ptrdiff_t from = gram->rows->first[q], m = gram->rows->first[q + 1] - from, stride = simd_padded(m);
+    const double *D = gram->D + from * gram->dk;
+    if (m <= FEW) {
+        square_of_few(G, stride, D, m, gram->dk);
+        return STATUS_DONE;
+    }
+    int status = square(G, stride, D, m, gram->dk, gram->arena);
+    mirror(G, stride);
     return status;
 }
 

@@ -22,9 +22,12 @@ struct gram {
     double *P, *V;
 };
 
-/* Computes the unit differences and queries of the rows, and their products K.  This function and gram_square return
+/* Computes the unit differences and queries of the rows, and their products K.  This function and the two below return
  * STATUS_DONE or STATUS_NO_MEMORY. */
 int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena);
+
+/* Sets G [m,m], with rows of whole SIMD vectors, to the Gram matrix of the m rows of query q. */
+int gram_of_query(double *G, const struct gram *gram, ptrdiff_t q);
 
 /* Sets G [.., stride] to the Gram matrix of the rows member [n], on and right of the diagonal, with zeros up to whole
  * SIMD vectors.  Entries left of the diagonal are undefined. */
