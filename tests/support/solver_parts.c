@@ -17,7 +17,7 @@ static struct gram gram;
 static void begin_gram(const struct problem *p)
 {
     begin(p, NULL, NULL);
-    gram_init(&gram, &rows, &arena);
+    gram_init(&gram, &rows, 1, &arena);
 }
 
 /* One exchange for all sets: x [sets, m] of b [sets, m] on member [sum of sizes]; factors counts the new ones. */

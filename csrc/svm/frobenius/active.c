@@ -159,11 +159,10 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
                    struct arena *arena)
 {
     struct working_set s;
-    int solved = 0, status = working_set_init(&s, rows, arena);
-    near = near && s.gram.K != NULL;
     /* second attempt: without products of queries; margins from the tokens have smaller rounding errors */
-    if (!near && rows->n_equal == 0 && rows->count <= START_ROWS)
-        s.gram.K = NULL;
+    int products = near || rows->n_equal > 0 || rows->count > START_ROWS;
+    int solved = 0, status = working_set_init(&s, rows, products, arena);
+    near = near && s.gram.K != NULL;
     if (status == STATUS_DONE)
         status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
     if (status == STATUS_DONE && !near && options->start != NULL)

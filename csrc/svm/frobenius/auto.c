@@ -62,11 +62,12 @@
 /* Typical number of rows of a query that block ascent visits in an epoch: the rows whose margin is close to b. */
 #define VISITED 8
 
-/* A soft margin skips block ascent if the dense method costs fewer multiplications than this, about ten microseconds.
- * (Otherwise it took up to 18 times as long, on one of 60 random soft margins with at most 60 unknowns.) */
+/* A soft margin begins with the interior point if the dense method costs fewer multiplications than this, about ten
+ * microseconds.  (Otherwise it took up to 18 times as long, on one of 60 random soft margins with at most 60 unknowns.)
+ */
 #define AT_ONCE 2e4
 
-/* A soft margin also skips block ascent if the Gram matrices of its queries cost more than GRAM_WORTH times as much as
+/* A soft margin skips block ascent if the Gram matrices of its queries cost more than GRAM_WORTH times as much as
  * the dense method.  The factor is above 1 because block ascent computes only the Gram entries that it visits.  (With a
  * factor of 1, one of 60 random soft margins took longer than LinearSVC and Newton's method in NumPy.  With a factor of
  * 10, none did.) */
@@ -230,9 +231,10 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     struct auto_size s = auto_size(rows);
     int large = s.smaller > AUTO_DENSE, n = 0;
     double dense = AUTO_SYSTEMS * system_cost(rows);
-    int loose = dense > AT_ONCE && (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY)
-                && s.queries <= INTERIOR_MANY * s.unknowns && s.pairs * (double)rows->w->dk <= GRAM_WORTH * dense
-                && !is_within_slack(rows, options->soft, arena);
+    int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns
+                && s.pairs * (double)rows->w->dk <= GRAM_WORTH * dense && !is_within_slack(rows, options->soft, arena);
+    if (loose && dense <= AT_ONCE)
+        steps[n++] = STEP("interior", frobenius_interior);
     if (large || (loose && !windows_are_long(&s))) {
         steps[n] = STEP("block", frobenius_block);
         steps[n].solve = large || options->start != NULL ? frobenius_block : frobenius_block_if_loose;

@@ -23,26 +23,23 @@
  * the step far too long. */
 #define NEGLIGIBLE 1e-12
 
-int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)
+int working_set_init(struct working_set *s, const struct rows *rows, int products, struct arena *arena)
 {
     ptrdiff_t m = rows->count, D = rows_unknowns(rows), capacity = simd_padded(m + 1);
     *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
     s->x = arena_zeros(arena, m, 1);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
     ARENA_DOUBLES(arena, capacity, 1, &s->step, &s->target, &s->work);
-    ARENA_DOUBLES(arena, simd_padded(rows->w->dk), rows->w->dz, &s->refined, &s->W);
+    ARENA_DOUBLES(arena, D, 1, &s->refined, &s->W);
     s->D = arena_doubles(arena, s->most + 1, rows->w->dk);
     s->Z = arena_doubles(arena, s->most + 1, rows->w->dz);
-    if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
+    if (arena->failed || gram_init(&s->gram, rows, products, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    ptrdiff_t rest = s->gram.dk * rows->w->dz - D;
-    vector_zero(s->refined + D, rest);
-    vector_zero(s->W + D, rest);
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
-/* Sets s->W to the sum of values_i a_i over the first n unit rows a_i of S, in the order of the factor.  The work depends
- * on the size of S alone, while rows_adjoint passes over all queries. */
+/* Sets s->W to the sum of values_i a_i over the first n unit rows a_i of S, in the order of the factor.  The work
+ * depends on the size of S alone, while rows_adjoint passes over all queries. */
 static void combine(struct working_set *s, const double *values, ptrdiff_t n)
 {
     const struct gram *gram = &s->gram;

@@ -18,15 +18,16 @@ struct working_set {
     struct cholesky_update factor;
     /* (capacity) each: `step` holds the coefficients of a step; the others are scratch. */
     double *step, *target, *work;
-    double *refined;      /* (dk,dz) W as working_set_refine has computed it */
-    double *W;            /* (dk,dz) scratch */
-    double *D, *Z;        /* scratch for differences and queries of the rows in S, (most + 1, dk) and (most + 1, dz) */
+    double *refined; /* (dk,dz) W as working_set_refine has computed it */
+    double *W;       /* (dk,dz) scratch */
+    double *D, *Z;   /* scratch for differences and queries of the rows in S, (most + 1, dk) and (most + 1, dz) */
 };
 
 enum working_set_result { WORKING_SET_ADDED, WORKING_SET_DEPENDENT };
 
-/* Starts with an empty working set and multipliers x = 0.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
-int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena);
+/* Starts with an empty working set and multipliers x = 0; `products` as in gram_init.  Returns STATUS_DONE or
+ * STATUS_NO_MEMORY. */
+int working_set_init(struct working_set *s, const struct rows *rows, int products, struct arena *arena);
 
 /* Adds row j to S.  Returns WORKING_SET_ADDED, WORKING_SET_DEPENDENT or STATUS_NO_MEMORY.  WORKING_SET_DEPENDENT means
  * that row j stays outside, because it is a combination a_j = p' a_S of rows of S; then p is in s->step. */

@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "linalg/gemm.h"
-#include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
@@ -93,7 +92,7 @@ static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, c
     return STATUS_DONE;
 }
 
-int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
+int gram_init(struct gram *gram, const struct rows *rows, int products, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t M = w->n_queries, m = rows->count;
@@ -103,7 +102,8 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
     gram->D = arena_doubles(arena, m, gram->dk);
     gram->Z = arena_zeros(arena, M, gram->dz);
     gram->V = arena_doubles(arena, M, gram->dk);
-    if (m <= ACTIVE_SET_ROWS || M <= QUERIES + 2 * w->dz) {
+    gram->packed = arena_doubles(arena, gemm_packed(w->dk, w->dz), 1);
+    if (products && (m <= ACTIVE_SET_ROWS || M <= QUERIES + 2 * w->dz)) {
         gram->K = arena_doubles(arena, gram->across, gram->across);
         gram->P = arena_doubles(arena, M, gram->dk);
     }
@@ -215,7 +215,6 @@ void gram_margins(double *margin, struct gram *gram, const double *x, const ptrd
 struct apply {
     double *margin;
     const struct gram *gram;
-    const double *W;
 };
 
 static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
@@ -223,16 +222,16 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     (void)worker;
     const struct apply *a = context;
     const struct gram *gram = a->gram;
-    const struct windows *w = gram->rows->w;
-    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, to - from, gram->dk, w->dz, 1, gram->Z + from * gram->dz, gram->dz,
-                a->W, w->dz, 0, gram->V + from * gram->dk, gram->dk);
+    ptrdiff_t dk = gram->dk, dz = gram->rows->w->dz;
+    gemm_rows(gram->V + from * dk, dk, gram->Z + from * gram->dz, gram->dz, gram->packed, dz, to - from, dk, dz, 0);
     dots(a->margin, gram, from, to);
 }
 
 void gram_apply(double *margin, const struct gram *gram, const double *W)
 {
     const struct rows *rows = gram->rows;
-    struct apply a = {margin, gram, W};
+    struct apply a = {margin, gram};
+    gemm_pack_transposed(gram->packed, W, rows->w->dz, rows->w->dk, rows->w->dz);
     threads_for(rows->threads, rows->w->n_queries,
                 (double)gram->dk * (double)(rows->count + rows->w->n_queries * gram->dz), apply_part, &a);
 }

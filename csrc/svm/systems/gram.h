@@ -17,14 +17,15 @@ struct gram {
      * many queries that the products cost more than they save. */
     double *K;
     /* (M, dk) each; P is allocated only with K.  Row q of P is p_q, the sum of x_k d_k, multiplier times unit
-     * difference, over the rows k of query q.  Row q of V is v_q = sum_p K_qp p_p = W z_q, for W = sum_p p_p z_p^T.  The
+     * difference, over the rows k of query q.  Row q of V is v_q = sum_p K_qp p_p = W z_q, for W = sum_p p_p z_p^T. The
      * margin of a row k of query q is d_k . v_q. */
     double *P, *V;
+    double *packed; /* scratch for a packed W (linalg/gemm.h) */
 };
 
-/* Computes the unit differences and queries of the rows, and their products K.  This function and the two below return
- * STATUS_DONE or STATUS_NO_MEMORY. */
-int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena);
+/* Computes the unit differences and queries of the rows and, if `products`, the products K of the queries.  This
+ * function and the two below return STATUS_DONE or STATUS_NO_MEMORY. */
+int gram_init(struct gram *gram, const struct rows *rows, int products, struct arena *arena);
 
 /* Sets G [m,m], with rows of whole SIMD vectors, to the Gram matrix of the m rows of query q. */
 int gram_of_query(double *G, const struct gram *gram, ptrdiff_t q);
@@ -41,7 +42,7 @@ void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrd
 void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 
-/* Computes the margins [m] of all rows, A(W) for W [dk,dz] with rows of zeros up to gram->dk rows. */
+/* Computes the margins [m] of all rows, A(W) for W [dk,dz]. */
 void gram_apply(double *margin, const struct gram *gram, const double *W);
 
 #endif
