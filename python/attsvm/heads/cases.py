@@ -36,9 +36,13 @@ class Cases:
 
     def entries(self, rows: np.ndarray) -> np.ndarray:
         """Index of the entry (query, token) for the query and rival of each row (sequence, query, selected, rival)."""
-        width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
-        query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
-        return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
+        every = np.column_stack([np.repeat(self.rows[:, :2], self.data.lengths, axis=0), self.tokens])
+        known, wanted = (np.ravel_multi_index(at.T, every.max(axis=0) + 1) for at in (every, rows[:, [0, 1, 3]]))
+        return np.searchsorted(known, wanted)
+
+    def split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """An array of all entries (query, token) as one array for each query."""
+        return np.split(flat, self.data.indptr[1:-1])
 
     def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns ``x_selected - x_t`` and z for each of ``entries``, the indices of pairs (query z, token t)."""
@@ -47,8 +51,7 @@ class Cases:
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
         """The index of each query's entry (query, token) with the smallest of ``margins``, one margin per entry."""
-        ends = self.data.indptr
-        return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+        return self.data.indptr[:-1] + [part.argmin() for part in self.split(margins)]
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
@@ -67,13 +70,15 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
     if bias is None and not text.visible:
         keys, start = np.asarray(text.keys), first + text.start[at]
         own = np.unique(rows[:, 0], return_index=True)[1]
-        blocks = np.column_stack([np.minimum.reduceat(start, own), np.maximum.reduceat(start + sizes, own)])
     else:
         keys, start = text.keys[np.repeat(first, sizes) + tokens], np.cumsum(sizes) - sizes
-        blocks = np.column_stack([start, start + sizes])
+        own = np.arange(len(rows))
+    blocks = np.column_stack([np.minimum.reduceat(start, own), np.maximum.reduceat(start + sizes, own)])
     if bias is not None:
-        wholes = [np.broadcast_to(bias[i], (text.counts[i], text.lengths[i])) for i in rows[:, 0]]
-        added = [whole[q, window] for whole, q, window in zip(wholes, rows[:, 1], seen, strict=True)]
+        added = [
+            np.broadcast_to(bias[i], (text.counts[i], text.lengths[i]))[q, window]
+            for (i, q, _), window in zip(rows, seen, strict=True)
+        ]
         keys = np.column_stack([keys, np.concatenate(added).astype(keys.dtype)])
         queries = np.column_stack([queries, np.ones(len(rows))])
     layout = Layout(sizes, np.ones(len(rows), dtype=np.intp), True, begin=start)

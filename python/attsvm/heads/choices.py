@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,18 +45,13 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
     """
     check_head(head)
     threshold = head.threshold if threshold is None else as_threshold(threshold)
-    rows = all_queries(head)
-    rows = rows[np.nan_to_num(head.choices.top) > threshold]
-    rows = rows[head.window(rows) > 1]
+    rows = all_queries(head)[(np.nan_to_num(head.choices.top) > threshold) & (head.text.sizes > 1)]
     return rows[~is_sink(head, rows)] if as_flag("drop_sinks", drop_sinks) else rows
 
 
 def all_queries(head: Head) -> np.ndarray:
     """All queries as rows (sequence, query, selected), where selected is -1 for a query that sees no token."""
-    text = head.text
-    sequence = np.repeat(np.arange(len(text.counts)), text.counts)
-    position = np.arange(len(sequence)) - text.query_begin[sequence]
-    return np.column_stack([sequence, position, head.choices.selected]).astype(np.intp)
+    return np.column_stack([head.text.queries, head.choices.selected]).astype(np.intp)
 
 
 def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
@@ -104,10 +100,9 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     }
     seen = [(i, q, text.window(i, q)) for i, q, _ in test.tolist()]
     if text.words is not None:
-        names, counts = np.unique(text.names(train[:, 0], train[:, 2]), return_counts=True)
-        often = dict(zip(names.tolist(), counts.tolist(), strict=True))
+        often = Counter(text.words[i][t] for i, _, t in train.tolist())
         guesses["frequent token"] = [
-            int(window[np.argmax([often.get(text.words[i][t], 0) for t in window])]) for i, _, window in seen
+            int(window[np.argmax([often[text.words[i][t]] for t in window])]) for i, _, window in seen
         ]
         if head.kind == "self":
             guesses["same word"] = [_twin(text.words[i], q, window) for i, q, window in seen]

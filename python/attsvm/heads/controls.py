@@ -15,6 +15,7 @@ import numpy as np
 
 from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
+from .directions import decompose
 from .head import Choices, Head
 from .sequences import Text
 
@@ -81,13 +82,12 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
 
     The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
     """
-    (left, K), (right, Q) = (
-        np.linalg.qr(factor[:width].astype(np.float64))  # without the row of K or Q by which a position bias enters
+    K, Q = (  # without the row of K and Q by which a position bias enters
+        factor[:width].astype(np.float64)
         for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
     )
-    U, values, Vt = np.linalg.svd(K @ Q.T)
-    r = max(int((values > RANK * values[0]).sum()), 1)
-    return left @ (U[:, rng.permutation(r)] * values[:r]), right @ Vt[rng.permutation(r)].T
+    left, values, right = decompose(K, Q, RANK)
+    return left[:, rng.permutation(len(values))] * values, right[:, rng.permutation(len(values))]
 
 
 def own_rank(head: Head) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,17 +97,15 @@ def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarr
 def _frequent(names: np.ndarray, known: bool) -> list[str]:
     if not known:
         return []
-    words, first, counts = np.unique(names, return_index=True, return_counts=True)
-    return [str(words[i]) for i in np.lexsort((first, -counts))[:WORDS]]
+    return [word for word, _ in Counter(names.tolist()).most_common(WORDS)]
 
 
 def _place(head: Head, rows: np.ndarray) -> str:
     if (rows[:, 2] == 0).mean() >= SAME:
         return "the first token"
-    offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
-    if head.kind == "cross" or counts.max() < SAME * len(rows):
+    ((offset, count),) = Counter((rows[:, 2] - rows[:, 1]).tolist()).most_common(1)
+    if head.kind == "cross" or count < SAME * len(rows):
         return ""
-    offset = int(offsets[counts.argmax()])
     return PLACES.get(offset, f"the token {abs(offset)} {'after' if offset > 0 else 'before'}")
 
 
@@ -115,12 +114,15 @@ def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.
 
     Singular values that are rounding are left out, with their vectors.
     """
-    if W is None:
-        (left, K), (right, Q) = np.linalg.qr(head.K), np.linalg.qr(head.Q)
-        inner, values, outer = np.linalg.svd(K @ Q.T)
-        left, right = left @ inner, right @ outer.T
-    else:
-        left, values, outer = np.linalg.svd(W, full_matrices=False)
-        right = outer.T
-    rank = max(1, int((values > 1e-12 * values[0]).sum()))
-    return left[:, :rank], values[:rank], right[:, :rank]
+    return decompose(head.K, head.Q) if W is None else decompose(W, np.eye(W.shape[1]))
+
+
+def decompose(K: np.ndarray, Q: np.ndarray, least: float = 1e-12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The singular value decomposition of ``K Q^T``: u (dk, r), s (r,) and v (dz, r).
+
+    Singular values below ``least`` times the largest are left out, except the first.
+    """
+    (left, R), (right, S) = np.linalg.qr(K), np.linalg.qr(Q)
+    inner, values, outer = np.linalg.svd(R @ S.T, full_matrices=False)
+    rank = max(1, int((values > least * values[0]).sum()))
+    return left @ inner[:, :rank], values[:rank], right @ outer[:rank].T

@@ -223,4 +223,4 @@ def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
     """Multipliers of ``fit``, an SVM of the rows of ``cases``, as one array over the window of each query."""
     found = np.zeros(len(cases.tokens))
     found[cases.entries(fit.rows)] = fit.multipliers
-    return np.split(found, cases.data.indptr[1:-1])
+    return cases.split(found)

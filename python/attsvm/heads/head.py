@@ -136,8 +136,7 @@ class Head(Mapped):
         text = self.text
         if text.counts is not text.lengths or text.visible:
             return False
-        position = np.arange(len(text.stop)) - np.repeat(text.query_begin, text.counts)
-        return bool((text.start == 0).all() and (text.stop == position + 1).all())
+        return not text.start.any() and np.array_equal(text.stop, text.queries[:, 1] + 1)
 
     @property
     def label(self) -> str:
@@ -170,13 +169,7 @@ class Head(Mapped):
 
     def window(self, rows: np.ndarray) -> np.ndarray:
         """Number of tokens that the query of each row (sequence, query, ..) sees."""
-        text = self.text
-        at = text.query_rows(rows)
-        sizes = text.stop[at] - text.start[at]
-        for i in set(rows[:, 0].tolist()) & set(text.visible):
-            here = rows[:, 0] == i
-            sizes[here] = text.seen(i)[rows[here, 1]].sum(axis=1)
-        return sizes
+        return self.text.sizes[self.text.query_rows(rows)]
 
     def sequence_logits(self, i: int) -> np.ndarray:
         """Logits (S, T) of the i-th kept sequence, one row per query, with -inf at tokens that a query does not see."""

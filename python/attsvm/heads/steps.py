@@ -134,8 +134,8 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     low, high = math.nan, math.nan
     if len(rows):
         cases = as_cases(head, rows)
-        windows = np.split(cases.tokens, cases.data.indptr[1:-1])
-        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
+        windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
+        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in windows])
         found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
