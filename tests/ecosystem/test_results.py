@@ -267,8 +267,12 @@ SHOWN = {
 def test_picture(case, ax):
     name, result = case
     if name in NOT_DRAWN:
-        with pytest.raises(ValueError, match=r"must (be|have)"):
-            result.plot(ax=ax)
+        from matplotlib import pyplot
+
+        for where in (ax, None):
+            with pytest.raises(ValueError, match=r"must (be|have)"):
+                result.plot(ax=where)
+        assert not pyplot.get_fignums()  # a new figure is closed again
         return
     assert result.plot(ax=ax) is ax and (ax.lines or ax.images or ax.patches)
     assert SHOWN.get(name, lambda ax: True)(ax)

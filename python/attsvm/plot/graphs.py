@@ -24,7 +24,8 @@ def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
     >>> in_order(np.array([[3, 2], [1, 3], [3, 1]]), np.array([0, 1, 2, 1]))
     array([1, 3, 2])
     """
-    before, after = component[edges[component[edges[:, 0]] != component[edges[:, 1]]]].T
+    pairs = component[edges]
+    before, after = pairs[pairs[:, 0] != pairs[:, 1]].T
     depth, deeper = np.full(len(component), -1), np.zeros(len(component), dtype=np.intp)
     while (depth != deeper).any():
         depth = deeper.copy()
@@ -46,7 +47,7 @@ def draw_graphs(
     The nodes of a graph lie on an ellipse, so that no edge runs through a third node.
     """
     shown = list(graphs)[:DRAWN]
-    starts, ends, alike = [], [], []
+    ends, alike = [], []
     for column, k in enumerate(shown):
         edges, component = graphs[k], components[k]
         nodes = in_order(edges, component)
@@ -54,18 +55,17 @@ def draw_graphs(
         width = 0.35 * np.sqrt(1 - height**2) * (-1.0) ** np.arange(len(nodes))
         places = np.full((len(component), 2), np.nan)
         places[nodes] = np.stack([column + width, height], axis=1)
-        starts.append(places[edges[:, 0]])
-        ends.append(places[edges[:, 1]])
-        alike.append(component[edges[:, 0]] == component[edges[:, 1]])
+        ends.append(places[edges])
+        alike.append(np.equal(*component[edges].T))
         named = len(nodes) <= NAMED
         ax.plot(*places[nodes].T, "o", color="white", markeredgecolor="0.6", markersize=12 if named else 3)
         for node in nodes.tolist() if named else ():
             ax.text(*places[node], str(node), ha="center", va="center", fontsize="small")
-    look = {"zorder": 1, **ARROW, **arrow_kw}
-    start, end, one = (np.concatenate(parts) for parts in (starts, ends, alike))
+    look = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 1, **ARROW, **arrow_kw}
+    both, one = np.concatenate(ends), np.concatenate(alike)
     for part, color, label in ((~one, colors[0], "ranked"), (one, colors[1], "one component")):
-        arrows = (*start[part].T, *(end - start)[part].T)
-        ax.quiver(*arrows, angles="xy", scale_units="xy", scale=1, **({"color": color, "label": label} | look))
+        start, end = both[part].transpose(1, 2, 0)
+        ax.quiver(*start, *(end - start), **{"color": color, "label": label, **look})
     ax.set_xticks(range(len(shown)), shown)
     ax.set(yticks=[], xlim=(-0.5, len(shown) - 0.5), ylim=(-1.2, 1.2))
     ax.legend(frameon=False, fontsize="small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))

@@ -21,9 +21,8 @@ OVER = 3  # the axis of margins ends at this multiple of a run's smallest upper 
 
 
 @drawing(Run)
-def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
+def _interval(run: Run, ax: Any, **line_kw: Any) -> None:
     """Draws proved bounds of the largest margin along training: below, the margin of W; above, the gradient's bound."""
-    ax = axes(ax)
     trained = _trained(run)
     low, high = run.margins()
     look = {**style(trained), **line_kw}
@@ -35,7 +34,6 @@ def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     if np.isfinite(least) and least > 0:
         ax.set_ylim(0, OVER * least)
     ax.set(xlabel="training step", ylabel=f"largest margin, {norm_name(run.own_norm)} norm")
-    return ax
 
 
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
