@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ..common.arguments import UsageError, add_out, between, whole
 from ..common.render import write_picture
 from ..common.result import table
 from ..common.storage import replacing
+from ..common.types import Ball
 from ..plot.curves import SATURATED, finish, largest
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -28,7 +29,7 @@ from ..training.run import Run
 from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
-NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
+NORMS: tuple[Ball, ...] = ("frobenius", "nuclear")
 RECORDS = 100  # number of records of a training run, which its curves show
 RATE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
@@ -64,8 +65,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         data = as_data(arrays)
         if "selected" in arrays:
-            selected = as_selected(arrays)
-            solutions: dict[tuple[str, str], Separation] = {("", norm): _solve(data, selected, norm) for norm in NORMS}
+            solutions = _solve(data, {"": as_selected(arrays)})
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
             problem._check_scale()
@@ -82,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
-        solutions = {(name, norm): _solve(data, run.selected, norm) for name, run in runs.items() for norm in NORMS}
+        solutions = _solve(data, {name: run.selected for name, run in runs.items()})
         print(solutions_table(solutions, runs))
         written.append(args.out / "attention.png")
         figure = Figure(figsize=(12, 8), layout="constrained")
@@ -99,14 +99,17 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _solve(data: Data, selected: Any, norm: Literal["frobenius", "nuclear"]) -> Separation:
-    """The solution of an SVM.  Prints its size first, since large problems take a while."""
-    margins = int(data.indptr[-1]) - len(data)
-    print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
-    try:
-        return solve_svm(data, selected, norm)
-    except ValueError as error:  # raised if the selection is wrong, or tokens are out of scale
-        raise UsageError(str(error)) from None
+def _solve(data: Data, selected: Mapping[str, Any]) -> dict[tuple[str, str], Separation]:
+    """The SVMs of selections by name, in each norm.  Prints their size first, since large problems take a while."""
+    found: dict[tuple[str, str], Separation] = {}
+    for name, tokens in selected.items():
+        for norm in NORMS:
+            print(f"solving the {norm} SVM of {data._rows} margins", file=sys.stderr)
+            try:
+                found[name, norm] = solve_svm(data, tokens, norm)
+            except ValueError as error:  # raised if the selection is wrong, or tokens are out of scale
+                raise UsageError(str(error)) from None
+    return found
 
 
 def _key(name: str) -> str:
@@ -121,12 +124,8 @@ def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
         rng.uniform(-1 / math.sqrt(inputs), 1 / math.sqrt(inputs), shape)
         for inputs, shape in ((dz, (dk, dz)), (dk, (dk, min(dk, dz))), (dz, (dz, min(dk, dz))))
     )
-    how: dict[str, Any] = {
-        "lr": args.lr,
-        "steps": args.steps,
-        "record": max(1, args.steps // RECORDS),
-        "progress": True,
-    }
+    record = max(1, args.steps // RECORDS)
+    how: dict[str, Any] = {"lr": args.lr, "steps": args.steps, "record": record, "progress": True}
     try:
         return {"W": train(problem, W, **how), "(K, Q)": train(problem, K=K, Q=Q, **how)}
     except FloatingPointError as error:
@@ -153,13 +152,11 @@ def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Se
 def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, np.ndarray]:
     """The arrays of a solution for the .npz file; multipliers are padded as the tokens are."""
     saved = {} if solution.W is None else {key: solution.W}
-    multipliers = {"dual": solution.dual, "certificate": solution.certificate}
-    for name, entries in multipliers.items():
+    for name, entries in (("dual", solution.dual), ("certificate", solution.certificate)):
         if entries is not None:
-            padded = np.zeros(shape)
+            saved[f"{name}_{key}"] = padded = np.zeros(shape)
             for row, part in zip(padded, entries, strict=True):
                 row[: len(part)] = part
-            saved[f"{name}_{key}"] = padded
     return saved
 
 
@@ -186,16 +183,16 @@ def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mappi
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}
     for (name, norm), solution in solutions.items():
-        row = [name, norm, solution.status] + ["-"] * 7
+        row = [name, norm, solution.status]
         if solution.W is not None:
-            row[3:6] = f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}"
-            row[6:8] = str(solution.rank), str(sum(int(part.sum()) for part in solution.support))
+            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}", f"{solution.rank}"
+            row.append(str(sum(int(part.sum()) for part in solution.support)))
             if runs is not None:
-                row[8] = f"{correlation(runs[name].W, solution.W):.6f}"
-                row[9] = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
+                optimal = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
+                row += f"{correlation(runs[name].W, solution.W):.6f}", optimal
         if solution.status != "optimal":
             notes.setdefault(f"{solution.status}: {solution.message}.", []).append(f"{name} {norm}".strip())
-        rows.append(row)
+        rows.append(row + ["-"] * (len(header) - len(row)))
     shown = slice(None) if runs is not None else slice(1, -2)
     lines = [table(header[shown], [row[shown] for row in rows])]
     if any(solution.W is not None for solution in solutions.values()):
