@@ -136,12 +136,9 @@ def view(
         reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1, progress=progress)
     if not reports:
         raise ValueError("heads must hold at least one head, got none")
-    shown = None
+    shown = reports
     if text is not None:
-        pairs = [(report, own) for report in reports for own in on_text(report, as_list("text", text, Head, READ))]
-        if not pairs:
-            raise ValueError("text must hold one of the heads of the reports, got none")
-        reports, shown = ([pair[k] for pair in pairs] for k in (0, 1))
+        reports, shown = on_text(reports, as_list("text", text, Head, READ))
     if faithfulness is not None:
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
     data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
