@@ -106,8 +106,8 @@ def analyze_head(
     rows = hard_queries(head, threshold, drop_sinks) if labels is None else _labels(head, labels)
     name = [seed, head.layer, head.number]
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
-    sizes = [size for size in SIZES if size < len(train)] + [len(train)] if len(train) else []
-    curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sizes]
+    sizes = {min(size, len(train)) for size in (*SIZES, len(train))} - {0}
+    curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sorted(sizes)]
     tried = []  # for each split: accuracy of the SVM, name of the best rule, accuracies of all rules
     for again in range(splits if len(test) >= FEWEST else 0):
         seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
@@ -121,8 +121,9 @@ def analyze_head(
             tried.append((fit.accuracy, *best_rule(head, seen, unseen)))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
-        same = [fit for fit in curve if fit.queries == min(nuclear_queries, len(train)) and fit.status == "optimal"]
-        nuclear = fit_svm(head, train[:nuclear_queries], test, "nuclear", near=same[0] if same else None)
+        some = train[:nuclear_queries]
+        near = next((fit for fit in curve if fit.queries == len(some) and fit.status == "optimal"), None)
+        nuclear = fit_svm(head, some, test, "nuclear", near=near)
     random = gaussian = shuffled = None
     if null and len(train):
         rng = np.random.default_rng([*name, RANDOM_CHOICES])

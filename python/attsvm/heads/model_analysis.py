@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ..common.check import as_choice
 from ..common.progress import counted
 from ..common.storage import state_of
 from ..common.threads import as_jobs, on_workers
 from .analysis import analyze_head
-from .fit import Fit
 from .head import Head, as_heads
 from .kept import Kept, digest
 from .report import HeadReport, Reports
@@ -93,32 +94,31 @@ def analyze_model(
     except KeyboardInterrupt as interrupt:
         interrupt.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]
         raise
+    reports = Reports(done[k] for k in sorted(done))
     if null == "layer":
-        shared = {heads[k].layer: done[k] for k in middle}
-        for k, report in done.items():
-            of = shared[report.head.layer]
-            done[k] = replace(report, null=of.null, shuffled=of.shuffled)
-    return Reports(done[k] for k in sorted(done))
+        of = {heads[k].layer: done[k] for k in middle}
+        layers = [of[report.head.layer] for report in reports]
+        return Reports(
+            replace(report, null=same.null, shuffled=same.shuffled)
+            for report, same in zip(reports, layers, strict=True)
+        )
+    return reports
 
 
 def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
     """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
     found = state_of(analyze_head(head, **options))
     del found["head"]
-    for name in ("nuclear", "random"):
-        found[name] = _light(found[name])
-    return found | {"curve": [_light(fit) for fit in found["curve"]]}
-
-
-def _light(fit: Fit | None) -> Fit | None:
-    return None if fit is None else replace(fit, W=None)
+    *curve, nuclear, random = (
+        fit and replace(fit, W=None) for fit in (*found["curve"], found["nuclear"], found["random"])
+    )
+    return found | {"curve": curve, "nuclear": nuclear, "random": random}
 
 
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
     """Indices of one head of each layer, the one with the median number of hard queries."""
-    found: set[int] = set()
+    layers: dict[int, list[int]] = {}
     counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
-    for layer in {head.layer for head in heads}:
-        own = sorted((k for k, head in enumerate(heads) if head.layer == layer), key=lambda k: counts[k])
-        found.add(own[len(own) // 2])
-    return found
+    for k in np.argsort(counts, kind="stable").tolist():
+        layers.setdefault(heads[k].layer, []).append(k)
+    return {own[len(own) // 2] for own in layers.values()}
