@@ -269,10 +269,11 @@ def test_picture(case, ax):
     if name in NOT_DRAWN:
         from matplotlib import pyplot
 
+        before = pyplot.get_fignums()
         for where in (ax, None):
             with pytest.raises(ValueError, match=r"must (be|have)"):
                 result.plot(ax=where)
-        assert not pyplot.get_fignums()  # a new figure is closed again
+        assert pyplot.get_fignums() == before  # a new figure is closed again
         return
     assert result.plot(ax=ax) is ax and (ax.lines or ax.images or ax.patches)
     assert SHOWN.get(name, lambda ax: True)(ax)

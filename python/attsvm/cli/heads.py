@@ -32,10 +32,9 @@ MOST_TOKENS = 50_000  # largest number of tokens that are read from a text
 def add_parser(commands: Any) -> None:
     about = "read the attention heads of a trained transformer as support vector machines"
     parser = commands.add_parser("heads", help=about, description=about + ".")
-    parser.add_argument(
-        "model", metavar="MODEL", type=Path, help="a folder that transformers loads, or a name in its local cache"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("model", metavar="MODEL", type=Path, help="a folder that transformers loads, or a name in its local cache")
+    add(
         "text",
         metavar="TEXT",
         type=Path,
@@ -44,41 +43,33 @@ def add_parser(commands: Any) -> None:
         help="a file, one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference); "
         "where the model takes images, a folder of them or image files (default: scikit-learn's digits)",
     )
-    parser.add_argument(
+    add(
         "--training",
         action="store_true",
         help="MODEL holds the checkpoint-STEP folders of a run: a table over its steps",
     )
-    parser.add_argument("--json", action="store_true", help="print all numbers as JSON in place of the table")
-    parser.add_argument(
-        "--space", choices=("auto", "residual", "head"), default="auto", help="of the tokens (default auto)"
-    )
-    parser.add_argument("--layers", type=_indices, help="such as 0,2-4 (default: all)")
-    parser.add_argument("--heads", type=_indices, help="of each layer, such as 0,2-4 (default: all)")
-    parser.add_argument(
+    add("--json", action="store_true", help="print all numbers as JSON in place of the table")
+    add("--space", choices=("auto", "residual", "head"), default="auto", help="of the tokens (default auto)")
+    add("--layers", type=_indices, help="such as 0,2-4 (default: all)")
+    add("--heads", type=_indices, help="of each layer, such as 0,2-4 (default: all)")
+    add(
         "--threshold",
         type=between(0, 1, "a number between 0 and 1"),
         default=THRESHOLD,
         help=f"least attention on one token for a query to count (default {THRESHOLD})",
     )
-    parser.add_argument("--queries", type=whole(1), default=QUERIES, help=f"that train an SVM (default {QUERIES})")
-    parser.add_argument(
-        "--nuclear", type=whole(0), default=400, help="queries that train the nuclear SVM (default 400; 0: none)"
-    )
-    parser.add_argument(
+    add("--queries", type=whole(1), default=QUERIES, help=f"that train an SVM (default {QUERIES})")
+    add("--nuclear", type=whole(0), default=400, help="queries that train the nuclear SVM (default 400; 0: none)")
+    add(
         "--null",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="solve the controls too: random choices, and a random head (default; --no-null: not)",
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="one split of the sentences in place of five, one random head a layer"
-    )
-    parser.add_argument(
-        "--drop-sinks", action="store_true", help="leave out queries that select the first token or [SEP]"
-    )
-    parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the split of the sentences (default 0)")
-    parser.add_argument("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
+    add("--quick", action="store_true", help="one split of the sentences in place of five, one random head a layer")
+    add("--drop-sinks", action="store_true", help="leave out queries that select the first token or [SEP]")
+    add("--seed", type=whole(0, 2**63 - 1), default=0, help="of the split of the sentences (default 0)")
+    add("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
     add_out(parser)
     parser.set_defaults(command=run, name="heads")
 

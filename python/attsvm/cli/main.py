@@ -27,23 +27,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("ignore", ConvergenceWarning)
             return args.command(args)
     except UsageError as error:
-        return _fail(args.name, str(error))
+        message = str(error)
     except OSError as error:
-        return _fail(args.name, f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        message = f"{error.strerror}: {error.filename}" if error.filename else str(error)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in reproduce.EXTRAS:
             raise
-        return _fail(args.name, f"{missing} is not installed: in a clone, pip install '.[reproduce]'")
+        message = f"{missing} is not installed: in a clone, pip install '.[reproduce]'"
     except MemoryError as error:
-        return _fail(args.name, f"not enough memory. {error}".rstrip())
+        message = f"not enough memory. {error}"
     except KeyboardInterrupt:
         print(f"\nattsvm {args.name}: interrupted", file=sys.stderr)
         return 130
-
-
-def _fail(name: str, message: str) -> int:
-    print(f"attsvm {name}: {shortened(message)}", file=sys.stderr)
+    print(f"attsvm {args.name}: {shortened(message)}", file=sys.stderr)
     return 2
 
 

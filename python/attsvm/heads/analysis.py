@@ -108,7 +108,7 @@ def analyze_head(
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
     sizes = {min(size, len(train)) for size in (*SIZES, len(train))} - {0}
     curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sorted(sizes)]
-    tried = []  # for each split: accuracy of the SVM, name of the best rule, accuracies of all rules
+    accuracies, rules = [], []  # for each split: accuracy of the SVM; name of the best rule and accuracies of all rules
     for again in range(splits if len(test) >= FEWEST else 0):
         seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
         if len(seen) and len(unseen) >= FEWEST:
@@ -118,7 +118,8 @@ def analyze_head(
                 fit = _rough_fit(head, seen, unseen)
             else:
                 fit = fit_svm(head, seen, unseen, "frobenius", C)
-            tried.append((fit.accuracy, *best_rule(head, seen, unseen)))
+            accuracies.append(fit.accuracy)
+            rules.append(best_rule(head, seen, unseen))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
         some = train[:nuclear_queries]
@@ -134,11 +135,11 @@ def analyze_head(
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
             if own_rank(head) > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
-    _, rule, rules = tried[0] if tried else (0.0, "", {})
+    rule, found = rules[0] if rules else ("", {})
     return HeadReport(
-        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, rules, rule,
-        curve, nuclear, random, gaussian, shuffled, np.array([right for right, _, _ in tried]),
-        np.array([found[best] for _, best, found in tried]), sink_value(head, rows), labelled=labels is not None,
+        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, found, rule,
+        curve, nuclear, random, gaussian, shuffled, np.array(accuracies),
+        np.array([right[best] for best, right in rules]), sink_value(head, rows), labelled=labels is not None,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from ..attention.layout import Layout
 from .head import Head
 
 
-@dataclass(frozen=True, eq=False)
-class Cases:
+class Cases(NamedTuple):
     """Queries of a head with the tokens that they see, as the data of an SVM.
 
     Attributes
@@ -47,7 +46,7 @@ class Cases:
     def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns ``x_selected - x_t`` and z for each of ``entries``, the indices of pairs (query z, token t)."""
         query, selected, rival = self.data._rows_of(self.selected, entries)
-        return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
+        return self.data._differences(selected, rival), self.data.queries[query]
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
         """The index of each query's entry (query, token) with the smallest of ``margins``, one margin per entry."""
@@ -65,7 +64,7 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     at, first = text.query_rows(rows), text.begin[rows[:, 0]]
     seen = [text.window(i, q) for i, q, _ in rows.tolist()]
-    tokens, sizes = np.concatenate(seen), np.array(list(map(len, seen)))
+    tokens, sizes = np.concatenate(seen), text.sizes[at]
     queries = head.queries[at].astype(np.float64)
     if bias is None and not text.visible:
         keys, start = np.asarray(text.keys), first + text.start[at]
@@ -81,8 +80,8 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
         ]
         keys = np.column_stack([keys, np.concatenate(added).astype(keys.dtype)])
         queries = np.column_stack([queries, np.ones(len(rows))])
-    layout = Layout(sizes, np.ones(len(rows), dtype=np.intp), True, begin=start)
-    data = Data("head", np.ascontiguousarray(keys), np.ascontiguousarray(queries), None, layout)
+    layout = Layout(sizes, np.ones_like(at), True, begin=start)
+    data = Data("head", np.ascontiguousarray(keys), queries, None, layout)
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
     return Cases(data, hits - data.indptr[:-1], rows, tokens, blocks)
 

@@ -141,7 +141,7 @@ def _twin(words: Sequence[str], query: int, window: np.ndarray) -> int:
 
 def _after_copy(words: Sequence[str], query: int, window: np.ndarray) -> int:
     """Position of the token that follows the last earlier token with the query's text, -1 if there is none."""
-    return next((t for t in window[::-1].tolist() if 0 < t <= query and words[t - 1] == words[query]), -1)
+    return max((t for t in window.tolist() if 0 < t <= query and words[t - 1] == words[query]), default=-1)
 
 
 def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ SAME = 0.6  # a direction is named by a position if at least this share of its t
 PLACES = {0: "the query itself", 1: "the token after", -1: "the token before"}
 
 
-@dataclass(frozen=True, eq=False)
-class Direction:
+class Direction(NamedTuple):
     """One term ``s u v^T`` of W, named by the queries and tokens that load it most.
 
     Attributes

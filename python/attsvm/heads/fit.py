@@ -84,11 +84,9 @@ class Fit(Result):
         return f"SVM of {self.queries} queries in the {self.norm} norm: {self.status}"
 
     def _lines(self) -> list[tuple[str, str]]:
+        margin = f"{self.margin:.12g} (at most {self.margin_bound:.12g}), of the head's W {self.learned_margin:.6g}"
         return [
-            (
-                "margin",
-                f"{self.margin:.12g} (at most {self.margin_bound:.12g}), of the head's W {self.learned_margin:.6g}",
-            ),
+            ("margin", margin),
             ("rank", f"{self.rank}"),
             ("support", f"{len(self.rows)} tokens"),
             ("accuracy", f"{self.accuracy:.4g}, {self.missed} training queries missed"),
@@ -201,12 +199,14 @@ def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     """Pearson correlation of the logits under the weights A and B within a query's window, averaged over queries."""
-    starts, lengths = data.indptr[:-1], data.lengths
-    logits = [np.concatenate(data.logits(W)) for W in (A, B)]
-    a, b = (x - np.repeat(np.add.reduceat(x, starts) / lengths, lengths) for x in logits)
-    aa, ab, bb = (np.add.reduceat(product, starts) for product in (a * a, a * b, b * b))
+    lengths = data.lengths
+
+    def total(x: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(x, data.indptr[:-1])
+
+    a, b = (x - np.repeat(total(x) / lengths, lengths) for x in map(data._logits, (A, B)))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = ab / np.sqrt(aa * bb)
+        found = total(a * b) / np.sqrt(total(a * a) * total(b * b))
     return float(np.nanmean(found)) if np.isfinite(found).any() else np.nan
 
 

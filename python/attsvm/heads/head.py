@@ -191,9 +191,8 @@ class Head(Mapped):
     def sequence_attention(self, i: int) -> np.ndarray:
         """Attention probabilities (S, T) of the i-th kept sequence, with rows of nan for queries that see no token."""
         logits = self.sequence_logits(i)
-        whole = logits
-        if self.given is not None and self.given.sink is not None:
-            whole = np.column_stack([logits, self.given.sink[i].astype(np.float64)])
+        sinks = None if self.given is None else self.given.sink
+        whole = logits if sinks is None else np.column_stack([logits, sinks[i].astype(np.float64)])
         with np.errstate(invalid="ignore"):
             prob = np.exp(whole - whole.max(axis=1, initial=-np.inf, keepdims=True))
             prob = (prob / prob.sum(axis=1, keepdims=True))[:, : logits.shape[1]]
@@ -205,8 +204,6 @@ class Head(Mapped):
         i = self.text.find(sequence)
         S, T, query, token = self.text.places[i]
         found = part(i)
-        if found.shape == (S, T):
-            return found
         whole = np.full((S, T), np.nan)
         rows = slice(query, query + len(found))
         whole[rows] = np.where(np.isnan(found[:, :1]), np.nan, fill)

@@ -40,7 +40,7 @@ class Kept:
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
         self.path, self.wanted = None if file is None else Path(file), wanted
         self.found: dict[str, dict[str, Any]] = {}
-        for record in () if self.path is None else _read(self.path, maker):
+        for record in _read(self.path, maker) if self.path is not None and self.path.exists() else ():
             if wanted.get(record.name, record.digest) != record.digest:
                 raise ValueError(f"{self.path} holds {record.name} of another model, text, version or options")
             if record.name in wanted:
@@ -68,8 +68,6 @@ def digest(head: Head, options: dict[str, Any]) -> str:
 def _read(path: Path, maker: str) -> list[Record]:
     """The records of the file.  A last record that is incomplete, after an interruption, is removed from the file."""
     found: list[Record] = []
-    if not path.exists():
-        return found
     with open(path, "r+b") as file:
         while True:
             begin = file.tell()

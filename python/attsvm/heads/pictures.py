@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -117,16 +118,17 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
         look = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", (1, selected), (0, query), arrowprops=look)
     held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
+    write = functools.partial(ax.text, va="center", fontsize=9)
     for query, word in enumerate(text.query_names(sequence, range(queries))):
-        ax.text(-0.03, query, word, ha="right", va="center", fontsize=9)
+        write(-0.03, query, word, ha="right")
     for token, word in enumerate(text.names(sequence, range(size))):
-        ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
+        write(1.03, token, word, color=ORANGE if held[token] else "black")
         if held[token]:
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
-            ax.text(1.44, token, f"{held[token]:.0f} %", ha="left", va="center", fontsize=8, color=ORANGE)
+            write(1.44, token, f"{held[token]:.0f} %", fontsize=8, color=ORANGE)
     ax.set(xlim=(-0.45, 1.65), ylim=(max(size, queries) - 0.4, -1.4))
     for x, title in ((-0.03, "query"), (1.03, "token"), (1.4, "multiplier")):
-        ax.text(x, -1, title, ha="right" if x < 0 else "left", va="center", color="0.45", fontsize=9)
+        write(x, -1, title, ha="right" if x < 0 else "left", color="0.45")
     ax.axis("off")
     ax.set_title(report.head.name, loc="left", fontsize=11)
     return ax

@@ -15,7 +15,7 @@ import numpy as np
 from ..common.check import as_count, as_list, as_numeric, check_type
 from ..common.storage import replacing
 from .faithful import Faithfulness
-from .head import Head, as_heads, count_heads
+from .head import Head, count_heads
 from .model_analysis import analyze_model
 from .report import HeadReport, Reports, as_reports
 from .view_data import contents, on_text
@@ -129,11 +129,11 @@ def view(
     sequences = as_count("sequences", sequences, 1)
     if not isinstance(title, str):
         raise TypeError(f"title must be a string, got {type(title).__name__}")
-    given = list(heads) if isinstance(heads, (list, tuple)) else [heads]
+    given: list[Any] = list(heads) if isinstance(heads, (list, tuple)) else [heads]
     if given and isinstance(given[0], HeadReport):
         reports = as_reports(given)
     else:
-        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1, progress=progress)
+        reports = analyze_model(given, nuclear_queries=0, null=False, splits=1, progress=progress)
     if not reports:
         raise ValueError("heads must hold at least one head, got none")
     shown = reports
