@@ -62,10 +62,13 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     arrays = read_arrays(args.data)
+    runs: dict[str, Run] = {}
+    saved: dict[str, Any] = {}
     try:
         data = as_data(arrays)
         if "selected" in arrays:
             solutions = _solve(data, {"": as_selected(arrays)})
+            saved["selected"] = arrays["selected"]
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
             problem._check_scale()
@@ -74,22 +77,19 @@ def _run(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     written = [args.out / "weights.npz"]
     print(data)
-    if "selected" in arrays:
-        saved: dict[str, Any] = {"selected": arrays["selected"]}
-        print(solutions_table(solutions))
-    else:
+    if "selected" not in arrays:
         from matplotlib.figure import Figure  # raises before the training if matplotlib is missing
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
         solutions = _solve(data, {name: run.selected for name, run in runs.items()})
-        print(solutions_table(solutions, runs))
         written.append(args.out / "attention.png")
         figure = Figure(figsize=(12, 8), layout="constrained")
         _draw(figure, runs, solutions)
         write_picture(written[-1], figure)
         saved = {"W": runs["W"].W, "K": runs["(K, Q)"].K, "Q": runs["(K, Q)"].Q}
         saved |= {f"selected_{_key(name)}": np.asarray(run.selected) for name, run in runs.items()}
+    print(solutions_table(solutions, runs))
     for (name, norm), solution in solutions.items():
         saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])
     with replacing(written[0]) as file:
@@ -119,10 +119,11 @@ def _key(name: str) -> str:
 def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
     """Trains W, and factors K and Q of full rank.  All weights start like linear layers of PyTorch."""
     rng = np.random.default_rng(args.seed)
-    dk, dz = problem.data.dk, problem.data.dz
+    dk, dz = problem.data._W_shape
+    m = min(dk, dz)
     W, K, Q = (
         rng.uniform(-1 / math.sqrt(inputs), 1 / math.sqrt(inputs), shape)
-        for inputs, shape in ((dz, (dk, dz)), (dk, (dk, min(dk, dz))), (dz, (dz, min(dk, dz))))
+        for inputs, shape in ((dz, (dk, dz)), (dk, (dk, m)), (dz, (dz, m)))
     )
     record = max(1, args.steps // RECORDS)
     how: dict[str, Any] = {"lr": args.lr, "steps": args.steps, "record": record, "progress": True}
@@ -177,7 +178,7 @@ def runs_table(runs: Mapping[str, Run]) -> str:
     return "\n".join([table(header, rows), *notes, ""])
 
 
-def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
+def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run]) -> str:
     """The table of SVM solutions by (trained, norm): their certificates, and how close training came to them."""
     header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
@@ -187,13 +188,13 @@ def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mappi
         if solution.W is not None:
             row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}", f"{solution.rank}"
             row.append(str(sum(int(part.sum()) for part in solution.support)))
-            if runs is not None:
+            if runs:
                 optimal = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
                 row += f"{correlation(runs[name].W, solution.W):.6f}", optimal
         if solution.status != "optimal":
             notes.setdefault(f"{solution.status}: {solution.message}.", []).append(f"{name} {norm}".strip())
         rows.append(row + ["-"] * (len(header) - len(row)))
-    shown = slice(None) if runs is not None else slice(1, -2)
+    shown = slice(None) if runs else slice(1, -2)
     lines = [table(header[shown], [row[shown] for row in rows])]
     if any(solution.W is not None for solution in solutions.values()):
         lines.append("The largest margin of weights of norm 1 lies between the two, both recomputed from the tokens.")

@@ -26,7 +26,6 @@ FEWEST = 20  # with fewer test queries than this an accuracy is nan, since it wo
 SPARE = 3  # this number of tokens per dimension nearly always spans the same space as all tokens
 # Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
-TINY = 1e-300
 NO_ROWS = np.empty((0, 4), dtype=np.intp)
 SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest are rounding
 
@@ -149,7 +148,7 @@ def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns the support tokens of an SVM; and each one's share of the sum of multipliers.  Empty without an SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
-    return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
+    return fit.rows, fit.multipliers / fit.multipliers.sum()
 
 
 def support_share(fit: Fit, train: np.ndarray) -> float:

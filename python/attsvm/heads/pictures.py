@@ -12,7 +12,7 @@ from ..common.render import drawing, new_figure
 from ..plot.curves import COLORS, style
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
-from .fit import TINY, Fit, support_of
+from .fit import Fit, support_of
 from .report import HeadReport, Reports, check_report
 from .why import Why
 
@@ -110,7 +110,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
     rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(report.fit))
-    shares = shares / max(shares.sum(), TINY)
+    shares = shares / shares.sum()
     for (_, query, _, rival), share in zip(rows, shares, strict=True):
         thick = 0.3 + 3 * share / max(shares)
         ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)

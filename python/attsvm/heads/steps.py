@@ -130,7 +130,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     largest margin of ``rows``: the head's W reaches ``low``, and the multipliers prove ``high``.  Their unit is a
     token's length times a query's length.
     """
-    deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
+    deltas = [in_logits(head.sequence_attention(i), gradient) for i, gradient in enumerate(gradients)]
     low, high = math.nan, math.nan
     if len(rows):
         cases = as_cases(head, rows)
@@ -142,8 +142,8 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     queries = all_queries(head)
     for i, query, selected in queries[queries[:, 2] >= 0].tolist():
         deltas[i][query, selected] = 0.0
-    every = np.concatenate([np.empty(0), *map(np.ravel, deltas)])
-    size = float(np.abs(every).sum())
+    every = np.concatenate([delta.ravel() for delta in deltas])
+    size = np.abs(every).sum()
     negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
     return {"negative": negative, "low": low, "high": high}
 
@@ -156,14 +156,13 @@ def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 def _spread(head: Head) -> float:
     """Standard deviation of a head's logits on the first sequences, around the mean logit of each query."""
-    found = [np.empty(0)]
-    for i in range(min(len(head.text.lengths), 32)):
-        logits = head.sequence_logits(i)
-        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
+    squares = []
+    for logits in map(head.sequence_logits, range(min(len(head.text.lengths), 32))):
         logits[np.isneginf(logits)] = np.nan
-        found.append((logits - np.nanmean(logits, axis=1, keepdims=True)).ravel())
-    values = np.concatenate(found)
-    return float(np.sqrt(np.nanmean(values**2))) if len(values) else math.nan
+        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
+        squares.append(((logits - np.nanmean(logits, axis=1, keepdims=True)) ** 2).ravel())
+    every = np.concatenate(squares)
+    return float(np.sqrt(np.nanmean(every))) if len(every) else math.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -219,16 +218,12 @@ def read_training(path: Any) -> list[Row]:
     header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])
     if header != COLUMNS:
         raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(header)}")
-    kinds: list[Any] = [int if name in COUNTS else str if name in WORDS else _number for name in COLUMNS]
-    return [
-        {name: kind(value) for name, kind, value in zip(COLUMNS, kinds, values, strict=True)}
-        for values in found
-        if len(values) == len(COLUMNS)
-    ]
+    return [dict(zip(COLUMNS, map(_read, COLUMNS, row), strict=True)) for row in found if len(row) == len(COLUMNS)]
 
 
-def _number(text: str) -> float:
-    return float(text or "nan")
+def _read(name: str, text: str) -> Any:
+    """The value of a cell of the column ``name``."""
+    return text if name in WORDS else int(text) if name in COUNTS else float(text or "nan")
 
 
 PANELS = (  # column, column of the random heads, label, title, upper end of the axis

@@ -68,11 +68,11 @@ def contents(
     for report, own, key in counted(zip(reports, shown, keys, strict=True), len(keys), "view", "head", progress):
         text = distinct.index(key)
         heads.append(_head(report, text, measured) | {"cases": _cases(own, chosen[text])})
-        sizes.append(np.cumsum([len(_compact(found)) + 1 for found in heads[-1]["cases"]]))
-    while count > FEWEST and sum(own[:count][-1] for own in sizes) > MOST:
+        sizes.append([len(_compact(found)) + 1 for found in heads[-1]["cases"]])
+    while count > FEWEST and sum(sum(own[:count]) for own in sizes) > MOST:
         count -= 1
     order = np.argsort([-report.hard for report in reports], kind="stable")
-    whole = np.cumsum([sizes[k][:count][-1] for k in order])
+    whole = np.cumsum([sum(sizes[k][:count]) for k in order])
     kept = sorted(order[: max(1, int(np.searchsorted(whole, MOST, side="right")))].tolist())
     for part in texts:
         del part["sentences"][count:]
@@ -281,12 +281,12 @@ def _map(
     whether most hard queries select a sink, description].
     """
     largest = float(max(sizes[sizes > 0], default=1.0))
+    places = {k: place for place, k in enumerate(shown)}
     cells = []
-    for k, report in enumerate(reports):
-        head, place = report.head, shown.index(k) if k in shown else -1
-        level = round(1000 * sizes[k] / largest) if sizes[k] > 0 else 0
+    for k, (report, size) in enumerate(zip(reports, sizes, strict=True)):
+        head, level = report.head, round(1000 * size / largest) if size > 0 else 0
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
+        cells.append([head.layer, head.number, head.label, places.get(k, -1), level, bool(report.sinks >= 0.5), said])
     return {"by": by, "largest": number(largest), "cells": cells}
 
 
