@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..common.arguments import UsageError, add_out, between, shortened, whole
+from ..common.arguments import UsageError, add_out, between, refused, shortened, whole
 from ..common.progress import counted
 from ..common.render import write_picture
 from ..common.storage import write_table
-from ..heads.analysis import SPLITS
+from ..heads.analysis import SPLITS, analyze_model
 from ..heads.head import QUERIES, THRESHOLD, Head, count_heads
-from ..heads.model_analysis import analyze_model
 from ..heads.report import results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
 from ..heads.view import view
@@ -166,7 +165,7 @@ def _reader() -> Any:
 def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, list[Any]]:
     """Returns the heads that the user asked for; a description of the input; the model; and a few batches of its
     input."""
-    try:
+    with refused(ValueError):
         heads, given, *rest = _reader().read_pretrained(
             model,
             args.text,
@@ -180,7 +179,5 @@ def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, 
             queries=args.queries,
             seed=args.seed,
         )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     tokens = int(heads[0].text.lengths.sum())
     return heads, f"{count_heads(len(heads))}, {given}, {tokens} tokens; seed {args.seed}.", *rest

@@ -11,7 +11,7 @@ from .. import __version__
 from ..common.arguments import UsageError, shortened
 from ..reproduce import command as reproduce
 from ..svm.solve import ConvergenceWarning
-from . import heads, prove, run
+from . import heads, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,6 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,prove,heads}")
-    for command in (reproduce, run, prove, heads):
+    for command in (reproduce, run, heads):
         command.add_parser(commands)
     return parser

@@ -1,4 +1,5 @@
-"""The command ``attsvm run``: trains on the user's arrays, and solves the SVMs of the tokens selected."""
+"""The commands on a user's arrays: ``attsvm run`` trains and solves the SVMs of the tokens selected, ``attsvm prove``
+solves an SVM and writes its proof."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from .. import plot
 from ..attention.data import Data
-from ..common.arguments import UsageError, add_out, between, whole
+from ..common.arguments import UsageError, add_out, between, refused, shortened, whole
+from ..common.check import as_norm
 from ..common.render import write_picture
 from ..common.result import table
 from ..common.storage import replacing
@@ -31,7 +33,7 @@ from .arrays import as_data, as_selected, read_arrays
 
 NORMS: tuple[Ball, ...] = ("frobenius", "nuclear")
 RECORDS = 100  # number of records of a training run, which its curves show
-RATE = between(0, math.inf, "a positive number")
+POSITIVE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
 
 
@@ -53,10 +55,28 @@ def add_parser(commands: Any) -> None:
     )
     two.add_argument("data", metavar="DATA.npz", type=Path)
     two.add_argument("--steps", type=whole(1), default=2000, help="of normalised gradient descent (default 2000)")
-    two.add_argument("--lr", type=RATE, help="learning rate (default: 0.1 over the scale of the data)")
+    two.add_argument("--lr", type=POSITIVE, help="learning rate (default: 0.1 over the scale of the data)")
     two.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the initial weights (default 0)")
     add_out(two)
     two.set_defaults(command=_run, name="run")
+    what = "solve the SVM of selected tokens and write a proof of it that anybody can check"
+    three = commands.add_parser(
+        "prove",
+        help=what,
+        description=what + ": python -S -I check.py OUT, with attsvm/check.py alone.",
+        epilog="arrays in DATA.npz: X, Z, lengths and selected, as `attsvm run` reads them.  The exit code is 1 where "
+        "it is not proved, and nothing is written.",
+    )
+    three.add_argument("data", metavar="DATA.npz", type=Path)
+    three.add_argument("out", metavar="OUT", type=Path, help="the proof; compressed where the name ends in .gz")
+    three.add_argument(
+        "--norm",
+        type=_norm,
+        default="frobenius",
+        help="frobenius (default), nuclear, max, spectral, or a number above 1: entrywise",
+    )
+    three.add_argument("--C", type=POSITIVE, help="soft margins, of this cost")
+    three.set_defaults(command=_prove, name="prove")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -64,7 +84,7 @@ def _run(args: argparse.Namespace) -> int:
     arrays = read_arrays(args.data)
     runs: dict[str, Run] = {}
     saved: dict[str, Any] = {}
-    try:
+    with refused(ValueError, TypeError):
         data = as_data(arrays)
         if "selected" in arrays:
             solutions = _solve(data, {"": as_selected(arrays)})
@@ -72,8 +92,6 @@ def _run(args: argparse.Namespace) -> int:
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
             problem._check_scale()
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
     args.out.mkdir(parents=True, exist_ok=True)
     written = [args.out / "weights.npz"]
     print(data)
@@ -105,10 +123,8 @@ def _solve(data: Data, selected: Mapping[str, Any]) -> dict[tuple[str, str], Sep
     for name, tokens in selected.items():
         for norm in NORMS:
             print(f"solving the {norm} SVM of {data._rows} margins", file=sys.stderr)
-            try:
+            with refused(ValueError):  # raised if the selection is wrong, or tokens are out of scale
                 found[name, norm] = solve_svm(data, tokens, norm)
-            except ValueError as error:  # raised if the selection is wrong, or tokens are out of scale
-                raise UsageError(str(error)) from None
     return found
 
 
@@ -127,10 +143,8 @@ def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
     )
     record = max(1, args.steps // RECORDS)
     how: dict[str, Any] = {"lr": args.lr, "steps": args.steps, "record": record, "progress": True}
-    try:
+    with refused(FloatingPointError):
         return {"W": train(problem, W, **how), "(K, Q)": train(problem, K=K, Q=Q, **how)}
-    except FloatingPointError as error:
-        raise UsageError(str(error)) from None
 
 
 def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Separation]) -> None:
@@ -200,3 +214,29 @@ def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mappi
         lines.append("The largest margin of weights of norm 1 lies between the two, both recomputed from the tokens.")
     lines += [f"{', '.join(which)}: {note}" for note, which in notes.items()]
     return "\n".join([*lines, ""])
+
+
+def _norm(text: str) -> Any:
+    try:
+        value: Any = float(text)
+    except ValueError:
+        value = text
+    try:
+        return as_norm("norm", value)
+    except (ValueError, TypeError) as error:
+        raise argparse.ArgumentTypeError(shortened(str(error))) from None
+
+
+def _prove(args: argparse.Namespace) -> int:
+    arrays = read_arrays(args.data)
+    if "selected" not in arrays:
+        raise UsageError(f"{args.data} has no selected (n,) or (n, T), the tokens whose SVM is to be proved")
+    with refused(ValueError, TypeError):
+        sol = solve_svm(as_data(arrays), as_selected(arrays), args.norm, C=args.C)
+    print(sol)
+    try:
+        print(f"PROVED: {sol.prove(args.out)}\nwrote {args.out}")
+    except ValueError as error:
+        print(str(error).replace("not proved", "NOT PROVED"))
+        return 1
+    return 0

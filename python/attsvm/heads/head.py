@@ -134,9 +134,8 @@ class Head(Mapped):
     def causal(self) -> bool:
         """Whether every token sees exactly itself and all tokens before it."""
         text = self.text
-        if text.counts is not text.lengths or text.visible:
-            return False
-        return not text.start.any() and np.array_equal(text.stop, text.queries[:, 1] + 1)
+        whole = text.counts is text.lengths and not text.visible and not text.start.any()
+        return whole and np.array_equal(text.stop, text.queries[:, 1] + 1)
 
     @property
     def label(self) -> str:

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..common.check import as_count, as_list, as_numeric, check_type
 from ..common.storage import replacing
+from .analysis import analyze_model
 from .faithful import Faithfulness
 from .head import Head, count_heads
-from .model_analysis import analyze_model
 from .report import HeadReport, Reports, as_reports
 from .view_data import contents, on_text
 
@@ -166,10 +166,10 @@ def as_images(images: Iterable[Any] | None) -> list[str]:
         from PIL import Image
 
         pixels = as_numeric(f"images[{k}]", image)
-        if pixels.dtype.kind == "f" and pixels.ndim == 3 and pixels.shape[0] == 3:
-            low, high = float(pixels.min()), float(pixels.max())
-            pixels = (255 * (pixels - low) / max(high - low, 1e-300)).round().astype(np.uint8).transpose(1, 2, 0)
-        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
+        if pixels.dtype.kind == "f" and pixels.shape[:-2] == (3,):
+            shares = (pixels - pixels.min()) / max(np.ptp(pixels), 1e-300)
+            pixels = (255 * shares).round().astype(np.uint8).transpose(1, 2, 0)
+        if pixels.dtype != np.uint8 or pixels.shape[2:] != (3,):
             raise ValueError(
                 f"images[{k}] must be (height, width, 3) uint8 or (3, height, width) floats, got {pixels.dtype} of "
                 f"shape {pixels.shape}"
