@@ -48,6 +48,11 @@ class Cases(NamedTuple):
         query, selected, rival = self.data._rows_of(self.selected, entries)
         return self.data._differences(selected, rival), self.data.queries[query]
 
+    def shares(self, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Terms of k margins (k, r), one for each of r singular directions: ``s (u . (x_selected - x_t)) (v . z)``."""
+        ahead, queries = self.pairs(entries)
+        return values * (ahead @ left) * (queries @ right)
+
     def nearest(self, margins: np.ndarray) -> np.ndarray:
         """The index of each query's entry (query, token) with the smallest of ``margins``, one margin per entry."""
         return self.data.indptr[:-1] + [part.argmin() for part in self.split(margins)]

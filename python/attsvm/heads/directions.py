@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cases import Cases, as_cases
+from .cases import as_cases
 from .choices import all_queries
 from .head import Head
 
@@ -66,7 +66,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     cases = as_cases(head, rows)
     data, (left, values, right) = cases.data, directions(head, W)
     ahead = data._flat_margins(head.W if W is None else W, cases.selected)
-    margins = shares(cases, cases.nearest(ahead), left, values, right).mean(axis=0)
+    margins = cases.shares(cases.nearest(ahead), left, values, right).mean(axis=0)
     loads, queries = np.asarray(data.keys, np.float64) @ left, data.queries @ right
     means = np.add.reduceat(loads[data._token_of()], data.indptr[:-1]) / data.lengths[:, None]
     moved = (loads[data.start + cases.selected] - means) * queries * values
@@ -85,12 +85,6 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
             )
         )  # fmt: skip
     return found
-
-
-def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Terms of k margins (k, r), one for each of r singular directions: ``s (u . (x_selected - x_t)) (v . z)``."""
-    ahead, queries = cases.pairs(entries)
-    return values * (ahead @ left) * (queries @ right)
 
 
 def _frequent(names: np.ndarray, known: bool) -> list[str]:

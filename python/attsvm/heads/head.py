@@ -173,10 +173,9 @@ class Head(Mapped):
     def sequence_logits(self, i: int) -> np.ndarray:
         """Logits (S, T) of the i-th kept sequence, one row per query, with -inf at tokens that a query does not see."""
         text, given = self.text, self.given
-        own = slice(text.query_begin[i], text.query_begin[i] + text.counts[i])
-        tokens = slice(text.begin[i], text.begin[i] + text.lengths[i])
         of = self if given is None else given
-        queries, keys = of.queries[own].astype(np.float64), of.keys[tokens].astype(np.float64)
+        queries = of.queries[text.query_begin[i] :][: text.counts[i]].astype(np.float64)
+        keys = of.keys[text.begin[i] :][: text.lengths[i]].astype(np.float64)
         if given is None:
             found = (queries @ self.Q) @ (keys @ self.K).T
         else:

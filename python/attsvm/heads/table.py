@@ -258,6 +258,7 @@ PATHS = {
     for name, _, path in (named.rpartition("=") for named in column.paths.split())
 }
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
+CASES = 10  # largest number of support tokens in a table
 OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
 
 
@@ -329,28 +330,22 @@ def stars(reports: Sequence[HeadReport]) -> str:
     return f"{found} star{plural} in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
 
 
-CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine", "accuracy")
-
-
-def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """Table rows, one for each SVM of a head: a head has an SVM for each number of training queries."""
-    return [
+def curve_table(report: HeadReport) -> Table:
+    """A table with one row for each SVM of a head: a head has an SVM for each number of training queries."""
+    header = "head SVM queries margin support logits cosine accuracy".split()
+    return header, [
         (
             report.head.label, fit.norm, f"{fit.queries}", certified(fit.margin, fit.margin_bound), f"{len(fit.rows)}",
             *map(number, (fit.score_correlation, fit.cosine, fit.accuracy)),
         )
-        for report in reports
         for fit in report.fits
     ]  # fmt: skip
 
 
-CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
-
-
-def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
-    """Table rows of the support tokens with the largest multipliers, each with its share of the sum of multipliers."""
-    text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
-    return [
+def cases_table(report: HeadReport) -> Table:
+    """A table of the support tokens with the largest multipliers, each with its share of the sum of multipliers."""
+    text, parts = report.head.text, [part[:CASES] for part in support_of(report.fit)]
+    return "multiplier query selected rival sequence".split(), [
         (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
         for row, share in zip(*parts, strict=True)
     ]

@@ -18,7 +18,7 @@ import numpy as np
 from ..common.progress import counted
 from .cases import Cases, as_cases
 from .choices import all_queries, hard_queries
-from .directions import Direction, directions, name_directions, shares
+from .directions import Direction, directions, name_directions
 from .faithful import Faithfulness
 from .fit import NO_ROWS, support_of
 from .head import Head
@@ -204,7 +204,7 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
     of_svm = svm is not None and head.space == "head"
     parts = directions(head, svm if of_svm else None)
     margins = [cases.data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
-    every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
+    every = cases.shares(cases.nearest(margins[0 if of_svm else -1]), *parts)
     support, held_by = support_of(report.fit)
     held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # % of all multipliers
     columns = map(cases.split, (cases.tokens, *margins))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_flag, as_floats, check_shapes, check_type
+from ..common.check import as_count, as_flag, check_shapes, check_type
 from ..common.result import Result, Table
 from .cases import Cases, as_cases, pulled, support_pairs
-from .directions import directions, name_directions, shares
+from .directions import directions, name_directions
 from .faithful import Faithfulness
 from .fit import Fit, fit_svm, support_of
 from .head import Head
@@ -193,7 +193,7 @@ def why(
         raise ValueError("W must be given: the head has no SVM")
     case = as_cases(head, np.array([[sequence, query, selected]]))
     if W is not None:
-        W = as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
+        W = case.data._weights(W)
     margins = case.data._flat_margins(head.W if W is None else W, case.selected)
     at = margins.argmin() if rival is None else np.append(np.flatnonzero(case.tokens == rival), case.selected)[0]
     if at == case.selected[0]:
@@ -209,7 +209,7 @@ def why(
     near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
-        shares(case, np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,
+        case.shares(np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,
     )  # fmt: skip
 
 

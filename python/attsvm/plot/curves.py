@@ -111,9 +111,7 @@ def correlations(weights: np.ndarray, W: np.ndarray | None) -> np.ndarray:
 
 def largest(probabilities: Any) -> np.ndarray:
     """The largest probability of every query, from an array of probabilities or a list of arrays."""
-    if isinstance(probabilities, list):
-        return np.concatenate([np.atleast_2d(part).max(axis=1) for part in probabilities])
-    return probabilities.max(axis=-1).ravel()
+    return np.concatenate([part.max(axis=-1).ravel() for part in probabilities])
 
 
 @drawing(Run)
