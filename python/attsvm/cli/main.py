@@ -16,7 +16,14 @@ from . import heads, run
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0, 1 if a claim fails, 2 for a wrong input."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="attsvm", description="Which tokens will attention select, and in which direction do its weights go?"
+    )
+    parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,prove,heads}")
+    for command in (reproduce, run, heads):
+        command.add_parser(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
@@ -42,15 +49,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     print(f"attsvm {args.name}: {shortened(message)}", file=sys.stderr)
     return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="attsvm", description="Which tokens will attention select, and in which direction do its weights go?"
-    )
-    parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
-    parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,prove,heads}")
-    for command in (reproduce, run, heads):
-        command.add_parser(commands)
-    return parser

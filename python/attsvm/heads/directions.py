@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .cases import as_cases
 from .choices import all_queries
 from .head import Head
+from .sequences import printable
 
 QUERIES = 1000  # largest number of queries from which directions are named
 LOADING = 40  # number of queries that name a direction: the queries with the largest loadings on it
@@ -80,17 +81,16 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
         found.append(
             Direction(
                 k, float(values[k]), float(margins[k]) / total if total else np.nan,
-                _frequent(head.text.query_names(at[:, 0], at[:, 1]), head.text.query_words is not None),
-                _frequent(head.text.names(at[:, 0], at[:, 2]), head.text.words is not None), _place(head, at),
+                _frequent(head.text.query_words, at[:, :2]), _frequent(head.text.words, at[:, ::2]), _place(head, at),
             )
         )  # fmt: skip
     return found
 
 
-def _frequent(names: np.ndarray, known: bool) -> list[str]:
-    if not known:
-        return []
-    return [word for word, _ in Counter(names.tolist()).most_common(WORDS)]
+def _frequent(words: Any, places: np.ndarray) -> list[str]:
+    """The most frequent of the words at these places (sequence, position)."""
+    found = Counter(printable(words[i][t]) for i, t in places.tolist() if words is not None)
+    return [word for word, _ in found.most_common(WORDS)]
 
 
 def _place(head: Head, rows: np.ndarray) -> str:

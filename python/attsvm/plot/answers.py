@@ -19,8 +19,6 @@ from ..theory.regularization_path import Path
 from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
 
-__all__ = ["attention"]
-
 DRAWN, NAMED = 8, 20  # largest numbers of graphs in a picture, and of nodes in a graph with numbered nodes
 ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
 
