@@ -98,16 +98,15 @@ def on_text(reports: Sequence[HeadReport], heads: Sequence[Head]) -> tuple[list[
     found = [report for report in reports if report.head.name in others]
     if not found:
         raise ValueError("text must hold one of the heads of the reports, got none")
-    return found, [_with_head(report, others[report.head.name]) for report in found]
-
-
-def _with_head(report: HeadReport, other: Head) -> HeadReport:
-    head = report.head
-    if other.W.shape != head.W.shape or not np.allclose(other.W, head.W, atol=SAME * np.abs(head.W).max()):
-        raise ValueError(f"text must hold heads of the same model, got another W of {head.label}")
-    W, none = svm_weights(report), NO_ROWS[:, :3]
-    fits = [replace(fit, W=W, rows=NO_ROWS, multipliers=np.empty(0)) for fit in report.curve[-1:]]
-    return replace(report, head=other, train=none, test=none, curve=fits)
+    copies, none = [], NO_ROWS[:, :3]
+    for report in found:
+        other, own = others[report.head.name], report.head.W
+        if other.W.shape != own.shape or not np.allclose(other.W, own, atol=SAME * np.abs(own).max()):
+            raise ValueError(f"text must hold heads of the same model, got another W of {other.label}")
+        W = svm_weights(report)
+        fits = [replace(fit, W=W, rows=NO_ROWS, multipliers=np.empty(0)) for fit in report.curve[-1:]]
+        copies.append(replace(report, head=other, train=none, test=none, curve=fits))
+    return found, copies
 
 
 def _compact(value: Any) -> str:
