@@ -274,11 +274,9 @@ def analyze_model(
     reports = Reports(done[k] for k in sorted(done))
     if null == "layer":
         of = {heads[k].layer: done[k] for k in middle}
-        layers = [of[report.head.layer] for report in reports]
-        return Reports(
-            replace(report, null=same.null, shuffled=same.shuffled)
-            for report, same in zip(reports, layers, strict=True)
-        )
+        for k, report in enumerate(reports):
+            same = of[report.head.layer]
+            reports[k] = replace(report, null=same.null, shuffled=same.shuffled)
     return reports
 
 

@@ -157,7 +157,7 @@ def _blocks(text: Text) -> list[tuple[int, int, int]]:
     found = []
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
-        found += [(i, a, min(a + rows, S)) for a in range(0, S, rows)]
+        found += [(i, a, a + rows) for a in range(0, S, rows)]
     return found
 
 
@@ -165,8 +165,8 @@ def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> P
     """The queries of a block that see several tokens.  The tokens that they select are written into ``selected``."""
     text = head.text
     seen = text.seen(i, slice(first, last))
-    several = seen.sum(axis=1) > 1
-    at = text.query_begin[i] + np.arange(first, last)[several]
+    several = np.flatnonzero(seen.sum(axis=1) > 1)
+    at = text.query_begin[i] + first + several
     tokens = np.flatnonzero(seen.any(axis=0))
     seen = seen[several][:, tokens]
     logits = (head.queries[at] @ head.Q) @ (text.keys[text.begin[i] + tokens] @ head.K).T

@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from .head import Head
 
 
 @storable
-@dataclass(frozen=True, eq=False)
-class Record:
+class Record(NamedTuple):
     """Results stored under a name, such as that of a head, and a digest of everything that the results depend on."""
 
     name: str
