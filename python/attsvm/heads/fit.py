@@ -120,7 +120,11 @@ def fit_svm(
         method = "block" if short(head, train) else "gradient"
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
-        start = None if near is None else _multipliers(near, cases)
+        start = None
+        if near is not None:
+            multipliers = np.zeros(len(cases.tokens))
+            multipliers[cases.entries(near.rows)] = near.multipliers
+            start = cases.split(multipliers)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     support, multipliers = _support(solution, cases)
     W, own = solution.W, head.W
@@ -216,10 +220,3 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
     entries = entries[np.argsort(-dual[entries], kind="stable")]
     query = cases.data._query_at(entries)
     return np.column_stack([cases.rows[query], cases.tokens[entries]]), dual[entries]
-
-
-def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
-    """Multipliers of ``fit``, an SVM of the rows of ``cases``, as one array over the window of each query."""
-    found = np.zeros(len(cases.tokens))
-    found[cases.entries(fit.rows)] = fit.multipliers
-    return cases.split(found)
