@@ -136,10 +136,11 @@ def test_one_svm_starts_from_another_of_its_rows(head, monkeypatch):
     assert near.margin == pytest.approx(alone.margin, rel=1e-8) and near.rank == alone.rank
 
 
-def test_rules_by_hand():
+@pytest.mark.parametrize("word", ["a", "\x1b"])  # printed, or escaped where it is shown
+def test_rules_by_hand(word):
     """Of twelve rows; those of the other sequence are the same tokens."""
-    one = np.eye(8)
-    (head,) = heads.from_arrays([one, one], one, None, one, None, tokens=[["[CLS]", *"abacab", "[SEP]"]] * 2)
+    one, words = np.eye(8), ["[CLS]", *"abacab".replace("a", word), "[SEP]"]
+    (head,) = heads.from_arrays([one, one], one, None, one, None, tokens=[words] * 2)
     train, itself = ([(0, q, s) for q, s in pairs] for pairs in ([(0, 1), (1, 2), (2, 3), (4, 5), (6, 2)], [(1, 1)]))
     test = {  # query -> what it selects in turn
         0: [1], 1: [2], 2: [6, 3, 0], 3: [1, 2, 4], 4: [0], 5: [3, 4], 6: [2]
