@@ -267,8 +267,13 @@ SHOWN = {
 def test_picture(case, ax):
     name, result = case
     if name in NOT_DRAWN:
-        with pytest.raises(ValueError, match=r"must (be|have)"):
-            result.plot(ax=ax)
+        from matplotlib import pyplot
+
+        before = pyplot.get_fignums()
+        for where in (ax, None):
+            with pytest.raises(ValueError, match=r"must (be|have)"):
+                result.plot(ax=where)
+        assert pyplot.get_fignums() == before  # a new figure is closed again
         return
     assert result.plot(ax=ax) is ax and (ax.lines or ax.images or ax.patches)
     assert SHOWN.get(name, lambda ax: True)(ax)

@@ -12,7 +12,7 @@ from attsvm.heads import fit
 from attsvm.heads.cases import as_cases
 from attsvm.heads.choices import baselines, is_sink, split
 from attsvm.heads.controls import gaussian_factors, interval, null_head, student
-from attsvm.heads.fit import _multipliers, fit_svm, norm_on_span
+from attsvm.heads.fit import fit_svm, norm_on_span
 from attsvm.heads.pictures import choose_sequence
 from attsvm.heads.table import certified
 from compare import close
@@ -119,21 +119,28 @@ def test_directions_that_only_late_tokens_have_count(rng, late):
     assert norm_on_span(head.W, as_cases(head, rows)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_one_svm_starts_from_another_of_its_rows(head):
+def test_one_svm_starts_from_another_of_its_rows(head, monkeypatch):
     train = np.random.default_rng(0).permutation(heads.hard_queries(head, 0.7))[:40]
-    fit = fit_svm(head, train, train, "frobenius")
-    cases = as_cases(head, train)
-    start = np.concatenate(_multipliers(fit, cases))
+    frobenius = fit_svm(head, train, train, "frobenius")
+    cases, starts = as_cases(head, train), []
+
+    def solved(*given, **how):
+        starts.append(how["warm_start"])
+        return attsvm.solve_svm(*given, **how)
+
+    monkeypatch.setattr(fit, "solve_svm", solved)
+    alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, frobenius))
     dual = attsvm.solve_svm(cases.data, cases.selected).flat_dual
-    assert_allclose(start, dual, atol=1e-8 * dual.max())
-    alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, fit))
+    assert starts[0] is None
+    assert_allclose(np.concatenate(starts[1]), dual, atol=1e-8 * dual.max())
     assert near.margin == pytest.approx(alone.margin, rel=1e-8) and near.rank == alone.rank
 
 
-def test_rules_by_hand():
+@pytest.mark.parametrize("word", ["a", "\x1b"])  # printed, or escaped where it is shown
+def test_rules_by_hand(word):
     """Of twelve rows; those of the other sequence are the same tokens."""
-    one = np.eye(8)
-    (head,) = heads.from_arrays([one, one], one, None, one, None, tokens=[["[CLS]", *"abacab", "[SEP]"]] * 2)
+    one, words = np.eye(8), ["[CLS]", *"abacab".replace("a", word), "[SEP]"]
+    (head,) = heads.from_arrays([one, one], one, None, one, None, tokens=[words] * 2)
     train, itself = ([(0, q, s) for q, s in pairs] for pairs in ([(0, 1), (1, 2), (2, 3), (4, 5), (6, 2)], [(1, 1)]))
     test = {  # query -> what it selects in turn
         0: [1], 1: [2], 2: [6, 3, 0], 3: [1, 2, 4], 4: [0], 5: [3, 4], 6: [2]

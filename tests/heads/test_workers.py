@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attsvm import heads
-from attsvm.heads import model_analysis
+from attsvm.heads import analysis
 from attsvm.heads.sequences import Text
 from made import make_heads
 from numpy.testing import assert_array_equal
@@ -87,7 +87,7 @@ def test_a_file_keeps_what_is_done(found, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return heads.analyze_head(head, **options)
 
-    monkeypatch.setattr(model_analysis, "analyze_head", analyzed)
+    monkeypatch.setattr(analysis, "analyze_head", analyzed)
     with pytest.raises(KeyboardInterrupt) as caught:
         heads.analyze_model(found, n_jobs=1, file=path, **OPTIONS)
     assert len(caught.value.partial) == 1

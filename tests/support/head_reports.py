@@ -73,8 +73,9 @@ def shown(found, own):
     names, (row,) = table.grid([report], table.NAMES)
     for name, cell in zip(names, row, strict=True):
         dependence.add(shown, f"cell {name}", cell)
-    for row in table.curve_rows([report]):
-        for name, cell in zip(table.CURVE_HEADER, row, strict=True):
+    header, rows = table.curve_table(report)
+    for row in rows:
+        for name, cell in zip(header, row, strict=True):
             dependence.add(shown, f"curve {name}", cell)
     gradients = [np.random.default_rng(i).standard_normal((5, 5)) for i in range(40)]
     with patch.object(steps, "analyze_head", lambda *_, **__: report):

@@ -29,7 +29,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         if unknown:
             raise UsageError(f"{path} holds the unknown {', '.join(unknown)}; known are {', '.join(KNOWN)}")
         arrays = {name: _read_array(archive, name) for name in archive.files}
-    _check_present(path, arrays)
+    if "X" not in arrays:
+        raise UsageError(f"{path} has no X (n, T, d), the tokens")
+    given = [name for name in ("y", "v") if name in arrays]
+    if "selected" in arrays and given:
+        raise UsageError(f"selected replaces y and v: leave out either selected or {' and '.join(given)}")
+    if "selected" not in arrays and len(given) < 2:
+        have = {"y": "has y without v", "v": "has v without y"}.get("".join(given), "has neither y nor v")
+        raise UsageError(f"{path} {have}: give y (n,) and v (d,), or selected (n,) to solve the SVMs alone")
     return arrays
 
 
@@ -44,20 +51,6 @@ def _read_array(archive: Any, name: str) -> np.ndarray:
     if not isinstance(array, np.ndarray):  # NumPy returns a member that is no .npy file as bytes
         raise UsageError(f"{name} is not an array")
     return array
-
-
-def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    if "X" not in arrays:
-        raise UsageError(f"{path} has no X (n, T, d), the tokens")
-    if "selected" in arrays:
-        extra = [name for name in ("y", "v") if name in arrays]
-        if extra:
-            raise UsageError(f"selected replaces y and v: leave out either selected or {' and '.join(extra)}")
-        return
-    missing = [name for name in ("y", "v") if name not in arrays]
-    if missing:
-        have = {"y": "has v without y", "v": "has y without v"}.get("".join(missing), "has neither y nor v")
-        raise UsageError(f"{path} {have}: give y (n,) and v (d,), or selected (n,) to solve the SVMs alone")
 
 
 def as_data(arrays: dict[str, np.ndarray]) -> Data:

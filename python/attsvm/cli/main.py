@@ -11,12 +11,19 @@ from .. import __version__
 from ..common.arguments import UsageError, shortened
 from ..reproduce import command as reproduce
 from ..svm.solve import ConvergenceWarning
-from . import heads, prove, run
+from . import heads, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0, 1 if a claim fails, 2 for a wrong input."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="attsvm", description="Which tokens will attention select, and in which direction do its weights go?"
+    )
+    parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,prove,heads}")
+    for command in (reproduce, run, heads):
+        command.add_parser(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
@@ -27,33 +34,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("ignore", ConvergenceWarning)
             return args.command(args)
     except UsageError as error:
-        return _fail(args.name, str(error))
+        message = str(error)
     except OSError as error:
-        return _fail(args.name, f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        message = f"{error.strerror}: {error.filename}" if error.filename else str(error)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in reproduce.EXTRAS:
             raise
-        return _fail(args.name, f"{missing} is not installed: in a clone, pip install '.[reproduce]'")
+        message = f"{missing} is not installed: in a clone, pip install '.[reproduce]'"
     except MemoryError as error:
-        return _fail(args.name, f"not enough memory. {error}".rstrip())
+        message = f"not enough memory. {error}"
     except KeyboardInterrupt:
         print(f"\nattsvm {args.name}: interrupted", file=sys.stderr)
         return 130
-
-
-def _fail(name: str, message: str) -> int:
-    print(f"attsvm {name}: {shortened(message)}", file=sys.stderr)
+    print(f"attsvm {args.name}: {shortened(message)}", file=sys.stderr)
     return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="attsvm", description="Which tokens will attention select, and in which direction do its weights go?"
-    )
-    parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
-    parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,prove,heads}")
-    for command in (reproduce, run, prove, heads):
-        command.add_parser(commands)
-    return parser

@@ -1,4 +1,5 @@
-"""The command ``attsvm run``: trains on the user's arrays, and solves the SVMs of the tokens selected."""
+"""The commands on a user's arrays: ``attsvm run`` trains and solves the SVMs of the tokens selected, ``attsvm prove``
+solves an SVM and writes its proof."""
 
 from __future__ import annotations
 
@@ -8,16 +9,18 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from .. import plot
 from ..attention.data import Data
-from ..common.arguments import UsageError, add_out, between, whole
+from ..common.arguments import UsageError, add_out, between, refused, shortened, whole
+from ..common.check import as_norm
 from ..common.render import write_picture
 from ..common.result import table
 from ..common.storage import replacing
+from ..common.types import Ball
 from ..plot.curves import SATURATED, finish, largest
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -28,9 +31,9 @@ from ..training.run import Run
 from ..training.train import train
 from .arrays import as_data, as_selected, read_arrays
 
-NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
+NORMS: tuple[Ball, ...] = ("frobenius", "nuclear")
 RECORDS = 100  # number of records of a training run, which its curves show
-RATE = between(0, math.inf, "a positive number")
+POSITIVE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # largest number of rows of a heat map that can be told apart
 
 
@@ -52,44 +55,59 @@ def add_parser(commands: Any) -> None:
     )
     two.add_argument("data", metavar="DATA.npz", type=Path)
     two.add_argument("--steps", type=whole(1), default=2000, help="of normalised gradient descent (default 2000)")
-    two.add_argument("--lr", type=RATE, help="learning rate (default: 0.1 over the scale of the data)")
+    two.add_argument("--lr", type=POSITIVE, help="learning rate (default: 0.1 over the scale of the data)")
     two.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the initial weights (default 0)")
     add_out(two)
     two.set_defaults(command=_run, name="run")
+    what = "solve the SVM of selected tokens and write a proof of it that anybody can check"
+    three = commands.add_parser(
+        "prove",
+        help=what,
+        description=what + ": python -S -I check.py OUT, with attsvm/check.py alone.",
+        epilog="arrays in DATA.npz: X, Z, lengths and selected, as `attsvm run` reads them.  The exit code is 1 where "
+        "it is not proved, and nothing is written.",
+    )
+    three.add_argument("data", metavar="DATA.npz", type=Path)
+    three.add_argument("out", metavar="OUT", type=Path, help="the proof; compressed where the name ends in .gz")
+    three.add_argument(
+        "--norm",
+        type=_norm,
+        default="frobenius",
+        help="frobenius (default), nuclear, max, spectral, or a number above 1: entrywise",
+    )
+    three.add_argument("--C", type=POSITIVE, help="soft margins, of this cost")
+    three.set_defaults(command=_prove, name="prove")
 
 
 def _run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     arrays = read_arrays(args.data)
-    try:
+    runs: dict[str, Run] = {}
+    saved: dict[str, Any] = {}
+    with refused(ValueError, TypeError):
         data = as_data(arrays)
         if "selected" in arrays:
-            selected = as_selected(arrays)
-            solutions: dict[tuple[str, str], Separation] = {("", norm): _solve(data, selected, norm) for norm in NORMS}
+            solutions = _solve(data, {"": as_selected(arrays)})
+            saved["selected"] = arrays["selected"]
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
             problem._check_scale()
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from None
     args.out.mkdir(parents=True, exist_ok=True)
     written = [args.out / "weights.npz"]
     print(data)
-    if "selected" in arrays:
-        saved: dict[str, Any] = {"selected": arrays["selected"]}
-        print(solutions_table(solutions))
-    else:
+    if "selected" not in arrays:
         from matplotlib.figure import Figure  # raises before the training if matplotlib is missing
 
         runs = _train_both(problem, args)
         print(runs_table(runs))
-        solutions = {(name, norm): _solve(data, run.selected, norm) for name, run in runs.items() for norm in NORMS}
-        print(solutions_table(solutions, runs))
+        solutions = _solve(data, {name: run.selected for name, run in runs.items()})
         written.append(args.out / "attention.png")
         figure = Figure(figsize=(12, 8), layout="constrained")
         _draw(figure, runs, solutions)
         write_picture(written[-1], figure)
         saved = {"W": runs["W"].W, "K": runs["(K, Q)"].K, "Q": runs["(K, Q)"].Q}
         saved |= {f"selected_{_key(name)}": np.asarray(run.selected) for name, run in runs.items()}
+    print(solutions_table(solutions, runs))
     for (name, norm), solution in solutions.items():
         saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])
     with replacing(written[0]) as file:
@@ -99,14 +117,15 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _solve(data: Data, selected: Any, norm: Literal["frobenius", "nuclear"]) -> Separation:
-    """The solution of an SVM.  Prints its size first, since large problems take a while."""
-    margins = int(data.indptr[-1]) - len(data)
-    print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
-    try:
-        return solve_svm(data, selected, norm)
-    except ValueError as error:  # raised if the selection is wrong, or tokens are out of scale
-        raise UsageError(str(error)) from None
+def _solve(data: Data, selected: Mapping[str, Any]) -> dict[tuple[str, str], Separation]:
+    """The SVMs of selections by name, in each norm.  Prints their size first, since large problems take a while."""
+    found: dict[tuple[str, str], Separation] = {}
+    for name, tokens in selected.items():
+        for norm in NORMS:
+            print(f"solving the {norm} SVM of {data._rows} margins", file=sys.stderr)
+            with refused(ValueError):  # raised if the selection is wrong, or tokens are out of scale
+                found[name, norm] = solve_svm(data, tokens, norm)
+    return found
 
 
 def _key(name: str) -> str:
@@ -116,21 +135,16 @@ def _key(name: str) -> str:
 def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
     """Trains W, and factors K and Q of full rank.  All weights start like linear layers of PyTorch."""
     rng = np.random.default_rng(args.seed)
-    dk, dz = problem.data.dk, problem.data.dz
+    dk, dz = problem.data._W_shape
+    m = min(dk, dz)
     W, K, Q = (
         rng.uniform(-1 / math.sqrt(inputs), 1 / math.sqrt(inputs), shape)
-        for inputs, shape in ((dz, (dk, dz)), (dk, (dk, min(dk, dz))), (dz, (dz, min(dk, dz))))
+        for inputs, shape in ((dz, (dk, dz)), (dk, (dk, m)), (dz, (dz, m)))
     )
-    how: dict[str, Any] = {
-        "lr": args.lr,
-        "steps": args.steps,
-        "record": max(1, args.steps // RECORDS),
-        "progress": True,
-    }
-    try:
+    record = max(1, args.steps // RECORDS)
+    how: dict[str, Any] = {"lr": args.lr, "steps": args.steps, "record": record, "progress": True}
+    with refused(FloatingPointError):
         return {"W": train(problem, W, **how), "(K, Q)": train(problem, K=K, Q=Q, **how)}
-    except FloatingPointError as error:
-        raise UsageError(str(error)) from None
 
 
 def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Separation]) -> None:
@@ -153,13 +167,11 @@ def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Se
 def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, np.ndarray]:
     """The arrays of a solution for the .npz file; multipliers are padded as the tokens are."""
     saved = {} if solution.W is None else {key: solution.W}
-    multipliers = {"dual": solution.dual, "certificate": solution.certificate}
-    for name, entries in multipliers.items():
+    for name, entries in (("dual", solution.dual), ("certificate", solution.certificate)):
         if entries is not None:
-            padded = np.zeros(shape)
+            saved[f"{name}_{key}"] = padded = np.zeros(shape)
             for row, part in zip(padded, entries, strict=True):
                 row[: len(part)] = part
-            saved[f"{name}_{key}"] = padded
     return saved
 
 
@@ -180,25 +192,51 @@ def runs_table(runs: Mapping[str, Run]) -> str:
     return "\n".join([table(header, rows), *notes, ""])
 
 
-def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run] | None = None) -> str:
+def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mapping[str, Run]) -> str:
     """The table of SVM solutions by (trained, norm): their certificates, and how close training came to them."""
     header = "trained|SVM|status|margin from|to|gap|rank|support|correlation|locally optimal".split("|")
     rows: list[list[str]] = []
     notes: dict[str, list[str]] = {}
     for (name, norm), solution in solutions.items():
-        row = [name, norm, solution.status] + ["-"] * 7
+        row = [name, norm, solution.status]
         if solution.W is not None:
-            row[3:6] = f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}"
-            row[6:8] = str(solution.rank), str(sum(int(part.sum()) for part in solution.support))
-            if runs is not None:
-                row[8] = f"{correlation(runs[name].W, solution.W):.6f}"
-                row[9] = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
+            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}", f"{solution.rank}"
+            row.append(str(sum(int(part.sum()) for part in solution.support)))
+            if runs:
+                optimal = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
+                row += f"{correlation(runs[name].W, solution.W):.6f}", optimal
         if solution.status != "optimal":
             notes.setdefault(f"{solution.status}: {solution.message}.", []).append(f"{name} {norm}".strip())
-        rows.append(row)
-    shown = slice(None) if runs is not None else slice(1, -2)
+        rows.append(row + ["-"] * (len(header) - len(row)))
+    shown = slice(None) if runs else slice(1, -2)
     lines = [table(header[shown], [row[shown] for row in rows])]
     if any(solution.W is not None for solution in solutions.values()):
         lines.append("The largest margin of weights of norm 1 lies between the two, both recomputed from the tokens.")
     lines += [f"{', '.join(which)}: {note}" for note, which in notes.items()]
     return "\n".join([*lines, ""])
+
+
+def _norm(text: str) -> Any:
+    try:
+        value: Any = float(text)
+    except ValueError:
+        value = text
+    try:
+        return as_norm("norm", value)
+    except (ValueError, TypeError) as error:
+        raise argparse.ArgumentTypeError(shortened(str(error))) from None
+
+
+def _prove(args: argparse.Namespace) -> int:
+    arrays = read_arrays(args.data)
+    if "selected" not in arrays:
+        raise UsageError(f"{args.data} has no selected (n,) or (n, T), the tokens whose SVM is to be proved")
+    with refused(ValueError, TypeError):
+        sol = solve_svm(as_data(arrays), as_selected(arrays), args.norm, C=args.C)
+    print(sol)
+    try:
+        print(f"PROVED: {sol.prove(args.out)}\nwrote {args.out}")
+    except ValueError as error:
+        print(str(error).replace("not proved", "NOT PROVED"))
+        return 1
+    return 0

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
 class UsageError(Exception):
     """Raised for an argument of the user that does not fit; the message says which and why."""
+
+
+@contextlib.contextmanager
+def refused(*kinds: type[Exception]) -> Iterator[None]:
+    """Context: an error of one of these kinds becomes a UsageError with the same message."""
+    try:
+        yield
+    except kinds as error:
+        raise UsageError(str(error)) from None
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ _drawings: dict[type, Callable[..., Any]] = {}
 
 
 def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: registers a function ``(result, ax, **line_kw)`` as the one that draws results of class ``kind``."""
+    """Decorator: registers the function that draws results of class ``kind``, given a result, axes and options."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         _drawings[kind] = function
@@ -51,10 +51,22 @@ def new_figure(size: tuple[float, float] | None = None) -> Any:
 
 
 def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
-    """Draws the result into ``ax``, or into a new figure, and returns the axes."""
+    """Draws the result into ``ax``, or into a new figure, and returns the axes.
+
+    A new figure is closed again if the result has no single picture.
+    """
     if (found := _drawing_of(result)) is None:
         raise ValueError(f"result must have a picture, got {type(result).__name__}")
-    return found(result, ax, **line_kw)
+    own = axes(ax)
+    try:
+        found(result, own, **line_kw)
+    except ValueError:
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            plt.close(own.figure)
+        raise
+    return own
 
 
 def picture(result: Any) -> str | None:

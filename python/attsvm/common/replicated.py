@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .check import as_choice
-from .render import axes, drawing
+from .render import drawing
 from .result import Lines, Result
 
 Cell = tuple[str, ...]  # a cell of the grid: its parameter values as text
@@ -81,13 +81,13 @@ class Replicated(Result, dict[str, np.ndarray]):
 @drawing(Replicated)
 def _means(
     found: Replicated,
-    ax: Any = None,
+    ax: Any,
     x: str | None = None,
     y: str | None = None,
     value: str | None = None,
     hue: str | None = None,
     **look: Any,
-) -> Any:
+) -> None:
     grid, names = found.grid, list(found.grid)
     if not (found and names):
         raise ValueError(
@@ -103,7 +103,6 @@ def _means(
         raise ValueError(f"plot needs two parameters and a single number, got {over} and {value!r}")
     array = np.moveaxis(array, [names.index(name) for name in over], range(len(over)))
     array = array.reshape(*(len(grid[name]) for name in over), -1)
-    ax = axes(ax)
     ax.set_xlabel(x)
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
@@ -111,7 +110,7 @@ def _means(
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
         ax.figure.colorbar(image, ax=ax, label=f"{value}, mean of {array.shape[2]}")
         ax.set_ylabel(y)
-        return ax
+        return
     numbers = all(isinstance(each, (int, float)) for each in grid[x])
     at, flags = grid[x] if numbers else range(len(grid[x])), found[value].dtype == bool
     for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
@@ -123,7 +122,6 @@ def _means(
     if hue is not None:
         ax.legend(frameon=False)
     ax.set_ylabel(f"{value}, mean of {array.shape[-1]} and its 95 % interval")
-    return ax
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

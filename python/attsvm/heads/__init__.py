@@ -5,12 +5,11 @@
 >>> attsvm.heads.analyze_head(found[20])                          # doctest: +SKIP
 """
 
-from .analysis import analyze_head
+from .analysis import analyze_head, analyze_model
 from .arrays import from_arrays
 from .choices import hard_queries
 from .fit import Fit
 from .head import Head
-from .model_analysis import analyze_model
 from .pictures import plot_sequence
 from .report import HeadReport, Reports, results_table
 from .sequences import Text, example_sentences, read_sentences

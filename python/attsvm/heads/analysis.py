@@ -1,17 +1,27 @@
-"""Analysis of one attention head: the SVM of the tokens it selects, simple rules that predict them, and controls."""
+"""Analysis of one attention head: the SVM of the tokens it selects, simple rules that predict them, and controls.
+
+Also the analysis of all heads of a model, on threads or on a cluster.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_flag, as_numeric, check_shape
+from ..common.check import as_choice, as_count, as_flag, as_numeric, check_shape
+from ..common.progress import counted
+from ..common.storage import state_of
+from ..common.threads import as_jobs, on_workers
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short, support_share
-from .head import Head, check_head
-from .report import HeadReport
+from .head import Head, as_heads, check_head
+from .kept import Kept, digest
+from .report import HeadReport, Reports
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # numbers of training queries: the accuracy curve has an SVM for each
 TEST = 500  # largest number of test queries; the standard error of an accuracy of 0.9 is then 0.013
@@ -106,9 +116,9 @@ def analyze_head(
     rows = hard_queries(head, threshold, drop_sinks) if labels is None else _labels(head, labels)
     name = [seed, head.layer, head.number]
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
-    sizes = [size for size in SIZES if size < len(train)] + [len(train)] if len(train) else []
-    curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sizes]
-    tried = []  # for each split: accuracy of the SVM, name of the best rule, accuracies of all rules
+    sizes = {min(size, len(train)) for size in (*SIZES, len(train))} - {0}
+    curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sorted(sizes)]
+    accuracies, rules = [], []  # for each split: accuracy of the SVM; name of the best rule and accuracies of all rules
     for again in range(splits if len(test) >= FEWEST else 0):
         seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
         if len(seen) and len(unseen) >= FEWEST:
@@ -118,11 +128,13 @@ def analyze_head(
                 fit = _rough_fit(head, seen, unseen)
             else:
                 fit = fit_svm(head, seen, unseen, "frobenius", C)
-            tried.append((fit.accuracy, *best_rule(head, seen, unseen)))
+            accuracies.append(fit.accuracy)
+            rules.append(best_rule(head, seen, unseen))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
-        same = [fit for fit in curve if fit.queries == min(nuclear_queries, len(train)) and fit.status == "optimal"]
-        nuclear = fit_svm(head, train[:nuclear_queries], test, "nuclear", near=same[0] if same else None)
+        some = train[:nuclear_queries]
+        near = next((fit for fit in curve if fit.queries == len(some) and fit.status == "optimal"), None)
+        nuclear = fit_svm(head, some, test, "nuclear", near=near)
     random = gaussian = shuffled = None
     if null and len(train):
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
@@ -133,11 +145,11 @@ def analyze_head(
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
             if own_rank(head) > FEW_DIRECTIONS:
                 shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
-    _, rule, rules = tried[0] if tried else (0.0, "", {})
+    rule, found = rules[0] if rules else ("", {})
     return HeadReport(
-        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, rules, rule,
-        curve, nuclear, random, gaussian, shuffled, np.array([right for right, _, _ in tried]),
-        np.array([found[best] for _, best, found in tried]), sink_value(head, rows), labelled=labels is not None,
+        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, found, rule,
+        curve, nuclear, random, gaussian, shuffled, np.array(accuracies),
+        np.array([right[best] for best, right in rules]), sink_value(head, rows), labelled=labels is not None,
     )  # fmt: skip
 
 
@@ -182,3 +194,106 @@ def _labels(head: Head, labels: Any) -> np.ndarray:
         if not 0 <= q < head.text.counts[i] or t not in head.text.window(i, q):
             raise ValueError(f"labels must name tokens that the query sees, got {[i, q, t]}")
     return rows.astype(np.intp)
+
+
+def analyze_model(
+    heads: Sequence[Head],
+    *,
+    null: bool | str = True,
+    n_jobs: int | None = None,
+    file: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Reports:
+    """Reports on many attention heads, from :func:`analyze_head` on each, several heads at a time.
+
+    Parameters
+    ----------
+    heads : list of Head
+    null : bool or "layer"
+        Whether to solve the controls too.  "layer": untrained heads are drawn only for one head of each layer, the one
+        with the median number of hard queries.
+    n_jobs : int, optional
+        Number of workers, counted as joblib does.  By default all cores, or the number that ``joblib.parallel_config``
+        sets, or one without joblib.  It changes no result.
+    file : path, optional
+        Reports are appended to this file as they are done.  Reports that it already holds are not computed again.
+    progress : bool, optional
+        Whether to show a bar; by default at a terminal or in a notebook.
+    **options
+        Options of :func:`analyze_head`.
+
+    Returns
+    -------
+    Reports
+        A list of :class:`HeadReport` in the order of ``heads``, without the weights W.  A notebook shows it as a table;
+        ``to_dataframe()`` makes a DataFrame.  :func:`results_table` explains the columns.
+
+    Raises
+    ------
+    ValueError
+        If the file holds other heads or options, or is no such file.
+    ModuleNotFoundError
+        If more than one worker is asked for and joblib is missing: ``pip install joblib``.
+    KeyboardInterrupt
+        On Ctrl-C, when the heads that are being computed are done.  Its ``.partial`` holds the reports so far.
+
+    Notes
+    -----
+    Workers are threads, since computations in C release the GIL.  Inside ``with joblib.parallel_config("loky")`` (or
+    "dask", "ray") they are workers of that backend.  Heads that :func:`attsvm.torch.read` stored in files (``store=``)
+    are sent to workers as file paths and offsets, so that every worker must see the files.  Other heads are sent by
+    value.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
+    >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)
+    >>> [report.fit.status for report in attsvm.heads.analyze_model(heads, queries=40, n_jobs=2)]
+    ['optimal', 'optimal']
+    """
+    n_jobs = as_jobs(n_jobs)
+    if not isinstance(null, bool):
+        as_choice("null", null, ("layer",))
+    heads = as_heads(heads)
+    middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
+    tasks = [(head, options | {"null": bool(null) and k in middle}) for k, head in enumerate(heads)]
+    kept = Kept(file, {head.name: digest(head, asked) for head, asked in tasks} if file else {}, "analyze_model")
+    done = {k: HeadReport(head, **kept.found[head.name]) for k, head in enumerate(heads) if head.name in kept.found}
+    missing = [k for k in range(len(heads)) if k not in done]
+    try:
+        with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
+            each = counted(results, len(missing), "solve", "head", progress)
+            for found, k in zip(each, missing, strict=True):
+                kept.add(heads[k].name, found)
+                done[k] = HeadReport(heads[k], **found)
+    except KeyboardInterrupt as interrupt:
+        interrupt.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]
+        raise
+    reports = Reports(done[k] for k in sorted(done))
+    if null == "layer":
+        of = {heads[k].layer: done[k] for k in middle}
+        for k, report in enumerate(reports):
+            same = of[report.head.layer]
+            reports[k] = replace(report, null=same.null, shuffled=same.shuffled)
+    return reports
+
+
+def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
+    """Analyses a head; returns its report as a dict, without the head (which the caller has) and the matrices W."""
+    found = state_of(analyze_head(head, **options))
+    del found["head"]
+    *curve, nuclear, random = (
+        fit and replace(fit, W=None) for fit in (*found["curve"], found["nuclear"], found["random"])
+    )
+    return found | {"curve": curve, "nuclear": nuclear, "random": random}
+
+
+def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
+    """Indices of one head of each layer, the one with the median number of hard queries."""
+    layers: dict[int, list[int]] = {}
+    counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
+    for k in np.argsort(counts, kind="stable").tolist():
+        layers.setdefault(heads[k].layer, []).append(k)
+    return {own[len(own) // 2] for own in layers.values()}

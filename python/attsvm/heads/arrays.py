@@ -73,7 +73,8 @@ def from_arrays(
         raise ValueError(f"Wq must have a multiple of heads = {heads} rows, got {len(Wq)}")
     m = len(Wq) // heads
     Wk = as_floats("Wk", Wk, "groups * m, d", (None, flat.shape[1]))
-    if len(Wk) == 0 or len(Wk) % m or heads % (len(Wk) // m):
+    groups = len(Wk) // m
+    if len(Wk) % m or heads % groups:
         raise ValueError(f"Wk must have {len(Wq)} rows, or {m} for each key head that query heads share, got {len(Wk)}")
     bq, bk = (
         np.zeros(len(W)) if bias is None else as_floats(name, bias, f"{letters} * m", (len(W),))
@@ -91,7 +92,6 @@ def from_arrays(
     stop = np.concatenate([np.arange(1, T + 1) for T in lengths]) if as_flag("causal", causal) else None
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
     factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
-    K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor
-    shared = heads // (len(Wk) // m)
-    keys = [K[:, g * m : g * m + m] for g in range(len(Wk) // m)]
-    return ByName(Head(layer, h, text, keys[h // shared], Q[:, h * m : h * m + m]) for h in range(heads))
+    K = np.split(np.column_stack([Wk, bk]).T, groups, axis=1)
+    Q = np.split(np.column_stack([Wq, bq]).T * factor, heads, axis=1)
+    return ByName(Head(layer, h, text, K[h * groups // heads], Q[h]) for h in range(heads))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from ..attention.layout import Layout
 from .head import Head
 
 
-@dataclass(frozen=True, eq=False)
-class Cases:
+class Cases(NamedTuple):
     """Queries of a head with the tokens that they see, as the data of an SVM.
 
     Attributes
@@ -36,19 +35,27 @@ class Cases:
 
     def entries(self, rows: np.ndarray) -> np.ndarray:
         """Index of the entry (query, token) for the query and rival of each row (sequence, query, selected, rival)."""
-        width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
-        query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
-        return np.searchsorted(self.data._query_of() * width + self.tokens, query * width + rows[:, 3])
+        every = np.column_stack([np.repeat(self.rows[:, :2], self.data.lengths, axis=0), self.tokens])
+        known, wanted = (np.ravel_multi_index(at.T, every.max(axis=0) + 1) for at in (every, rows[:, [0, 1, 3]]))
+        return np.searchsorted(known, wanted)
+
+    def split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """An array of all entries (query, token) as one array for each query."""
+        return np.split(flat, self.data.indptr[1:-1])
 
     def pairs(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns ``x_selected - x_t`` and z for each of ``entries``, the indices of pairs (query z, token t)."""
         query, selected, rival = self.data._rows_of(self.selected, entries)
-        return self.data.keys[selected].astype(np.float64) - self.data.keys[rival], self.data.queries[query]
+        return self.data._differences(selected, rival), self.data.queries[query]
+
+    def shares(self, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Terms of k margins (k, r), one for each of r singular directions: ``s (u . (x_selected - x_t)) (v . z)``."""
+        ahead, queries = self.pairs(entries)
+        return values * (ahead @ left) * (queries @ right)
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
         """The index of each query's entry (query, token) with the smallest of ``margins``, one margin per entry."""
-        ends = self.data.indptr
-        return np.array([a + margins[a:b].argmin() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+        return self.data.indptr[:-1] + [part.argmin() for part in self.split(margins)]
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
@@ -62,22 +69,24 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     at, first = text.query_rows(rows), text.begin[rows[:, 0]]
     seen = [text.window(i, q) for i, q, _ in rows.tolist()]
-    tokens, sizes = np.concatenate(seen), np.array(list(map(len, seen)))
+    tokens, sizes = np.concatenate(seen), text.sizes[at]
     queries = head.queries[at].astype(np.float64)
     if bias is None and not text.visible:
         keys, start = np.asarray(text.keys), first + text.start[at]
         own = np.unique(rows[:, 0], return_index=True)[1]
-        blocks = np.column_stack([np.minimum.reduceat(start, own), np.maximum.reduceat(start + sizes, own)])
     else:
         keys, start = text.keys[np.repeat(first, sizes) + tokens], np.cumsum(sizes) - sizes
-        blocks = np.column_stack([start, start + sizes])
+        own = np.arange(len(rows))
+    blocks = np.column_stack([np.minimum.reduceat(start, own), np.maximum.reduceat(start + sizes, own)])
     if bias is not None:
-        wholes = [np.broadcast_to(bias[i], (text.counts[i], text.lengths[i])) for i in rows[:, 0]]
-        added = [whole[q, window] for whole, q, window in zip(wholes, rows[:, 1], seen, strict=True)]
+        added = [
+            np.broadcast_to(bias[i], (text.counts[i], text.lengths[i]))[q, window]
+            for (i, q, _), window in zip(rows, seen, strict=True)
+        ]
         keys = np.column_stack([keys, np.concatenate(added).astype(keys.dtype)])
         queries = np.column_stack([queries, np.ones(len(rows))])
-    layout = Layout(sizes, np.ones(len(rows), dtype=np.intp), True, begin=start)
-    data = Data("head", np.ascontiguousarray(keys), np.ascontiguousarray(queries), None, layout)
+    layout = Layout(sizes, np.ones_like(at), True, begin=start)
+    data = Data("head", np.ascontiguousarray(keys), queries, None, layout)
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
     return Cases(data, hits - data.indptr[:-1], rows, tokens, blocks)
 

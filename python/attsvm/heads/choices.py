@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 
 import numpy as np
 
@@ -44,18 +44,13 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
     """
     check_head(head)
     threshold = head.threshold if threshold is None else as_threshold(threshold)
-    rows = all_queries(head)
-    rows = rows[np.nan_to_num(head.choices.top) > threshold]
-    rows = rows[head.window(rows) > 1]
+    rows = all_queries(head)[(np.nan_to_num(head.choices.top) > threshold) & (head.text.sizes > 1)]
     return rows[~is_sink(head, rows)] if as_flag("drop_sinks", drop_sinks) else rows
 
 
 def all_queries(head: Head) -> np.ndarray:
     """All queries as rows (sequence, query, selected), where selected is -1 for a query that sees no token."""
-    text = head.text
-    sequence = np.repeat(np.arange(len(text.counts)), text.counts)
-    position = np.arange(len(sequence)) - text.query_begin[sequence]
-    return np.column_stack([sequence, position, head.choices.selected]).astype(np.intp)
+    return np.column_stack([head.text.queries, head.choices.selected]).astype(np.intp)
 
 
 def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
@@ -98,27 +93,25 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     text = head.text
     offsets, counts = np.unique(train[:, 2] - train[:, 1], return_counts=True)
     offset = int(offsets[counts.argmax()])
-    guesses: dict[str, list[int] | np.ndarray] = {
-        f"offset {offset:+d}" if offset else "the query itself": test[:, 1] + offset,
-        "first token": 0 * test[:, 1],
-    }
-    seen = [(i, q, text.window(i, q)) for i, q, _ in test.tolist()]
-    if text.words is not None:
-        names, counts = np.unique(text.names(train[:, 0], train[:, 2]), return_counts=True)
-        often = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        guesses["frequent token"] = [
-            int(window[np.argmax([often.get(text.words[i][t], 0) for t in window])]) for i, _, window in seen
-        ]
-        if head.kind == "self":
-            guesses["same word"] = [_twin(text.words[i], q, window) for i, q, window in seen]
-            guesses["induction"] = [_after_copy(text.words[i], q, window) for i, q, window in seen]
+    by_offset = f"offset {offset:+d}" if offset else "the query itself"
+    often = Counter(text.words[i][t] for i, _, t in train.tolist() if text.words is not None)
     nearest = _nearest(head.queries[text.query_rows(test)], head.queries[text.query_rows(train)])
     copied = text.keys[text.begin[train[nearest, 0]] + train[nearest, 2]]
-    guesses["nearest query"] = [
-        int(window[np.square(text.keys[text.begin[i] + window] - x).sum(axis=1).argmin()])
-        for x, (i, _, window) in zip(copied, seen, strict=True)
-    ]
-    return {name: float((np.asarray(guess) == test[:, 2]).mean()) for name, guess in guesses.items()}
+    right = []
+    for (i, q, selected), x in zip(test.tolist(), copied, strict=True):
+        window = text.window(i, q)
+        guesses = {by_offset: q + offset, "first token": 0}
+        if text.words is not None:
+            words, tokens = text.words[i], window.tolist()
+            guesses["frequent token"] = max(tokens, key=lambda t: often[words[t]])
+            if head.kind == "self":  # -1 if there is no such token
+                same = [t for t in tokens if words[t] == words[q] and t != q]
+                guesses["same word"] = min(same, key=lambda t: abs(t - q), default=-1)
+                after = [t for t in tokens if 0 < t <= q and words[t - 1] == words[q]]
+                guesses["induction"] = max(after, default=-1)
+        guesses["nearest query"] = window[np.square(text.keys[text.begin[i] + window] - x).sum(axis=1).argmin()]
+        right.append([token == selected for token in guesses.values()])
+    return dict(zip(guesses, np.mean(right, axis=0).tolist(), strict=True))
 
 
 def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dict[str, float]]:
@@ -136,17 +129,6 @@ def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dic
             tried += len(unseen)
     found = baselines(head, train, test)
     return list(found)[right.argmax()], found
-
-
-def _twin(words: Sequence[str], query: int, window: np.ndarray) -> int:
-    """Position of the token nearest to the query among other tokens with the query's text, -1 if there is none."""
-    places = [t for t in window.tolist() if words[t] == words[query] and t != query]
-    return min(places, key=lambda t: abs(t - query), default=-1)
-
-
-def _after_copy(words: Sequence[str], query: int, window: np.ndarray) -> int:
-    """Position of the token that follows the last earlier token with the query's text, -1 if there is none."""
-    return next((t for t in window[::-1].tolist() if 0 < t <= query and words[t - 1] == words[query]), -1)
 
 
 def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
+from .directions import decompose
 from .head import Choices, Head
 from .sequences import Text
 
@@ -27,8 +29,6 @@ RANK = 1e-6  # singular values below this fraction of the largest are rounding o
 STEPS = 40  # largest number of bisection steps for the scale of an untrained head's logits
 # The type of functions that make K and Q of an untrained head.
 Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]
-# Indices of some queries, all their logits (each minus its query's largest logit), and each query's number of logits.
-Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Two-sided 95 % points of Student's t for 1, 2, .. degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -81,13 +81,12 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
 
     The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
     """
-    (left, K), (right, Q) = (
-        np.linalg.qr(factor[:width].astype(np.float64))  # without the row of K or Q by which a position bias enters
+    K, Q = (  # without the row of K and Q by which a position bias enters
+        factor[:width].astype(np.float64)
         for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
     )
-    U, values, Vt = np.linalg.svd(K @ Q.T)
-    r = max(int((values > RANK * values[0]).sum()), 1)
-    return left @ (U[:, rng.permutation(r)] * values[:r]), right @ Vt[rng.permutation(r)].T
+    left, values, right = decompose(K, Q, RANK)
+    return left[:, rng.permutation(len(values))] * values, right[:, rng.permutation(len(values))]
 
 
 def own_rank(head: Head) -> int:
@@ -108,40 +107,49 @@ def null_head(
     text, unknown = head.text, np.full(len(head.text.start), np.nan)
     known = Choices(np.full(len(unknown), -1), unknown, unknown.copy())
     found = replace(head, K=K, Q=Q, given=None, value_norms=None, known=known)
-    choosing = int((text.stop - text.start > 1).sum())
+    choosing = int((text.sizes > 1).sum())
     parts: list[Part] = []
     looked, held, steep = 0, 0, 0.0
 
-    def scaled(wanted: float) -> tuple[float, np.ndarray, np.ndarray]:
-        at, fall, sizes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        counted = ~(drop_sinks & is_sink(head, all_queries(found)[at]))
-        return *_scale(fall, np.cumsum(sizes) - sizes, counted, wanted, threshold), at
+    def scaled(wanted: float) -> tuple[float, Part]:
+        """The scale of the logits at which ``wanted`` of the queries in ``parts`` are hard; and these parts as one."""
+        part = Part(*map(np.concatenate, zip(*parts, strict=True)))
+        counted = ~(drop_sinks & is_sink(head, all_queries(found)[part.at]))
+        return _scale(part, counted, wanted, threshold), part
 
     for block in rng.permutation(_blocks(text)):
-        at, known.selected[at], fall, sizes = _falls(found, *block)
-        looked += len(at)
-        parts.append(_steepest((at, fall, sizes), steep, threshold))
-        held += len(parts[-1][1])
+        part = _falls(found, known.selected, *block)
+        looked += len(part.at)
+        parts.append(part.hard(steep, threshold) if steep else part)
+        held += len(parts[-1].fall)
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
             # Three standard deviations are added to the expected number, so that hardly any hard query is dropped.
             wanted = hard * looked / choosing
             steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
-            parts = [_steepest(part, steep, threshold) for part in parts]
-            held = sum(len(part[1]) for part in parts)
-    scale, top, at = scaled(hard * looked / choosing)
-    known.top[at] = top
+            parts = [part.hard(steep, threshold) for part in parts]
+            held = sum(len(part.fall) for part in parts)
+    scale, part = scaled(hard * looked / choosing)
+    known.top[part.at] = part.tops(scale)
     return replace(found, Q=Q * scale)
 
 
-def _steepest(part: Part, scale: float, threshold: float) -> Part:
-    """Keeps the queries of ``part`` that are hard with logits times ``scale``, and all queries if the scale is 0."""
-    at, fall, sizes = part
-    if len(at) == 0 or scale == 0:
-        return part
-    hard = _tops(fall, np.cumsum(sizes) - sizes, scale) > threshold
-    return at[hard], fall[np.repeat(hard, sizes)], sizes[hard]
+class Part(NamedTuple):
+    """Some queries: their indices, all their logits (each minus its query's largest), and the number of each's."""
+
+    at: np.ndarray
+    fall: np.ndarray
+    sizes: np.ndarray
+
+    def tops(self, scale: float) -> np.ndarray:
+        """The largest probability of each query, if the logits are multiplied by ``scale``."""
+        return 1 / np.add.reduceat(np.exp(np.float32(scale) * self.fall), np.cumsum(self.sizes) - self.sizes)
+
+    def hard(self, scale: float, threshold: float) -> Part:
+        """The queries whose largest probability is above the threshold, if the logits are multiplied by ``scale``."""
+        hard = self.tops(scale) > threshold
+        return Part(self.at[hard], self.fall[np.repeat(hard, self.sizes)], self.sizes[hard])
 
 
 def _blocks(text: Text) -> list[tuple[int, int, int]]:
@@ -149,48 +157,39 @@ def _blocks(text: Text) -> list[tuple[int, int, int]]:
     found = []
     for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
         rows = max(BLOCK // max(T, 1), 1)
-        found += [(i, a, min(a + rows, S)) for a in range(0, max(S, 1), rows)]
+        found += [(i, a, a + rows) for a in range(0, S, rows)]
     return found
 
 
-def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Choices and logits of those queries of a block that see several tokens.
-
-    Returns the indices of these queries among all queries; the tokens that they select; all their logits (entries,),
-    each minus the largest logit of its query; and the number of logits of each query.
-    """
+def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> Part:
+    """The queries of a block that see several tokens.  The tokens that they select are written into ``selected``."""
     text = head.text
-    own = text.query_begin[i] + np.arange(first, last)
-    low, high = int(text.start[own].min(initial=0)), int(text.stop[own].max(initial=0))
-    seen = text.seen(i, slice(first, last))[:, low:high]
-    sizes = seen.sum(axis=1)
-    several = np.flatnonzero(sizes > 1)
-    seen, sizes = seen[several], sizes[several]
-    keys = text.keys[text.begin[i] + low : text.begin[i] + high]
-    logits = np.where(seen, (head.queries[own[several]] @ head.Q) @ (keys @ head.K).T, -np.inf)
-    fall = (logits - logits.max(axis=1, keepdims=True, initial=-np.inf))[seen].astype(np.float32)
-    return own[several], low + logits.argmax(axis=1) if high > low else several, fall, sizes
+    seen = text.seen(i, slice(first, last))
+    several = np.flatnonzero(seen.sum(axis=1) > 1)
+    at = text.query_begin[i] + first + several
+    tokens = np.flatnonzero(seen.any(axis=0))
+    seen = seen[several][:, tokens]
+    logits = (head.queries[at] @ head.Q) @ (text.keys[text.begin[i] + tokens] @ head.K).T
+    logits[~seen] = -np.inf
+    if len(at):
+        selected[at] = tokens[logits.argmax(axis=1)]
+    fall = (logits - logits.max(axis=1, keepdims=True, initial=-np.inf))[seen]
+    return Part(at, fall.astype(np.float32), seen.sum(axis=1))
 
 
-def _scale(
-    fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
-) -> tuple[float, np.ndarray]:
-    """Returns the scale at which ``wanted`` of the ``counted`` queries are hard; and each query's top probability."""
+def _scale(part: Part, counted: np.ndarray, wanted: float, threshold: float) -> float:
+    """The scale of the logits at which ``wanted`` of the ``counted`` queries are hard."""
     # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
     low, high = -12.0, 12.0
-    unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
+    unit = 1 / max(float(-np.mean(part.fall, dtype=np.float64)), 1e-300)
     for _ in range(STEPS):
         middle = (low + high) / 2
-        top = _tops(fall, start, unit * math.exp(middle))
-        hard = int((top[counted] > threshold).sum())
+        scale = unit * math.exp(middle)
+        hard = int((part.tops(scale)[counted] > threshold).sum())
         if abs(hard - wanted) <= 0.02 * wanted:
             break
         low, high = (middle, high) if hard < wanted else (low, middle)
-    return unit * math.exp(middle), top
-
-
-def _tops(fall: np.ndarray, start: np.ndarray, scale: float) -> np.ndarray:
-    return 1 / np.add.reduceat(np.exp(np.float32(scale) * fall), start)
+    return scale
 
 
 def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cases import Cases, as_cases
+from .cases import as_cases
 from .choices import all_queries
 from .head import Head
+from .sequences import printable
 
 QUERIES = 1000  # largest number of queries from which directions are named
 LOADING = 40  # number of queries that name a direction: the queries with the largest loadings on it
@@ -17,8 +19,7 @@ SAME = 0.6  # a direction is named by a position if at least this share of its t
 PLACES = {0: "the query itself", 1: "the token after", -1: "the token before"}
 
 
-@dataclass(frozen=True, eq=False)
-class Direction:
+class Direction(NamedTuple):
     """One term ``s u v^T`` of W, named by the queries and tokens that load it most.
 
     Attributes
@@ -66,7 +67,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     cases = as_cases(head, rows)
     data, (left, values, right) = cases.data, directions(head, W)
     ahead = data._flat_margins(head.W if W is None else W, cases.selected)
-    margins = shares(cases, cases.nearest(ahead), left, values, right).mean(axis=0)
+    margins = cases.shares(cases.nearest(ahead), left, values, right).mean(axis=0)
     loads, queries = np.asarray(data.keys, np.float64) @ left, data.queries @ right
     means = np.add.reduceat(loads[data._token_of()], data.indptr[:-1]) / data.lengths[:, None]
     moved = (loads[data.start + cases.selected] - means) * queries * values
@@ -80,33 +81,24 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
         found.append(
             Direction(
                 k, float(values[k]), float(margins[k]) / total if total else np.nan,
-                _frequent(head.text.query_names(at[:, 0], at[:, 1]), head.text.query_words is not None),
-                _frequent(head.text.names(at[:, 0], at[:, 2]), head.text.words is not None), _place(head, at),
+                _frequent(head.text.query_words, at[:, :2]), _frequent(head.text.words, at[:, ::2]), _place(head, at),
             )
         )  # fmt: skip
     return found
 
 
-def shares(cases: Cases, entries: np.ndarray, left: np.ndarray, values: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Terms of k margins (k, r), one for each of r singular directions: ``s (u . (x_selected - x_t)) (v . z)``."""
-    ahead, queries = cases.pairs(entries)
-    return values * (ahead @ left) * (queries @ right)
-
-
-def _frequent(names: np.ndarray, known: bool) -> list[str]:
-    if not known:
-        return []
-    words, first, counts = np.unique(names, return_index=True, return_counts=True)
-    return [str(words[i]) for i in np.lexsort((first, -counts))[:WORDS]]
+def _frequent(words: Any, places: np.ndarray) -> list[str]:
+    """The most frequent of the words at these places (sequence, position)."""
+    found = Counter(printable(words[i][t]) for i, t in places.tolist() if words is not None)
+    return [word for word, _ in found.most_common(WORDS)]
 
 
 def _place(head: Head, rows: np.ndarray) -> str:
     if (rows[:, 2] == 0).mean() >= SAME:
         return "the first token"
-    offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
-    if head.kind == "cross" or counts.max() < SAME * len(rows):
+    ((offset, count),) = Counter((rows[:, 2] - rows[:, 1]).tolist()).most_common(1)
+    if head.kind == "cross" or count < SAME * len(rows):
         return ""
-    offset = int(offsets[counts.argmax()])
     return PLACES.get(offset, f"the token {abs(offset)} {'after' if offset > 0 else 'before'}")
 
 
@@ -115,12 +107,15 @@ def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.
 
     Singular values that are rounding are left out, with their vectors.
     """
-    if W is None:
-        (left, K), (right, Q) = np.linalg.qr(head.K), np.linalg.qr(head.Q)
-        inner, values, outer = np.linalg.svd(K @ Q.T)
-        left, right = left @ inner, right @ outer.T
-    else:
-        left, values, outer = np.linalg.svd(W, full_matrices=False)
-        right = outer.T
-    rank = max(1, int((values > 1e-12 * values[0]).sum()))
-    return left[:, :rank], values[:rank], right[:, :rank]
+    return decompose(head.K, head.Q) if W is None else decompose(W, np.eye(W.shape[1]))
+
+
+def decompose(K: np.ndarray, Q: np.ndarray, least: float = 1e-12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The singular value decomposition of ``K Q^T``: u (dk, r), s (r,) and v (dz, r).
+
+    Singular values below ``least`` times the largest are left out, except the first.
+    """
+    (left, R), (right, S) = np.linalg.qr(K), np.linalg.qr(Q)
+    inner, values, outer = np.linalg.svd(R @ S.T, full_matrices=False)
+    rank = max(1, int((values > least * values[0]).sum()))
+    return left @ inner[:, :rank], values[:rank], right @ outer[:rank].T

@@ -23,9 +23,9 @@ ROUNDING = 10
 SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
 
 COLUMNS = (
-    *("row", "column", "queries", "draws", "inputs", "damage", "importance", "recovered", "spread_of_draws"),
-    *("error_of_inputs", "hard", "rule", "follows", "metric"),
-)
+    "row column queries draws inputs damage importance recovered spread_of_draws error_of_inputs hard rule follows "
+    "metric"
+).split()
 
 
 OF_DIRECTIONS = (

@@ -26,7 +26,6 @@ FEWEST = 20  # with fewer test queries than this an accuracy is nan, since it wo
 SPARE = 3  # this number of tokens per dimension nearly always spans the same space as all tokens
 # Multipliers below this fraction of the largest are residue of an interior-point method, on rows that are not active.
 REMAINS = 1e-10
-TINY = 1e-300
 NO_ROWS = np.empty((0, 4), dtype=np.intp)
 SPANNED = 1e-6  # singular values of tokens or queries below this fraction of the largest are rounding
 
@@ -84,11 +83,9 @@ class Fit(Result):
         return f"SVM of {self.queries} queries in the {self.norm} norm: {self.status}"
 
     def _lines(self) -> list[tuple[str, str]]:
+        margin = f"{self.margin:.12g} (at most {self.margin_bound:.12g}), of the head's W {self.learned_margin:.6g}"
         return [
-            (
-                "margin",
-                f"{self.margin:.12g} (at most {self.margin_bound:.12g}), of the head's W {self.learned_margin:.6g}",
-            ),
+            ("margin", margin),
             ("rank", f"{self.rank}"),
             ("support", f"{len(self.rows)} tokens"),
             ("accuracy", f"{self.accuracy:.4g}, {self.missed} training queries missed"),
@@ -123,7 +120,11 @@ def fit_svm(
         method = "block" if short(head, train) else "gradient"
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
-        start = None if near is None else _multipliers(near, cases)
+        start = None
+        if near is not None:
+            multipliers = np.zeros(len(cases.tokens))
+            multipliers[cases.entries(near.rows)] = near.multipliers
+            start = cases.split(multipliers)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     support, multipliers = _support(solution, cases)
     W, own = solution.W, head.W
@@ -151,7 +152,7 @@ def support_of(fit: Fit | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns the support tokens of an SVM; and each one's share of the sum of multipliers.  Empty without an SVM."""
     if fit is None:
         return NO_ROWS, np.empty(0)
-    return fit.rows, fit.multipliers / max(float(fit.multipliers.sum()), TINY)
+    return fit.rows, fit.multipliers / fit.multipliers.sum()
 
 
 def support_share(fit: Fit, train: np.ndarray) -> float:
@@ -201,12 +202,14 @@ def _bases(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     """Pearson correlation of the logits under the weights A and B within a query's window, averaged over queries."""
-    starts, lengths = data.indptr[:-1], data.lengths
-    logits = [np.concatenate(data.logits(W)) for W in (A, B)]
-    a, b = (x - np.repeat(np.add.reduceat(x, starts) / lengths, lengths) for x in logits)
-    aa, ab, bb = (np.add.reduceat(product, starts) for product in (a * a, a * b, b * b))
+    lengths = data.lengths
+
+    def total(x: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(x, data.indptr[:-1])
+
+    a, b = (x - np.repeat(total(x) / lengths, lengths) for x in map(data._logits, (A, B)))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = ab / np.sqrt(aa * bb)
+        found = total(a * b) / np.sqrt(total(a * a) * total(b * b))
     return float(np.nanmean(found)) if np.isfinite(found).any() else np.nan
 
 
@@ -217,10 +220,3 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
     entries = entries[np.argsort(-dual[entries], kind="stable")]
     query = cases.data._query_at(entries)
     return np.column_stack([cases.rows[query], cases.tokens[entries]]), dual[entries]
-
-
-def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
-    """Multipliers of ``fit``, an SVM of the rows of ``cases``, as one array over the window of each query."""
-    found = np.zeros(len(cases.tokens))
-    found[cases.entries(fit.rows)] = fit.multipliers
-    return np.split(found, cases.data.indptr[1:-1])

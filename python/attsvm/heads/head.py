@@ -134,10 +134,8 @@ class Head(Mapped):
     def causal(self) -> bool:
         """Whether every token sees exactly itself and all tokens before it."""
         text = self.text
-        if text.counts is not text.lengths or text.visible:
-            return False
-        position = np.arange(len(text.stop)) - np.repeat(text.query_begin, text.counts)
-        return bool((text.start == 0).all() and (text.stop == position + 1).all())
+        whole = text.counts is text.lengths and not text.visible and not text.start.any()
+        return whole and np.array_equal(text.stop, text.queries[:, 1] + 1)
 
     @property
     def label(self) -> str:
@@ -170,21 +168,14 @@ class Head(Mapped):
 
     def window(self, rows: np.ndarray) -> np.ndarray:
         """Number of tokens that the query of each row (sequence, query, ..) sees."""
-        text = self.text
-        at = text.query_rows(rows)
-        sizes = text.stop[at] - text.start[at]
-        for i in set(rows[:, 0].tolist()) & set(text.visible):
-            here = rows[:, 0] == i
-            sizes[here] = text.seen(i)[rows[here, 1]].sum(axis=1)
-        return sizes
+        return self.text.sizes[self.text.query_rows(rows)]
 
     def sequence_logits(self, i: int) -> np.ndarray:
         """Logits (S, T) of the i-th kept sequence, one row per query, with -inf at tokens that a query does not see."""
         text, given = self.text, self.given
-        own = slice(text.query_begin[i], text.query_begin[i] + text.counts[i])
-        tokens = slice(text.begin[i], text.begin[i] + text.lengths[i])
         of = self if given is None else given
-        queries, keys = of.queries[own].astype(np.float64), of.keys[tokens].astype(np.float64)
+        queries = of.queries[text.query_begin[i] :][: text.counts[i]].astype(np.float64)
+        keys = of.keys[text.begin[i] :][: text.lengths[i]].astype(np.float64)
         if given is None:
             found = (queries @ self.Q) @ (keys @ self.K).T
         else:
@@ -198,9 +189,8 @@ class Head(Mapped):
     def sequence_attention(self, i: int) -> np.ndarray:
         """Attention probabilities (S, T) of the i-th kept sequence, with rows of nan for queries that see no token."""
         logits = self.sequence_logits(i)
-        whole = logits
-        if self.given is not None and self.given.sink is not None:
-            whole = np.column_stack([logits, self.given.sink[i].astype(np.float64)])
+        sinks = None if self.given is None else self.given.sink
+        whole = logits if sinks is None else np.column_stack([logits, sinks[i].astype(np.float64)])
         with np.errstate(invalid="ignore"):
             prob = np.exp(whole - whole.max(axis=1, initial=-np.inf, keepdims=True))
             prob = (prob / prob.sum(axis=1, keepdims=True))[:, : logits.shape[1]]
@@ -212,8 +202,6 @@ class Head(Mapped):
         i = self.text.find(sequence)
         S, T, query, token = self.text.places[i]
         found = part(i)
-        if found.shape == (S, T):
-            return found
         whole = np.full((S, T), np.nan)
         rows = slice(query, query + len(found))
         whole[rows] = np.where(np.isnan(found[:, :1]), np.nan, fill)

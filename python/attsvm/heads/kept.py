@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from .head import Head
 
 
 @storable
-@dataclass(frozen=True, eq=False)
-class Record:
+class Record(NamedTuple):
     """Results stored under a name, such as that of a head, and a digest of everything that the results depend on."""
 
     name: str
@@ -40,7 +38,7 @@ class Kept:
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
         self.path, self.wanted = None if file is None else Path(file), wanted
         self.found: dict[str, dict[str, Any]] = {}
-        for record in () if self.path is None else _read(self.path, maker):
+        for record in _read(self.path, maker) if self.path is not None and self.path.exists() else ():
             if wanted.get(record.name, record.digest) != record.digest:
                 raise ValueError(f"{self.path} holds {record.name} of another model, text, version or options")
             if record.name in wanted:
@@ -68,8 +66,6 @@ def digest(head: Head, options: dict[str, Any]) -> str:
 def _read(path: Path, maker: str) -> list[Record]:
     """The records of the file.  A last record that is incomplete, after an interruption, is removed from the file."""
     found: list[Record] = []
-    if not path.exists():
-        return found
     with open(path, "r+b") as file:
         while True:
             begin = file.tell()

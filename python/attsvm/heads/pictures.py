@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from ..common.check import as_count
-from ..common.render import axes as current
 from ..common.render import drawing, new_figure
 from ..plot.curves import COLORS, style
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
-from .fit import TINY, Fit, support_of
+from .fit import Fit, support_of
 from .report import HeadReport, Reports, check_report
 from .why import Why
 
@@ -24,7 +24,7 @@ READABLE = (8, 24)  # least and largest number of tokens of a sequence that is c
 
 
 @drawing(Reports)
-def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
+def _grid(reports: Reports, ax: Any, **image_kw: Any) -> None:
     """Draws a grid of layers and heads, with each SVM's held-out accuracy and the letter of the best simple rule.
 
     A head has a frame if its SVM beats the rules by more than chance: the 95 % interval of the difference, over the
@@ -32,7 +32,6 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
     """
     from matplotlib.patches import Rectangle
 
-    ax = current(ax)
     layers, rows = np.unique([report.head.layer for report in reports], return_inverse=True)
     heads, columns = np.unique([report.head.number for report in reports], return_inverse=True)
     values = np.full((len(layers), len(heads)), np.nan)
@@ -53,7 +52,6 @@ def _grid(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
         if known and report.beats_rules:
             frame = Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2)
             ax.add_patch(frame)
-    return ax
 
 
 def choose_sequence(report: HeadReport) -> int:
@@ -112,7 +110,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
     rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(report.fit))
-    shares = shares / max(shares.sum(), TINY)
+    shares = shares / shares.sum()
     for (_, query, _, rival), share in zip(rows, shares, strict=True):
         thick = 0.3 + 3 * share / max(shares)
         ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=thick, linestyle=(0, (3, 2)), alpha=0.7)
@@ -120,64 +118,59 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
         look = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", (1, selected), (0, query), arrowprops=look)
     held, queries = np.bincount(rows[:, 3], 100 * shares, size), int(text.counts[sequence])
+    write = functools.partial(ax.text, va="center", fontsize=9)
     for query, word in enumerate(text.query_names(sequence, range(queries))):
-        ax.text(-0.03, query, word, ha="right", va="center", fontsize=9)
+        write(-0.03, query, word, ha="right")
     for token, word in enumerate(text.names(sequence, range(size))):
-        ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
+        write(1.03, token, word, color=ORANGE if held[token] else "black")
         if held[token]:
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
-            ax.text(1.44, token, f"{held[token]:.0f} %", ha="left", va="center", fontsize=8, color=ORANGE)
+            write(1.44, token, f"{held[token]:.0f} %", fontsize=8, color=ORANGE)
     ax.set(xlim=(-0.45, 1.65), ylim=(max(size, queries) - 0.4, -1.4))
     for x, title in ((-0.03, "query"), (1.03, "token"), (1.4, "multiplier")):
-        ax.text(x, -1, title, ha="right" if x < 0 else "left", va="center", color="0.45", fontsize=9)
+        write(x, -1, title, ha="right" if x < 0 else "left", color="0.45")
     ax.axis("off")
     ax.set_title(report.head.name, loc="left", fontsize=11)
     return ax
 
 
 @drawing(HeadReport)
-def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
+def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
     """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
     if report.fit is None:
         raise ValueError("report must have an SVM, got a head without queries")
-    ax, fits = current(ax), report.curve
     look = {"marker": "o", **style("W"), **line_kw}
+    queries = [fit.queries for fit in report.curve]
     for label, name, line in (("accuracy", "accuracy", "-"), ("correlation of logits", "score_correlation", ":")):
-        numbers = [getattr(fit, name) for fit in fits]
-        ax.plot([fit.queries for fit in fits], numbers, **{"label": label, **look, "linestyle": line})
+        numbers = [getattr(fit, name) for fit in report.curve]
+        ax.plot(queries, numbers, **{"label": label, **look, "linestyle": line})
     if report.rule:
         ax.axhline(report.rule_accuracy, color="0.5", linewidth=0.8, label=report.rule)
     ax.set(xlabel="training queries", ylabel="on unseen sequences", title=report.head.label)
     ax.legend(frameon=False, fontsize="small")
-    return ax
 
 
 @drawing(Fit)
-def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
+def _multipliers(fit: Fit, ax: Any, **line_kw: Any) -> None:
     """Draws the multipliers of an SVM's support tokens, the largest first."""
-    ax = current(ax)
     ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
-    return ax
 
 
 @drawing(Why)
-def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
+def _shares(found: Why, ax: Any, **bar_kw: Any) -> None:
     """Draws the contribution of each singular direction of W to a query's margin as bars."""
-    ax = current(ax)
     ax.bar(np.arange(len(found.shares)), found.shares, **{"color": BLUE, **bar_kw})
     ax.set(xlabel=f"singular direction of the {found.of} W", ylabel="share of the margin")
-    return ax
 
 
 @drawing(Faithfulness)
-def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **line_kw: Any) -> Any:
+def _recovered(found: Faithfulness, ax: Any, row: str | None = None, **line_kw: Any) -> None:
     """Draws the share of the importance of heads that each substitute for W recovers, with its deviation over draws.
 
     The share is drawn against the number of choices, for one ``row`` of the table (a head; by default all heads), with
     the controls as horizontal lines.  If rows are layers and ``row`` is not given, the axis is the last replaced layer.
     """
-    ax = current(ax)
     by_layer = bool(found.layers) and row is None
     row = row or ALL
     sizes = [n for n in found.queries if (row, OF_CHOICES[0], n) in found.damages]
@@ -202,4 +195,3 @@ def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **li
         ax.minorticks_off()
     ax.set(ylabel="recovered", ylim=(-0.55, 1.05))
     ax.legend(fontsize=8, ncols=2)
-    return ax

@@ -17,7 +17,7 @@ from .choices import FEW
 from .controls import Null, interval
 from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, count_heads, share_of
-from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
+from .table import SHOWN, as_columns, cases_table, curve_table, frame, grid, meaning, stars
 
 MOST = 10  # The table says how many of the MOST heads with the largest damage have too few queries.
 NULL = 1 / 3  # a null sink has values shorter than this fraction of the mean (observed: below a fifth, or about 1)
@@ -244,9 +244,9 @@ class HeadReport(Result):
         return lines
 
     def _tables(self) -> list[Table]:
-        found: list[Table] = [grid([self])]
-        found += [(CURVE_HEADER, curve_rows([self]))] * (len(self.curve) > 1)
-        return found + [(CASES_HEADER, cases_rows(self))] * (self.fit is not None)
+        found = [grid([self])]
+        found += [curve_table(self)] * (len(self.curve) > 1)
+        return found + [cases_table(self)] * (self.fit is not None)
 
     def _meaning(self) -> str:
         return meaning([self])
@@ -285,20 +285,22 @@ class Reports(Result, ByName):
         return count_heads(len(self))
 
     def _lines(self) -> list[tuple[str, str]]:
-        few = [report for report in self if report.few]
-        named = ", ".join(f"{report.head.label} ({report.hard})" for report in few)
-        left = f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: {named}."
+        lines = [stars(self)] if "gain" in self.shown else []
+        few = [f"{report.head.label} ({report.hard})" for report in self if report.few]
         known = [report for report in self if math.isfinite(report.damage)]
         most = sorted(known, key=lambda report: -report.damage)[:MOST]
-        if known and few:
-            unsaid = sum(report.few for report in most)
-            left += f"  They include {unsaid} of the {len(most)} whose removal changes the output most."
-        metric = ", ".join(sorted({report.metric for report in known}))
-        damage = f"Damage: mean change of the output without the head ({metric})."
-        if not known:
-            damage = "What the model loses without a head is not known here: attsvm.torch.damage measures it."
-        said = [stars(self) if "gain" in self.shown else "", left * bool(few), damage * bool(self)]
-        return [("", line) for line in said if line]
+        if few:
+            left = f"Nothing can be said of {count_heads(len(few))}, of which fewer than {FEW} queries count: "
+            lines.append(left + ", ".join(few) + ".")
+            if known:
+                unsaid = sum(report.few for report in most)
+                lines[-1] += f"  They include {unsaid} of the {len(most)} whose removal changes the output most."
+        if known:
+            metric = ", ".join(sorted({report.metric for report in known}))
+            lines.append(f"Damage: mean change of the output without the head ({metric}).")
+        elif self:
+            lines.append("What the model loses without a head is not known here: attsvm.torch.damage measures it.")
+        return [("", line) for line in lines if line]
 
     def _tables(self) -> list[Table]:
         return [grid([report for report in self if not report.few], self.shown)]

@@ -69,17 +69,12 @@ class Text(Mapped):
         own = vars(self)
         if self.counts is None:
             own.update(counts=self.lengths, query_words=self.words)
-        n, queries = len(self.lengths), int(self.counts.sum())
         check_parts("lengths", self.lengths, len(self.keys), least=0)
         if self.start is not None:
             check_parts("counts", self.counts, len(self.start), least=0)
+        n, stop = len(self.lengths), np.repeat(self.lengths, self.counts)
         places = np.column_stack([self.counts, self.lengths, np.zeros((n, 2), dtype=np.intp)])
-        defaults = {
-            "start": np.zeros(queries, dtype=np.intp),
-            "stop": np.repeat(self.lengths, self.counts),
-            "numbers": np.arange(n),
-            "places": places,
-        }
+        defaults = {"start": 0 * stop, "stop": stop, "numbers": np.arange(n), "places": places}
         own.update({name: value for name, value in defaults.items() if own[name] is None}, total=max(self.total, n))
 
     @functools.cached_property
@@ -92,16 +87,31 @@ class Text(Mapped):
         """Index of the first query of each sequence among the queries of all sequences."""
         return np.cumsum(self.counts) - self.counts
 
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        """Number of tokens that each query sees."""
+        sizes = self.stop - self.start
+        for i, seen in self.visible.items():
+            sizes[self.query_begin[i] :][: len(seen)] = seen.sum(axis=1)
+        return sizes
+
+    @property
+    def queries(self) -> np.ndarray:
+        """Rows (sequence, query) of all queries."""
+        sequence = np.repeat(np.arange(len(self.counts)), self.counts)
+        return np.column_stack([sequence, np.arange(len(sequence)) - self.query_begin[sequence]])
+
     def query_rows(self, rows: np.ndarray) -> np.ndarray:
         """For each row (sequence, query, ..), the number of its query, counted over the queries of all sequences."""
         return self.query_begin[rows[:, 0]] + rows[:, 1]
 
     def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:
         """Flags (S, T): whether each query of sequence i (or of its slice ``queries``) sees each token."""
+        if i in self.visible:
+            return self.visible[i][queries]
         own = np.arange(self.query_begin[i], self.query_begin[i] + self.counts[i])[queries, None]
         at = np.arange(self.lengths[i])
-        window = (at >= self.start[own]) & (at < self.stop[own])
-        return window & self.visible[i][queries] if i in self.visible else window
+        return (at >= self.start[own]) & (at < self.stop[own])
 
     def window(self, i: int, query: int) -> np.ndarray:
         """Indices of the tokens that a query of sequence i sees."""

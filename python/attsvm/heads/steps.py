@@ -23,13 +23,13 @@ from ..common.check import as_count, as_list
 from ..common.render import new_figure
 from ..common.storage import write_lines, write_table
 from ..plot.curves import finish
-from . import table
 from .analysis import RANDOM_HEAD, analyze_head
 from .cases import as_cases
 from .choices import all_queries, hard_queries
 from .controls import gaussian_factors, null_head
 from .fit import NO_ROWS
 from .head import Head, check_head
+from .table import PATHS, values
 
 LEAST = 100  # No SVM is solved for fewer hard queries than this, since there is almost nothing to separate.
 COLUMNS = (
@@ -39,11 +39,12 @@ COLUMNS = (
 ).split()
 WORDS = ("name", "module", "space", "status")
 COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
-OF_REPORT = {
-    **{name: f"fit.{name}" for name in ("queries", "status", "margin", "margin_bound", "cosine", "accuracy")},
-    **{f"null_{name}": f"report.null.{name}" for name in ("cosine", "own", "accuracy")},
-    **{"logits": "fit.score_correlation", "support": "fit.rows.shape"},
-    **{"random_margin": "report.random.margin_bound", "random_accuracy": "report.random.accuracy"},
+# columns with numbers of a report, by their names in its data frame
+OF_REPORT = {"logits": "score_correlation", "random_margin": "random_margin_bound"}
+OF_REPORT |= {
+    name: name
+    for name in "queries status margin margin_bound cosine accuracy support null_cosine null_own null_accuracy "
+    "random_accuracy".split()
 }
 Row = dict[str, Any]
 
@@ -87,33 +88,32 @@ def measure(
     """
     check_head(head)
     step = as_count("step", step)
-    choices, text = head.choices, head.text
-    choosing = np.isfinite(choices.top) & (text.stop - text.start > 1)
-    hard = choosing & (np.nan_to_num(choices.top) > head.threshold)
+    hard = len(hard_queries(head))
     row: Row = dict.fromkeys(COLUMNS, math.nan)
     row |= {"step": step, "name": head.label, "layer": head.layer, "head": head.number, "module": head.module}
-    row |= {"space": head.space, "tokens": len(head.keys), "queries": 0, "support": 0, "rank": 0, "status": ""}
+    row |= {"space": head.space, "tokens": head.tokens, "queries": 0, "support": 0, "rank": 0, "status": ""}
+    choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)
     if choosing.any():
-        row["hard"] = float(hard.sum() / choosing.sum())
-        row["top"], row["effective"] = (float(x[choosing].mean()) for x in (choices.top, choices.effective))
+        row["hard"] = float(hard / choosing.sum())
+        row["top"], row["effective"] = (float(part[choosing].mean()) for part in head.choices[1:])
     if head.space == "residual":
-        values = head.singular_values
-        row["norm"] = float(np.sqrt((values**2).sum()))
-        row["stable_rank"] = float((values**2).sum() / max(float(values[0]) ** 2, 1e-300))
+        squares = head.singular_values**2
+        row["norm"] = float(np.sqrt(squares.sum()))
+        row["stable_rank"] = float(squares.sum() / max(squares[0], 1e-300))
     else:
         row["norm"] = _spread(head)
     report = None
-    if hard.sum() >= LEAST:
+    if hard >= LEAST:
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
         row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
     if report is None or (fit := report.fit) is None:
         return row
-    row |= {name: table.values({"report": report, "fit": fit}, path)[""] for name, path in OF_REPORT.items()}
+    row |= {name: values({"report": report, "fit": fit}, PATHS[of])[""] for name, of in OF_REPORT.items()}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else math.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
-        other = null_head(head, gaussian_factors, int(hard.sum()), head.threshold, False, rng)
+        other = null_head(head, gaussian_factors, hard, head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])
         row |= {f"null_{name}": value for name, value in found.items()}
     return row
@@ -130,20 +130,20 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     largest margin of ``rows``: the head's W reaches ``low``, and the multipliers prove ``high``.  Their unit is a
     token's length times a query's length.
     """
-    deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
+    deltas = [in_logits(head.sequence_attention(i), gradient) for i, gradient in enumerate(gradients)]
     low, high = math.nan, math.nan
     if len(rows):
         cases = as_cases(head, rows)
-        windows = np.split(cases.tokens, cases.data.indptr[1:-1])
-        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in zip(cases.rows, windows, strict=True)])
+        windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
+        found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in windows])
         found[cases.data.indptr[:-1] + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
     queries = all_queries(head)
     for i, query, selected in queries[queries[:, 2] >= 0].tolist():
         deltas[i][query, selected] = 0.0
-    every = np.concatenate([np.empty(0), *map(np.ravel, deltas)])
-    size = float(np.abs(every).sum())
+    every = np.concatenate([delta.ravel() for delta in deltas])
+    size = np.abs(every).sum()
     negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
     return {"negative": negative, "low": low, "high": high}
 
@@ -156,14 +156,13 @@ def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 def _spread(head: Head) -> float:
     """Standard deviation of a head's logits on the first sequences, around the mean logit of each query."""
-    found = [np.empty(0)]
-    for i in range(min(len(head.text.lengths), 32)):
-        logits = head.sequence_logits(i)
-        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
+    squares = []
+    for logits in map(head.sequence_logits, range(min(len(head.text.lengths), 32))):
         logits[np.isneginf(logits)] = np.nan
-        found.append((logits - np.nanmean(logits, axis=1, keepdims=True)).ravel())
-    values = np.concatenate(found)
-    return float(np.sqrt(np.nanmean(values**2))) if len(values) else math.nan
+        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
+        squares.append(((logits - np.nanmean(logits, axis=1, keepdims=True)) ** 2).ravel())
+    every = np.concatenate(squares)
+    return float(np.sqrt(np.nanmean(every))) if len(every) else math.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -219,23 +218,19 @@ def read_training(path: Any) -> list[Row]:
     header, *found = csv.reader(text[: text.rfind("\n") + 1].splitlines() or [",".join(COLUMNS)])
     if header != COLUMNS:
         raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(header)}")
-    kinds: list[Any] = [int if name in COUNTS else str if name in WORDS else _number for name in COLUMNS]
-    return [
-        {name: kind(value) for name, kind, value in zip(COLUMNS, kinds, values, strict=True)}
-        for values in found
-        if len(values) == len(COLUMNS)
-    ]
+    return [dict(zip(COLUMNS, map(_read, COLUMNS, row), strict=True)) for row in found if len(row) == len(COLUMNS)]
 
 
-def _number(text: str) -> float:
-    return float(text or "nan")
+def _read(name: str, text: str) -> Any:
+    """The value of a cell of the column ``name``."""
+    return text if name in WORDS else int(text) if name in COUNTS else float(text or "nan")
 
 
-PANELS = (
-    ("norm", "", "norm of W", "Weights"),
-    ("hard", "", "share of queries", "Hard queries"),
-    ("cosine", "null_cosine", "cosine of W and its SVM", "Direction"),
-    ("own", "null_own", "margin of W / best margin", "Margin"),
+PANELS = (  # column, column of the random heads, label, title, upper end of the axis
+    ("norm", "", "norm of W", "Weights", None),
+    ("hard", "", "share of queries", "Hard queries", 1.02),
+    ("cosine", "null_cosine", "cosine of W and its SVM", "Direction", 1.02),
+    ("own", "null_own", "margin of W / best margin", "Margin", 1.02),
 )
 
 
@@ -270,26 +265,23 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
         axes = new_figure((11, 6.5)).subplots(2, 2).ravel()
     from matplotlib import colormaps
 
-    rows = as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training")
-    layers = sorted({row["layer"] for row in rows})
-    names = sorted({(row["layer"], row["head"]) for row in rows})
-    colors = {layer: colormaps["viridis"](0.9 * k / max(len(layers) - 1, 1)) for k, layer in enumerate(layers)}
-    for ax, (column, control, label, title) in zip(axes, PANELS, strict=True):
-        for layer, number in names:
-            own = sorted((r["step"], r[column]) for r in rows if (r["layer"], r["head"]) == (layer, number))
-            first = number == min(h for at, h in names if at == layer)
-            ax.plot(
-                *zip(*own, strict=True), color=colors[layer], linewidth=1.2, marker="o", markersize=2.5, alpha=0.8,
-                label=f"layer {layer}" if first else None,
-            )  # fmt: skip
-        for layer in layers if control else ():
-            steps = sorted({r["step"] for r in rows if r["layer"] == layer and math.isfinite(r[control])})
-            means = [np.nanmean([r[control] for r in rows if (r["layer"], r["step"]) == (layer, s)]) for s in steps]
-            ax.plot(steps, means, ":", color=colors[layer], linewidth=2, label=f"layer {layer}, random head")
+    rows = sorted(as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training"), key=lambda row: row["step"])
+    columns = {name: np.array([row[name] for row in rows]) for name in COLUMNS}
+    step, layer, head = (columns[name] for name in ("step", "layer", "head"))
+    colors = colormaps["viridis"](np.linspace(0, 0.9, len(np.unique(layer))))
+    for ax, (column, control, label, title, top) in zip(axes, PANELS, strict=True):
+        for k, color in zip(np.unique(layer), colors, strict=True):
+            for number in np.unique(head[layer == k]):
+                own = (layer == k) & (head == number)
+                named = None if number > head[layer == k].min() else f"layer {k}"
+                look = {"linewidth": 1.2, "marker": "o", "markersize": 2.5, "alpha": 0.8, "label": named}
+                ax.plot(step[own], columns[column][own], color=color, **look)
+        for k, color in zip(np.unique(layer), colors, strict=True) if control else ():
+            known = (layer == k) & np.isfinite(columns[control])
+            steps = np.unique(step[known])
+            means = [columns[control][known & (step == at)].mean() for at in steps]
+            ax.plot(steps, means, ":", color=color, linewidth=2, label=f"layer {k}, random head")
         ax.set(xlabel="step", ylabel=label)
-        if column == "norm":
-            ax.set_ylim(bottom=0)
-        else:
-            ax.set_ylim(0, 1.02)
+        ax.set_ylim(0, top)
         finish(ax, title, "best" if rows else None, fontsize=8)
     return axes[0].figure

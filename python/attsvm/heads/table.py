@@ -11,7 +11,7 @@ import numpy as np
 
 from ..common.check import as_choice
 from ..common.result import Table
-from .fit import Fit, support_of
+from .fit import support_of
 from .head import share_of
 from .sequences import Text, printable
 
@@ -23,13 +23,14 @@ class Column(NamedTuple):
     """A column of the table of attention heads: its name, its explanation, and how its cells are made.
 
     ``meaning`` explains the column to a reader who does not know the paper.  ``cell`` makes its text from a report.
-    ``paths`` are the numbers of the column in a data frame.  A path begins with "report", "fit" or "head" and is
-    followed from there, attribute by attribute; "name=path" gives the number a name other than the path's.
+    ``paths`` are the numbers of the column in a data frame, with spaces between them.  A path begins with "report",
+    "fit" or "head" and is followed from there, attribute by attribute; "name=path" gives the number a name other than
+    the path's.
     """
 
     name: str
     meaning: str
-    paths: Sequence[str]
+    paths: str
     cell: Callable[[Any], str]
 
 
@@ -78,6 +79,11 @@ def _random_margin(report: Any) -> str:
     return f"{random.margin:.2g}" if random.status == "optimal" else f"< {random.margin_bound:.2g}"
 
 
+def _margin(report: Any) -> str:
+    fit = report.fit
+    return certified(fit.margin, fit.margin_bound) if fit.status == "optimal" else fit.status
+
+
 def _own(report: Any) -> str:
     fit = report.fit
     own = f"{100 * fit.learned_margin / fit.margin:.1f} %" if fit.margin > 0 else "-"
@@ -92,8 +98,8 @@ def _ranks(report: Any) -> str:
 def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
     """Text with the numbers of this name for both kinds of untrained heads, or "" if neither kind has such numbers."""
     found = [getattr(null, name, np.full(1, np.nan)) for null in (report.null, report.shuffled)]
-    known = [bool(np.isfinite(values).all()) for values in found]
-    return "; ".join(shown(values) if there else "-" for there, values in zip(known, found, strict=True) if any(known))
+    texts = [shown(values) if np.isfinite(values).all() else "-" for values in found]
+    return "" if texts == ["-", "-"] else "; ".join(texts)
 
 
 def _beside(report: Any, name: str, digits: int = 2, times: float = 1.0) -> str:
@@ -122,13 +128,13 @@ COLUMNS = (
     Column(
         "head",
         "",
-        ("name=head.label", "head.layer", "head=head.number", "head.module", "head.kind", "head.space", "head.tokens"),
+        "name=head.label head.layer head=head.number head.module head.kind head.space head.tokens",
         lambda report: report.head.label,
     ),
     Column(
         "queries",
         "that count, of all.  The table is about these; of the others it knows nothing",
-        ("hard_queries=report.hard", "all_queries=head.asking"),
+        "hard_queries=report.hard all_queries=head.asking",
         lambda report: share_of(report.hard, report.head.asking),
     ),
     Column(
@@ -136,78 +142,72 @@ COLUMNS = (
         "part of these queries that select the first token or [SEP], where heads leave attention they have no use for: "
         'easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
         'the values there are short, and these queries add next to nothing; "value": they add one and the same vector',
-        ("parked=report.sinks", "report.sink_value", "report.sink_kind"),
+        "parked=report.sinks report.sink_value report.sink_kind",
         lambda report: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
     ),
     Column(
         "accuracy",
         "how often the SVM ranks the selected token first on sequences it has not seen, mean over the splits",
-        (
-            *("test_queries=report.test.shape", "fit.missed", "fit.accuracy", "splits=report.accuracies.shape"),
-            *("split_accuracy=report.accuracy", "split_accuracy_=report.accuracy_interval"),
-            *("report.null.accuracy", "report.shuffled.accuracy"),
-        ),
+        "test_queries=report.test.shape fit.missed fit.accuracy splits=report.accuracies.shape "
+        "split_accuracy=report.accuracy split_accuracy_=report.accuracy_interval "
+        "report.null.accuracy report.shuffled.accuracy",
         lambda report: number(report.accuracy) + _beside(report, "accuracy"),
     ),
     Column(
         "cosine",
         "between the SVM's W and the head's own: at best 1",
-        ("fit.cosine", "report.null.cosine", "report.shuffled.cosine"),
+        "fit.cosine report.null.cosine report.shuffled.cosine",
         lambda report: number(report.fit.cosine, 2) + _beside(report, "cosine"),
     ),
     Column(
         "damage",
         "change of the model's output without the head (attsvm.torch.damage measures it)",
-        ("report.damage", "report.metric"),
+        "report.damage report.metric",
         lambda report: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
     ),
     Column(
         "best rule",
         "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
         "SVM that does not beat it explains nothing new",
-        ("baseline=report.rule", "baseline_accuracy=report.rule_accuracy"),
+        "baseline=report.rule baseline_accuracy=report.rule_accuracy",
         lambda report: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
     ),
     Column(
         "trained",
         "queries that train the SVM, at most 1,500 by default",
-        ("fit.norm", "fit.queries", "fit.status"),
+        "fit.norm fit.queries fit.status",
         lambda report: str(report.fit.queries),
     ),
     Column(
         "margin",
         "of the best W of unit norm.  All digits are certified",
-        ("fit.margin", "fit.margin_bound", "fit.gap"),
-        lambda report: (
-            certified(report.fit.margin, report.fit.margin_bound)
-            if report.fit.status == "optimal"
-            else report.fit.status
-        ),
+        "fit.margin fit.margin_bound fit.gap",
+        _margin,
     ),
     Column(
         "random",
         'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
         'where the exact number would take minutes; "none": no W separates them',
-        [f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy")],
+        "report.random.status report.random.margin report.random.margin_bound report.random.accuracy",
         _random_margin,
     ),
     Column(
         "capacity",
         "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
         "far that is true of a model's tokens is not known",
-        ("report.capacity",),
+        "report.capacity",
         lambda report: number(report.capacity, 2),
     ),
     Column(
         "own W",
         "margin of the head's own W, in percent of the best",
-        ("fit.learned_margin", "report.null.own", "report.shuffled.own"),
+        "fit.learned_margin report.null.own report.shuffled.own",
         _own,
     ),
     Column(
         "support",
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
-        ("support=fit.rows.shape",),
+        "support=fit.rows.shape",
         lambda report: str(len(report.fit.rows)),
     ),
     Column(
@@ -215,43 +215,50 @@ COLUMNS = (
         "share of the training sequences that hold a support token.  Without any other the SVM is the same, so that it "
         "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
         "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
-        ("report.support_share", "report.null.support_share", "report.shuffled.support_share"),
+        "report.support_share report.null.support_share report.shuffled.support_share",
         lambda report: number(report.support_share, 2) + _beside(report, "support_share"),
     ),
     Column(
         "rank",
         "of the SVM's W / of the W of least nuclear norm / of the head's own W",
-        ("fit.rank", "own_rank=head.rank", "report.effective_rank", "report.balance"),
+        "fit.rank own_rank=head.rank report.effective_rank report.balance",
         _ranks,
     ),
     Column(
         "logits",
         "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
-        ("fit.score_correlation",),
+        "fit.score_correlation",
         lambda report: number(report.fit.score_correlation, 2),
     ),
     Column(
         "gain",
         "accuracy minus that of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
         "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
-        ("split_gain=report.gain", "split_gain_=report.gain_interval"),
+        "split_gain=report.gain split_gain_=report.gain_interval",
         _gain,
     ),
     Column(
         "null gain",
         "the gain of the untrained heads, least..largest of three draws: random; singular vectors permuted",
-        [f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled")],
+        "report.null.gain report.shuffled.gain report.null.hard report.shuffled.hard",
         lambda report: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
     ),
     Column(
         "nuclear",
         "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries",
-        (),
+        "",
         _nuclear,
     ),
 )
 NAMES = tuple(column.name for column in COLUMNS)
+# The path of each number of a data frame; an underscore stands for each dot after the first.
+PATHS = {
+    name or path.partition(".")[2].replace(".", "_"): path
+    for column in COLUMNS
+    for name, _, path in (named.rpartition("=") for named in column.paths.split())
+}
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
+CASES = 10  # largest number of support tokens in a table
 OF_HEAD = ("head", "queries", "damage")  # columns that are filled for a head without an SVM
 
 
@@ -264,24 +271,19 @@ def as_columns(names: Any) -> tuple[str, ...]:
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
     """A table with the columns of these names and one row for each report of a head."""
-    columns = [column for name in names for column in COLUMNS if column.name == name]
-    rows = []
-    for report in reports:
-        known = OF_HEAD if report.fit is None else NAMES
-        rows.append([column.cell(report) if column.name in known else "-" for column in columns])
-    return names, rows
+    cells = {column.name: column.cell for column in COLUMNS}
+    return names, [
+        [cells[name](report) if report.fit or name in OF_HEAD else "-" for name in names] for report in reports
+    ]
 
 
 def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
     """All numbers of these reports by column, with one row for each SVM, and one for each head without an SVM."""
     found: dict[str, list[Any]] = {}
     for report in reports:
-        fits: Sequence[Fit | None] = report.fits or [None]
-        for fit in fits:
+        for fit in (*report.fits,) or (None,):
             owners = {"report": report, "fit": fit, "head": report.head}
-            for named in (path for column in COLUMNS for path in column.paths):
-                name, _, path = named.rpartition("=")
-                name = name or path.partition(".")[2].replace(".", "_")
+            for name, path in PATHS.items():
                 for suffix, value in values(owners, path).items():
                     found.setdefault(name + suffix, []).append(value)
     return found
@@ -328,27 +330,22 @@ def stars(reports: Sequence[HeadReport]) -> str:
     return f"{found} star{plural} in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
 
 
-CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine", "accuracy")
+def curve_table(report: HeadReport) -> Table:
+    """A table with one row for each SVM of a head: a head has an SVM for each number of training queries."""
+    header = "head SVM queries margin support logits cosine accuracy".split()
+    return header, [
+        (
+            report.head.label, fit.norm, f"{fit.queries}", certified(fit.margin, fit.margin_bound), f"{len(fit.rows)}",
+            *map(number, (fit.score_correlation, fit.cosine, fit.accuracy)),
+        )
+        for fit in report.fits
+    ]  # fmt: skip
 
 
-def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """Table rows, one for each SVM of a head: a head has an SVM for each number of training queries."""
-    rows = []
-    for report in reports:
-        for fit in report.fits:
-            margin = certified(fit.margin, fit.margin_bound)
-            measures = map(number, (fit.score_correlation, fit.cosine, fit.accuracy))
-            rows.append((report.head.label, fit.norm, f"{fit.queries}", margin, f"{len(fit.rows)}", *measures))
-    return rows
-
-
-CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
-
-
-def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
-    """Table rows of the support tokens with the largest multipliers, each with its share of the sum of multipliers."""
-    text, parts = report.head.text, [part[:most] for part in support_of(report.fit)]
-    return [
+def cases_table(report: HeadReport) -> Table:
+    """A table of the support tokens with the largest multipliers, each with its share of the sum of multipliers."""
+    text, parts = report.head.text, [part[:CASES] for part in support_of(report.fit)]
+    return "multiplier query selected rival sequence".split(), [
         (f"{100 * share:.2f} %", *cased(text, *row), sequence_text(text, row[0]))
         for row, share in zip(*parts, strict=True)
     ]

@@ -14,9 +14,9 @@ import numpy as np
 
 from ..common.check import as_count, as_list, as_numeric, check_type
 from ..common.storage import replacing
+from .analysis import analyze_model
 from .faithful import Faithfulness
-from .head import Head, as_heads, count_heads
-from .model_analysis import analyze_model
+from .head import Head, count_heads
 from .report import HeadReport, Reports, as_reports
 from .view_data import contents, on_text
 
@@ -129,19 +129,16 @@ def view(
     sequences = as_count("sequences", sequences, 1)
     if not isinstance(title, str):
         raise TypeError(f"title must be a string, got {type(title).__name__}")
-    given = list(heads) if isinstance(heads, (list, tuple)) else [heads]
+    given: list[Any] = list(heads) if isinstance(heads, (list, tuple)) else [heads]
     if given and isinstance(given[0], HeadReport):
         reports = as_reports(given)
     else:
-        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1, progress=progress)
+        reports = analyze_model(given, nuclear_queries=0, null=False, splits=1, progress=progress)
     if not reports:
         raise ValueError("heads must hold at least one head, got none")
-    shown = None
+    shown = reports
     if text is not None:
-        pairs = [(report, own) for report in reports for own in on_text(report, as_list("text", text, Head, READ))]
-        if not pairs:
-            raise ValueError("text must hold one of the heads of the reports, got none")
-        reports, shown = ([pair[k] for pair in pairs] for k in (0, 1))
+        reports, shown = on_text(reports, as_list("text", text, Head, READ))
     if faithfulness is not None:
         check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
     data, left_out = contents(reports, shown, sequences, faithfulness, as_images(images), progress)
@@ -169,10 +166,10 @@ def as_images(images: Iterable[Any] | None) -> list[str]:
         from PIL import Image
 
         pixels = as_numeric(f"images[{k}]", image)
-        if pixels.dtype.kind == "f" and pixels.ndim == 3 and pixels.shape[0] == 3:
-            low, high = float(pixels.min()), float(pixels.max())
-            pixels = (255 * (pixels - low) / max(high - low, 1e-300)).round().astype(np.uint8).transpose(1, 2, 0)
-        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
+        if pixels.dtype.kind == "f" and pixels.shape[:-2] == (3,):
+            shares = (pixels - pixels.min()) / max(np.ptp(pixels), 1e-300)
+            pixels = (255 * shares).round().astype(np.uint8).transpose(1, 2, 0)
+        if pixels.dtype != np.uint8 or pixels.shape[2:] != (3,):
             raise ValueError(
                 f"images[{k}] must be (height, width, 3) uint8 or (3, height, width) floats, got {pixels.dtype} of "
                 f"shape {pixels.shape}"

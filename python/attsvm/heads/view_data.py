@@ -18,7 +18,7 @@ import numpy as np
 from ..common.progress import counted
 from .cases import Cases, as_cases
 from .choices import all_queries, hard_queries
-from .directions import Direction, directions, name_directions, shares
+from .directions import Direction, directions, name_directions
 from .faithful import Faithfulness
 from .fit import NO_ROWS, support_of
 from .head import Head
@@ -42,7 +42,7 @@ PATCH = re.compile(r"r(\d+)c(\d+)")  # the name that attsvm.torch.read gives to 
 
 def contents(
     reports: Sequence[HeadReport],
-    shown: Sequence[HeadReport] | None,
+    shown: Sequence[HeadReport],
     count: int,
     measured: Faithfulness | None,
     images: Sequence[str],
@@ -50,33 +50,34 @@ def contents(
 ) -> tuple[str, int]:
     """Returns the data of the page as JSON of at most ``MOST`` characters; and the number of heads that are left out.
 
-    ``shown``: the same heads on another text, whose first sequences are shown.  All heads that read the same text show
-    the same sequences, at most ``count``.  If the JSON is too long, fewer sequences are shown, and then fewer heads:
-    the heads with the largest numbers of queries that count stay.
+    ``shown``: ``reports``, or the same heads on another text, whose first sequences are shown.  All heads that read the
+    same text show the same sequences, at most ``count``.  If the JSON is too long, fewer sequences are shown, and then
+    fewer heads: the heads with the largest numbers of queries that count stay.
     """
-    groups: dict[Any, list[int]] = {}
-    looked = reports if shown is None else shown
-    for k, report in enumerate(looked):
-        groups.setdefault(_same_text(report.head), []).append(k)
+    keys = [_same_text(report.head) for report in shown]
+    distinct = list(dict.fromkeys(keys))
+    chosen: list[list[int]] = []
     texts: list[dict[str, Any]] = []
-    tasks, heads, sizes = [], {}, {}
-    for members in groups.values():
-        one = looked[members[0]].head
-        chosen = list(range(min(count, len(one.text.lengths))))
-        if shown is None:
-            chosen = choose_sequences([reports[k] for k in members], count)
-        tasks += [(k, len(texts), chosen) for k in members]
-        texts.append({"sentences": [_sequence(one.text, i, one.kind, images) for i in chosen]})
-    for k, text, chosen in counted(tasks, len(tasks), "view", "head", progress):
-        heads[k] = _head(reports[k], text, measured) | {"cases": _cases(looked[k], chosen)}
-        sizes[k] = np.cumsum([len(_compact(found)) + 1 for found in heads[k]["cases"]])
-    while count > FEWEST and sum(own[:count][-1] for own in sizes.values()) > MOST:
+    for key in distinct:
+        members = [report for report, own in zip(shown, keys, strict=True) if own == key]
+        head = members[0].head
+        first = list(range(min(count, len(head.text.lengths))))
+        chosen.append(choose_sequences(members, count) if shown is reports else first)
+        texts.append({"sentences": [_sequence(head.text, i, head.kind, images) for i in chosen[-1]]})
+    heads, sizes = [], []
+    for report, own, key in counted(zip(reports, shown, keys, strict=True), len(keys), "view", "head", progress):
+        text = distinct.index(key)
+        heads.append(_head(report, text, measured) | {"cases": _cases(own, chosen[text])})
+        sizes.append([len(_compact(found)) + 1 for found in heads[-1]["cases"]])
+    while count > FEWEST and sum(sum(own[:count]) for own in sizes) > MOST:
         count -= 1
-    order = sorted(sizes, key=lambda k: -reports[k].hard)
-    whole = np.cumsum([sizes[k][:count][-1] for k in order])
-    kept = sorted(order[: max(1, int(np.searchsorted(whole, MOST, side="right")))])
-    for part, name in [(text, "sentences") for text in texts] + [(head, "cases") for head in heads.values()]:
-        part[name] = part[name][:count]
+    order = np.argsort([-report.hard for report in reports], kind="stable")
+    whole = np.cumsum([sum(sizes[k][:count]) for k in order])
+    kept = sorted(order[: max(1, int(np.searchsorted(whole, MOST, side="right")))].tolist())
+    for part in texts:
+        del part["sentences"][count:]
+    for part in heads:
+        del part["cases"][count:]
     by, known = _importances(reports, measured)
     page = {
         "start": int(np.argmax(np.nan_to_num(known[kept], nan=-1.0))),
@@ -88,20 +89,24 @@ def contents(
     return _compact(page), len(reports) - len(kept)
 
 
-def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
-    """A list with a copy of the report whose head has read another text; an empty list if ``heads`` lacks that head.
+def on_text(reports: Sequence[HeadReport], heads: Sequence[Head]) -> tuple[list[HeadReport], list[HeadReport]]:
+    """Returns the reports whose heads have read another text too; and copies of these reports on the other text.
 
-    The SVM keeps its W, and has no support tokens on the other text.
+    ``heads``: the heads on the other text.  The SVM keeps its W, and has no support tokens there.
     """
-    head = report.head
-    found = [other for other in heads if (other.layer, other.number) == (head.layer, head.number)]
+    others = {head.name: head for head in heads}
+    found = [report for report in reports if report.head.name in others]
     if not found:
-        return []
-    if found[0].W.shape != head.W.shape or not np.allclose(found[0].W, head.W, atol=SAME * np.abs(head.W).max()):
-        raise ValueError(f"text must hold heads of the same model, got another W of {head.label}")
-    W, none = svm_weights(report), NO_ROWS[:, :3]
-    fits = [replace(fit, W=W, rows=NO_ROWS, multipliers=np.empty(0)) for fit in report.curve[-1:]]
-    return [replace(report, head=found[0], train=none, test=none, curve=fits)]
+        raise ValueError("text must hold one of the heads of the reports, got none")
+    copies, none = [], NO_ROWS[:, :3]
+    for report in found:
+        other, own = others[report.head.name], report.head.W
+        if other.W.shape != own.shape or not np.allclose(other.W, own, atol=SAME * np.abs(own).max()):
+            raise ValueError(f"text must hold heads of the same model, got another W of {other.label}")
+        W = svm_weights(report)
+        fits = [replace(fit, W=W, rows=NO_ROWS, multipliers=np.empty(0)) for fit in report.curve[-1:]]
+        copies.append(replace(report, head=other, train=none, test=none, curve=fits))
+    return found, copies
 
 
 def _compact(value: Any) -> str:
@@ -134,17 +139,17 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
 
 
 def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
-    keys = text.names(i, range(text.lengths[i])).tolist()
+    keys, number = text.names(i, range(text.lengths[i])).tolist(), int(text.numbers[i])
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if kind == "cross":
         found["queries"] = text.query_names(i, range(text.counts[i])).tolist()
-    given = "" if text.numbers[i] == i else f"number {text.numbers[i]} of those given"
+    given = "" if number == i else f"number {number} of those given"
     if text.words is None:
         return found | {"kind": "Sequence", "title": given}
     if last := PATCH.fullmatch(keys[-1]):
-        rows, columns = (int(number) + 1 for number in last.groups())
+        rows, columns = int(last[1]) + 1, int(last[2]) + 1
         found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
-        return found | ({"image": images[text.numbers[i]]} if text.numbers[i] < len(images) else {})
+        return found | ({"image": images[number]} if number < len(images) else {})
     return found | {"title": sequence_text(text, i, 60)}
 
 
@@ -160,15 +165,19 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
     - W: the matrix of the margin and the shares, 0 for the head's own W, 1 for the SVM's;
     - shares: direction, singular value, share, direction, ..
     """
-    head, roles, every = report.head, _roles(report), all_queries(report.head)
-    rows = np.concatenate([_shown(report, every[(every[:, 0] == i) & (every[:, 2] >= 0)]) for i in chosen])
+    head = report.head
+    kinds = hard_queries(head, report.threshold), report.train, report.test
+    roles = {(i, q): role for role, rows in enumerate(kinds, 1) for i, q, _ in rows.tolist()}
+    every = all_queries(head)
+    shown = [_shown(report, every[(every[:, 0] == i) & (every[:, 2] >= 0)]) for i in chosen]
+    rows = np.concatenate(shown)
     several = rows[head.window(rows) > 1]
     rivals = _rivals(report, as_cases(head, several)) if len(several) else {}
     found = []
-    for i in chosen:
+    for i, own in zip(chosen, shown, strict=True):
         prob = head.sequence_attention(i)
         queries: list[Any] = [0] * int(head.text.counts[i])
-        for _, q, selected in rows[rows[:, 0] == i].tolist():
+        for _, q, selected in own.tolist():
             tokens = np.argsort(-prob[q], kind="stable")[:TOKENS].tolist()
             flat = [x for t in tokens if prob[q, t] >= LEAST for x in (t, round(1000 * float(prob[q, t])))]
             queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
@@ -178,16 +187,9 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
 
 def _shown(report: HeadReport, rows: np.ndarray) -> np.ndarray:
     """The rows (sequence, query, selected) of one sequence that the page shows, at most ``QUERIES`` of them."""
-    if len(rows) > QUERIES:
-        support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
-        holding = np.isin(rows[:, 1], support[support[:, 0] == rows[0, 0], 1])
-        rows = rows[np.sort(np.lexsort((-top, ~holding))[:QUERIES])]
-    return rows
-
-
-def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
-    kinds = hard_queries(report.head, report.threshold), report.train, report.test
-    return {(i, q): role for role, rows in enumerate(kinds, 1) for i, q, _ in rows.tolist()}
+    support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
+    holding = np.isin(rows[:, 1], support[np.isin(support[:, 0], rows[:, 0]), 1])
+    return rows[np.sort(np.lexsort((-top, ~holding))[:QUERIES])]
 
 
 def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
@@ -196,26 +198,24 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
     The keys are (sequence, query).  The margin is that over the nearest rival.  Margin and shares are rounded to the
     same number of decimals, so that the shares add up to the margin.
     """
-    head, data, svm = report.head, cases.data, svm_weights(report)
+    head, svm = report.head, svm_weights(report)
     # In the head space the head's own W is a multiple of the identity: its singular directions are arbitrary.
     of_svm = svm is not None and head.space == "head"
     parts = directions(head, svm if of_svm else None)
-    margins = [data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
-    every = shares(cases, cases.nearest(margins[0 if of_svm else -1]), *parts)
+    margins = [cases.data._flat_margins(W, cases.selected) for W in (svm, head.W) if W is not None]
+    every = cases.shares(cases.nearest(margins[0 if of_svm else -1]), *parts)
     support, held_by = support_of(report.fit)
     held = dict(zip(map(tuple, support.tolist()), (100 * held_by).tolist(), strict=True))  # % of all multipliers
+    columns = map(cases.split, (cases.tokens, *margins))
     found = {}
-    for k, row in enumerate(cases.rows.tolist()):
-        a, b = data.indptr[k : k + 2]
-        tokens = cases.tokens[a:b].tolist()
-        holds = [held.get((*row, t), 0.0) for t in tokens]
-        near = np.concatenate([*(np.argsort(part[a:b])[:RIVALS] for part in margins), np.flatnonzero(holds)])
+    for row, own, tokens, *ahead in zip(cases.rows.tolist(), every, *columns, strict=True):
+        holds = [held.get((*row, t), 0.0) for t in tokens.tolist()]
+        near = np.concatenate([*(np.argsort(part)[:RIVALS] for part in ahead), np.flatnonzero(holds)])
         rivals = [
-            [tokens[e], *[None] * (svm is None), *(_rounded(part[a + e]) for part in margins), _rounded(holds[e])]
-            for e in np.unique(near).tolist()
-            if e != cases.selected[k]
+            [int(tokens[e]), *[None] * (svm is None), *(_rounded(part[e]) for part in ahead), _rounded(holds[e])]
+            for e in np.unique(near)
+            if tokens[e] != row[2]
         ]
-        own = every[k]
         decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(own).max()), 1e-12))))
         order = np.argsort(-np.abs(own))[:DIRECTIONS].tolist()
         flat = [x for d in order for x in (d, _rounded(parts[1][d]), round(float(own[d]), decimals))]
@@ -240,15 +240,18 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     support = ""
     if report.fit is not None and report.fit.margin > 0:
         support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
-    own = head.space != "head"  # in the head space the own W is a multiple of the identity: no direction stands out
-    measures = measured.directions if measured is not None and own else []
-    lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
-    named = name_directions(head, report.train, None if own else svm, NAMED)
-    beside = [] if svm is None or not own else name_directions(head, report.train, svm, BESIDE)
+    lost, beside, of = {}, [], svm
+    if head.space != "head":  # in the head space the own W is a multiple of the identity: no direction stands out
+        measures = [] if measured is None else measured.directions
+        lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
+        beside = [] if svm is None else name_directions(head, report.train, svm, BESIDE)
+        of = None
     return {
         "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
         "space": head.space, "text": text, "support": support,
-        "directions": [[*_name(d), *lost.get(d.number, [None, None])] for d in named],
+        "directions": [
+            [*_name(d), *lost.get(d.number, [None, None])] for d in name_directions(head, report.train, of, NAMED)
+        ],
         "svm": [_name(d) for d in beside],
     }  # fmt: skip
 
@@ -277,12 +280,12 @@ def _map(
     whether most hard queries select a sink, description].
     """
     largest = float(max(sizes[sizes > 0], default=1.0))
+    places = {k: place for place, k in enumerate(shown)}
     cells = []
-    for k, report in enumerate(reports):
-        head, place = report.head, shown.index(k) if k in shown else -1
-        level = round(1000 * sizes[k] / largest) if sizes[k] > 0 else 0
+    for k, (report, size) in enumerate(zip(reports, sizes, strict=True)):
+        head, level = report.head, round(1000 * size / largest) if size > 0 else 0
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
+        cells.append([head.layer, head.number, head.label, places.get(k, -1), level, bool(report.sinks >= 0.5), said])
     return {"by": by, "largest": number(largest), "cells": cells}
 
 

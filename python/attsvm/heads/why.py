@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_flag, as_floats, check_shapes, check_type
+from ..common.check import as_count, as_flag, check_shapes, check_type
 from ..common.result import Result, Table
 from .cases import Cases, as_cases, pulled, support_pairs
-from .directions import directions, name_directions, shares
+from .directions import directions, name_directions
 from .faithful import Faithfulness
-from .fit import Fit, fit_svm, support_of
+from .fit import NO_ROWS, fit_svm
 from .head import Head
 from .report import HeadReport, check_report
 from .table import cased, number, sequence_text
@@ -96,7 +96,7 @@ class Why(Result):
         text, known = self.head.text, dict(enumerate(self.names))
         order = np.argsort(-np.abs(self.shares))[:DIRECTIONS]
         rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
-        rest = f"{self.margin - self.shares[order].sum():+.4g}"
+        rows.append(("others", "", f"{self.margin - self.shares[order].sum():+.4g}", ""))
         both = [(f"{k}", known.get(k, ""), name) for k, name in enumerate(self.svm_names)]
         pairs = zip(self.neighbours, self.likeness, strict=True)
         cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
@@ -105,10 +105,7 @@ class Why(Result):
             chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
             held.append((f"{i}", f"{pull:+.4g}", number(margin), chosen, sequence_text(text, i) if text.words else ""))
         tables: list[Table] = [
-            (
-                ("direction", "singular value", "share of the margin", "queries → tokens" * any(self.names)),
-                [*rows, ("others", "", rest, "")],
-            ),
+            (("direction", "singular value", "share of the margin", "queries → tokens" * any(self.names)), rows),
             (("direction", "own W", "the SVM's W"), both),
             (("support tokens, cosine", "sequence", "query", "selected", "rival"), cases),
             (("held by sequence", "pull", "margin without it", "selected without it", "text"), held),
@@ -193,7 +190,7 @@ def why(
         raise ValueError("W must be given: the head has no SVM")
     case = as_cases(head, np.array([[sequence, query, selected]]))
     if W is not None:
-        W = as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
+        W = case.data._weights(W)
     margins = case.data._flat_margins(head.W if W is None else W, case.selected)
     at = margins.argmin() if rival is None else np.append(np.flatnonzero(case.tokens == rival), case.selected)[0]
     if at == case.selected[0]:
@@ -209,7 +206,7 @@ def why(
     near, likeness, *held = _support(report, case, int(at), as_flag("leave_out", leave_out))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]),
-        shares(case, np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,
+        case.shares(np.array([at]), *parts)[0], parts[1], near, likeness, of, names, beside, *held,
     )  # fmt: skip
 
 
@@ -219,36 +216,29 @@ def _names(report: HeadReport, W: np.ndarray | None) -> list[str]:
 
 def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
     """The fields ``neighbours``, ``likeness``, ``holders``, ``pulls``, ``without``, ``instead`` of a :class:`Why`."""
-    rows, _ = support_of(report.fit)
-    if report.fit is None or len(rows) == 0:
-        none = np.empty(0)
-        return rows, none, rows[:, 0], none, none, rows[:, 0]
+    fit, none = report.fit, np.empty(0)
+    if fit is None or len(fit.rows) == 0:
+        return NO_ROWS, none, NO_ROWS[:, 0], none, none, NO_ROWS[:, 0]
+    rows = fit.rows
     (ahead, z), (pairs, queries) = case.pairs(np.array([at])), support_pairs(report.head, rows)
     products = (pairs @ ahead[0]) * (queries @ z[0])
     sizes = [np.linalg.norm(part, axis=1) for part in (pairs, queries, ahead, z)]
     like = products / np.maximum(math.prod(sizes), 1e-300)
     near = np.argsort(-like)[:NEIGHBOURS]
     sequences, owner = np.unique(rows[:, 0], return_inverse=True)
-    pulls = np.bincount(owner, report.fit.multipliers * products)
-    order = np.argsort(-np.abs(pulls), kind="stable")[: 0 if report.fit.status == "infeasible" else NEIGHBOURS]
+    pulls = np.bincount(owner, fit.multipliers * products)
+    order = np.argsort(-np.abs(pulls), kind="stable")[: 0 if fit.status == "infeasible" else NEIGHBOURS]
     without, instead = np.full(len(order), np.nan), np.full(len(order), -1)
     for k, i in enumerate(sequences[order] if leave_out else ()):
-        if (W := _without(report, report.fit, i)) is not None:
+        if np.isnan(fit.margin):
+            raise ValueError("leave_out needs an SVM that meets all margins, got a soft margin")
+        rest, kept = report.train[report.train[:, 0] != i], rows[:, 0] != i
+        if len(rest):  # the multipliers of the other sequences are the warm start
+            start = replace(fit, rows=rows[kept], multipliers=fit.multipliers[kept])
+            W: Any = fit_svm(report.head, rest, rest[:0], "frobenius", near=start).W
             without[k] = case.data._flat_margins(W, case.selected)[at]
             instead[k] = case.tokens[case.data.select(W)[0]]
     return rows[near], like[near], sequences[order], pulls[order], without, instead
-
-
-def _without(report: HeadReport, fit: Fit, sequence: int) -> np.ndarray | None:
-    """W of the SVM without the training rows of this sequence, or None if no rows are left."""
-    if np.isnan(fit.margin):
-        raise ValueError("leave_out needs an SVM that meets all margins, got a soft margin")
-    rest = report.train[report.train[:, 0] != sequence]
-    if not len(rest):
-        return None
-    kept = fit.rows[:, 0] != sequence
-    near = replace(fit, rows=fit.rows[kept], multipliers=fit.multipliers[kept])
-    return fit_svm(report.head, rest, rest[:0], "frobenius", near=near).W
 
 
 def svm_weights(report: HeadReport) -> np.ndarray | None:

@@ -2,7 +2,6 @@
 and returns these axes."""
 
 from .answers import attention
-from .curves import band
-from .runs import correlation, margin_share, saturation
+from .curves import band, correlation, margin_share, saturation
 
 __all__ = ["attention", "band", "correlation", "margin_share", "saturation"]

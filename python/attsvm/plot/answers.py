@@ -18,9 +18,9 @@ from ..theory.next_tokens import NextToken, SoftLabels
 from ..theory.regularization_path import Path
 from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
-from .graphs import draw_graphs
 
-__all__ = ["attention"]
+DRAWN, NAMED = 8, 20  # largest numbers of graphs in a picture, and of nodes in a graph with numbered nodes
+ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
 
 
 def attention(
@@ -59,7 +59,8 @@ def attention(
     if selected is not None:
         tokens = np.concatenate([np.ravel(part) for part in _parts("selected", selected)])
         check_shape("selected", tokens, "queries", (sum(map(len, rows)),))
-    ax = _heat_map(rows, "attention probability", ax, image_kw)
+    ax = axes(ax)
+    _heat_map(rows, "attention probability", ax, image_kw)
     if tokens is not None:
         ax.plot(tokens, np.arange(len(tokens)), "o", color=COLORS["(K, Q)"], markersize=3)
     return ax
@@ -76,9 +77,8 @@ def _parts(name: str, value: Any) -> list[np.ndarray]:
     return parts
 
 
-def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, Any]) -> Any:
+def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, Any]) -> None:
     """Draws numbers in [0, 1] as a heat map: one row per query, one column per token."""
-    ax = axes(ax)
     shown = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
     row = 0
     for part in parts:
@@ -95,57 +95,104 @@ def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, 
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.yaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="token", ylabel="query")
-    return ax
 
 
 @drawing(Decomposition)
-def _composed(parts: Decomposition, ax: Any = None, **image_kw: Any) -> Any:
-    return attention(parts.probabilities, ax=ax, **image_kw)
+def _composed(parts: Decomposition, ax: Any, **image_kw: Any) -> None:
+    attention(parts.probabilities, ax=ax, **image_kw)
 
 
 @drawing(SoftLabels)
-def _shares(found: SoftLabels, ax: Any = None, **image_kw: Any) -> Any:
+def _shares(found: SoftLabels, ax: Any, **image_kw: Any) -> None:
     """Draws a heat map of the shares to which the next-token probabilities of a linear decoder converge, among the
     tokens that follow each context."""
     shares = found.counts / found.counts.max(axis=1, keepdims=True)  # scaled counts, whose sum cannot overflow
-    ax = _heat_map([shares / shares.sum(axis=1, keepdims=True)], "share of the next tokens", ax, image_kw)
+    _heat_map([shares / shares.sum(axis=1, keepdims=True)], "share of the next tokens", ax, image_kw)
     ax.set_ylabel("context")
-    return ax
+
+
+def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
+    """The nodes of ``edges (E, 2)`` in order: each comes before the nodes of other components it has a path to.
+
+    ``component`` is the result of :func:`~attsvm.theory.next_tokens.strong_components`.  Components are ordered by the
+    length of the longest path to them.
+
+    Examples
+    --------
+    >>> from attsvm.plot.answers import in_order
+    >>> in_order(np.array([[3, 2], [1, 3], [3, 1]]), np.array([0, 1, 2, 1]))
+    array([1, 3, 2])
+    """
+    pairs = component[edges]
+    before, after = pairs[pairs[:, 0] != pairs[:, 1]].T
+    depth, deeper = np.full(len(component), -1), np.zeros(len(component), dtype=np.intp)
+    while (depth != deeper).any():
+        depth = deeper.copy()
+        np.maximum.at(deeper, after, depth[before] + 1)
+    nodes = np.unique(edges)
+    return nodes[np.lexsort((nodes, component[nodes], depth[component[nodes]]))]
 
 
 @drawing(NextToken)
-def _graphs(found: NextToken, ax: Any = None, **arrow_kw: Any) -> Any:
-    ax = axes(ax)
-    draw_graphs(ax, found.graphs, found.components, (COLORS["W"], COLORS["(K, Q)"]), arrow_kw)
-    ax.set_xlabel("last token")
-    return ax
+def _graphs(found: NextToken, ax: Any, **arrow_kw: Any) -> None:
+    draw_graphs(ax, found.graphs, found.components, **arrow_kw)
+
+
+def draw_graphs(ax: Any, graphs: dict[int, np.ndarray], components: dict[int, np.ndarray], **arrow_kw: Any) -> None:
+    """Draws the first DRAWN graphs side by side.  Edges within a strong component have the second colour; all other
+    edges point down.
+
+    The nodes of a graph lie on an ellipse, so that no edge runs through a third node.
+    """
+    shown = list(graphs)[:DRAWN]
+    ends, alike = [], []
+    for column, k in enumerate(shown):
+        edges, component = graphs[k], components[k]
+        nodes = in_order(edges, component)
+        height = np.linspace(1, -1, len(nodes))
+        width = 0.35 * np.sqrt(1 - height**2) * (-1.0) ** np.arange(len(nodes))
+        places = np.full((len(component), 2), np.nan)
+        places[nodes] = np.stack([column + width, height], axis=1)
+        ends.append(places[edges])
+        alike.append(np.equal(*component[edges].T))
+        named = len(nodes) <= NAMED
+        ax.plot(*places[nodes].T, "o", color="white", markeredgecolor="0.6", markersize=12 if named else 3)
+        for node in nodes.tolist() if named else ():
+            ax.text(*places[node], str(node), ha="center", va="center", fontsize="small")
+    look = {"angles": "xy", "scale_units": "xy", "scale": 1, "zorder": 1, **ARROW, **arrow_kw}
+    both, one = np.concatenate(ends), np.concatenate(alike)
+    for part, color, label in ((~one, COLORS["W"], "ranked"), (one, COLORS["(K, Q)"], "one component")):
+        start, end = both[part].transpose(1, 2, 0)
+        ax.quiver(*start, *(end - start), **{"color": color, "label": label, **look})
+    ax.set_xticks(range(len(shown)), shown)
+    ax.set(xlabel="last token", yticks=[], xlim=(-0.5, len(shown) - 0.5), ylim=(-1.2, 1.2))
+    ax.legend(frameon=False, fontsize="small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
 
 
 @drawing(Separation)
-def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
+def _margins(solution: Separation, ax: Any, **line_kw: Any) -> None:
     """Draws the margin of every token that is not selected, by query; support tokens are highlighted."""
     weights_of(solution)
     columns = solution.columns()
-    others = ~columns["selected"] & ~columns["support"]
-    ax = _two_kinds(ax, columns["query"], columns["margin"], columns["support"], others, line_kw)
+    query, margin, support = (columns[name][~columns["selected"]] for name in ("query", "margin", "support"))
+    _two_kinds(ax, query, margin, support, line_kw)
     ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="query", ylabel="margin of the selected token")
-    return ax
 
 
 @drawing(Plane)
-def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
+def _plane(plane: Plane, ax: Any, **line_kw: Any) -> None:
     """Draws the points, the line and its margins in two dimensions, else the multiplier of every point.
 
     Support points are highlighted.
     """
     columns = plane.columns()
     x, y = plane.points.T if plane.points.shape[1] == 2 else (columns["point"], plane.dual)
-    ax = _two_kinds(ax, x, y, columns["support"], ~columns["support"], line_kw, "points")
+    _two_kinds(ax, x, y, columns["support"], line_kw, "points")
     if plane.points.shape[1] != 2:
         ax.set(xlabel="point", ylabel="multiplier")
-        return ax
+        return
     ax.plot(*plane.points[plane.positive].T, "o", fillstyle="none", color="0.3", label=f"class {plane.labels[1]}")
     limits = ax.get_xlim(), ax.get_ylim()
     for height, width in ((-1, "--"), (0, "-"), (1, "--")) if plane.w is not None else ():
@@ -153,30 +200,26 @@ def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
         ax.axline(near, near + [-plane.w[1], plane.w[0]], linestyle=width, color="0.3", linewidth=0.8, zorder=0)
     ax.legend(frameon=False, fontsize="small")
     ax.set(xlim=limits[0], ylim=limits[1], xlabel="x[0]", ylabel="x[1]")
-    return ax
 
 
 @drawing(Influence)
-def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
+def _turns(found: Influence, ax: Any, **line_kw: Any) -> None:
     """Draws a point for each sequence: how far W turns if the sequence is left out, and the sequence's multiplier.
     Support sequences are highlighted."""
-    ax = _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
+    _two_kinds(ax, found.turn, found.multiplier, found.solved, line_kw, "sequences")
     ax.set(xlabel="turn of W without the sequence", ylabel="its multiplier")
-    return ax
 
 
 @drawing(Path)
-def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
+def _excess(path: Path, ax: Any, **line_kw: Any) -> None:
     """Draws the excess of the loss over that of the best tokens along a regularisation path, as a power of ten."""
-    ax = axes(ax)
     trained = "(K, Q)" if path.norm == "nuclear" else "W"
     ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
     ax.set(xlabel="radius", ylabel="log10 of loss above that of the best tokens")
-    return ax
 
 
 @drawing(Diagnosis)
-def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
+def _scores(diagnosis: Diagnosis, ax: Any, **line_kw: Any) -> None:
     """Draws every token at two coordinates: its margin, and its score minus the score of the selected token.
 
     The selection is locally optimal if no tight token (a token at margin 1) is above zero.
@@ -189,19 +232,15 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]
     tight = layout.flatten_entries("tight", diagnosis.tight, hidden=True)
-    ax = _two_kinds(ax, columns["margin"], ahead, tight, ~selected & ~tight, line_kw)
+    margin, ahead, tight = (part[~selected] for part in (columns["margin"], ahead, tight))
+    _two_kinds(ax, margin, ahead, tight, line_kw)
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     ax.set(xlabel="margin of the selected token", ylabel="score above the selected token's")
-    return ax
 
 
-def _two_kinds(
-    ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any], what: str = "tokens"
-) -> Any:
+def _two_kinds(ax: Any, x: Any, y: Any, support: Any, line_kw: dict[str, Any], what: str = "tokens") -> None:
     """Draws the points of the support highlighted, and the other points grey."""
-    ax = axes(ax)
     look = {"linestyle": "none", "marker": ".", "markersize": 5}
-    for part, color, label in ((others, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):
+    for part, color, label in ((~support, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):
         ax.plot(x[part], y[part], label=label, **{**look, "color": color, **line_kw})
     ax.legend(frameon=False, fontsize="small")
-    return ax

@@ -13,10 +13,10 @@ import numpy as np
 
 from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
+from ...plot.answers import draw_graphs
 from ...plot.curves import correlations, weights_of
-from ...plot.graphs import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
+from ..panels import GREEN, ORANGE, finish, medians, picture
 from ..problems import draws, linear_layer
 from ..textbook import softmax, tokens_of
 
@@ -173,7 +173,7 @@ def draw_graph(ax):
     """Draws the graph with the largest component among the token-priority graphs of one random draw."""
     *_, found = draw(np.random.default_rng(SHOWN))
     k = max(found.graphs, key=lambda k: (np.bincount(found.components[k]).max(), len(found.graphs[k])))
-    draw_graphs(ax, {k: found.graphs[k]}, found.components, (BLUE, ORANGE), {})
+    draw_graphs(ax, {k: found.graphs[k]}, found.components)
     ax.get_legend().remove()
     ax.set_title(f"Priorities after token {k};\na cycle in orange", fontsize=10)
     ax.set_xlabel("last token")
