@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts
 from ..common.storage import storable
-from .layout import Layout, NoSequences
+from .layout import Layout
 
 # Tokens or queries are scaled before a solve if their largest number lies outside LEAST .. SAFE.
 # Squares of products of numbers outside LEAST .. SAFE could overflow or underflow.
@@ -68,7 +68,7 @@ class Data:
         self.queries = read_only(queries)
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
-        self._none = isinstance(layout, NoSequences)
+        self._none = layout.none
         # _single is False for data without sequences, so that Python checks their empty selection, not C
         self._single = layout.single and not self._none
 

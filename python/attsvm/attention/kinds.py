@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count, as_doubles, as_floats, check_finite
 from .data import Data, read_only
-from .layout import Layout, NoSequences
+from .layout import Layout
 from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
 
 
 def _with_values(data: Data, values: Any, copy: bool) -> Data:
     """``data`` with the given value vectors, read and checked; unchanged if ``values`` is None."""
     if values is not None:
-        data._given_values = read_only(read_values(own(values) if copy else values, data._layout.lengths))
+        data._given_values = read_only(read_values(own(values, copy), data._layout.lengths))
     return data
 
 
@@ -27,19 +27,19 @@ def _has_none(X: Any) -> bool:
 
 
 def _without_sequences(
-    name: str, X: Any, Z: tuple[int, ...], values: Any = None, dk: int | None = None, causal: bool = False
+    name: str, X: tuple[int, ...], Z: tuple[int, ...], values: Any = None, dk: int | None = None, causal: bool = False
 ) -> Data:
-    """Makes data without sequences, for tokens X (0, T, d) and queries of the shape ``Z``, which is (0, dz) or (0, S,
-    dz)."""
-    _, T, d = np.shape(X)
-    shapes = {"X": (0, T, d), "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
+    """Makes data without sequences, for tokens of the shape ``X``, which is (0, T, d), and queries of the shape ``Z``,
+    which is (0, dz) or (0, S, dz)."""
+    shapes = {"X": X, "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
     for what, shape in shapes.items():
         if len(shape) not in (2, 3) or shape[0] != 0 or 0 in shape[1:]:
             letters = "0, T, d" if what != "Z" else "0, dz) or (0, S, dz"
             raise ValueError(f"X has no sequences, so {what} must have shape ({letters}), got {shape}")
-    layout = NoSequences(T, None if len(Z) == 2 else Z[1], causal)
+    single = len(Z) == 2
+    layout = Layout(np.array([X[1]]), np.array([1 if single else Z[1]]), single, causal, none=True)
     given = None if values is None else np.zeros((1, shapes["values"][-1]))
-    return Data(name, np.zeros((1, dk or d)), np.zeros((1, Z[-1])), given, layout)
+    return Data(name, np.zeros((1, dk or X[2])), np.zeros((1, Z[-1])), given, layout)
 
 
 def cross_attention(
@@ -84,13 +84,11 @@ def cross_attention(
     """
     if _has_none(X):
         _, T, d = np.shape(X)
-        X = np.empty((0, T + sink, d))
-        return _without_sequences("cross_attention", X, np.shape(Z), values)
+        return _without_sequences("cross_attention", (0, T + sink, d), np.shape(Z), values)
     if sink:
         X = with_sink("X", X)
         values = values if values is None else with_sink("values", values, "n, T, dv")
-    if copy:
-        X, Z = own(X), own(Z)
+    X, Z = own(X, copy), own(Z, copy)
     data = Data._of_plain("cross_attention", X, Z)
     if data is None:
         keys, lengths = read_tokens("X", X)
@@ -125,8 +123,8 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     """
     if _has_none(X):
         n, T, d = np.shape(X)
-        return _without_sequences("self_attention", X, (n, T, d) if query is None else (n, d), values)
-    X, data = own(X) if copy else X, None
+        return _without_sequences("self_attention", (n, T, d), (n, T, d) if query is None else (n, d), values)
+    X, data = own(X, copy), None
     if query is None:
         data = Data._of_plain("self_attention", X, X)
     elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
@@ -180,8 +178,8 @@ def causal_attention(
     """
     window = None if window is None else as_count("window", window, 1)
     if _has_none(X):
-        return _without_sequences("causal_attention", X, np.shape(X), values, causal=True)
-    X = own(X) if copy else X
+        return _without_sequences("causal_attention", np.shape(X), np.shape(X), values, causal=True)
+    X = own(X, copy)
     data = Data._of_plain("causal_attention", X, X, causal=True) if window is None else None
     if data is None:
         keys, lengths = read_tokens("X", X)
@@ -217,8 +215,8 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     """
     if _has_none(X):
         dk = None if key is None else len(as_floats("key", key, "dk, d", (None, np.shape(X)[2])))
-        return _without_sequences("prompt_attention", X, (0, 1), None if key is None else X, dk)
-    X = own(X) if copy else X
+        return _without_sequences("prompt_attention", np.shape(X), (0, 1), None if key is None else X, dk)
+    X = own(X, copy)
     if key is None and type(X) is np.ndarray and X.ndim == 3:
         data = Data._of_plain("prompt_attention", X, np.ones((len(X), 1)))
         if data is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_count, as_floats, as_parts, check_finite, check_shape, describe
+from ..common.check import as_array, as_count, as_doubles, as_numeric, as_parts, check_finite, check_shape, describe
 from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.storage import storable
 from ..common.types import Norm
@@ -160,13 +160,14 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound
 
     With ``no_bound`` some may be minus infinity.  Tokens that a causal query cannot see must have 0 unless ``hidden``.
     """
-    single = data._layout.single
-    if isinstance(value, (list, tuple)) and not data._layout.uniform:
-        letters = "T_i" if single else "S_i, T_i"
-        value = [as_floats(f"{name}[{i}]", part, letters, no_bound=no_bound) for i, part in enumerate(value)]
-    else:
-        value = as_floats(name, value, "n, T" if single else "n, S, T", no_bound=no_bound)
-    return np.ascontiguousarray(data._layout.flatten_entries(name, value, hidden))
+
+    def read(name: str, part: Any) -> np.ndarray:
+        array = as_doubles(as_numeric(name, part))
+        check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if no_bound else array)
+        return array
+
+    parts = as_parts(name, value, not data._layout.uniform, read)
+    return np.ascontiguousarray(data._layout.flatten_entries(name, parts, hidden))
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
@@ -205,12 +206,7 @@ def _of_run(run: Any) -> Any:
 
 
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array, got a masked array")
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a rectangular array: {error}") from None
+    array = as_array(name, value)
     if array.dtype.kind not in "iub":
         came = array.dtype if array.ndim else describe(value, array)
         came = f"{came}: weights W select data.select(W)" if array.dtype.kind == "f" and array.ndim == 2 else came

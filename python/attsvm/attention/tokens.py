@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_floats, as_numeric, check_shape, is_ragged
+from ..common.check import as_floats, as_numeric, is_ragged
 
 CACHE_LINE = 64  # bytes
 # Copies of at most SMALL elements are not aligned to a cache line, since a training step copies small windows anyway.
@@ -26,26 +26,22 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return room[begin : room.size - CACHE_LINE + begin].view(dtype).reshape(shape)
 
 
-def own(array: Any) -> Any:
+def own(array: Any, copy: bool) -> Any:
     """A copy of an array that C could otherwise read in place, so that later changes by the caller have no effect.  A
-    memory map is not copied."""
-    if isinstance(array, (list, tuple, np.memmap, np.ma.MaskedArray)):
+    memory map is not copied, and no array unless ``copy``."""
+    if not copy or isinstance(array, (list, tuple, np.memmap, np.ma.MaskedArray)):
         return array
     try:
         numbers = np.asarray(array)
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ):  # not an array: the function that later reads the input raises the error
+    except (ValueError, TypeError, RuntimeError):  # no array: the function that reads it later raises the error
         return array
     if numbers.dtype.kind != "f":  # not floats: a later conversion to floats makes the copy
         return array
     if numbers.size <= SMALL:
         return numbers.copy()
-    copy = empty(numbers.shape, numbers.dtype)
-    copy[...] = numbers
-    return copy
+    aligned = empty(numbers.shape, numbers.dtype)
+    aligned[...] = numbers
+    return aligned
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
@@ -91,9 +87,8 @@ def _is_ragged(X: Any) -> bool:
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rows of all parts of a ragged list, concatenated; and the number of rows of each part."""
-    parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
-    for i, part in enumerate(parts):
-        check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
+    sizes = None, np.shape(X[0])[1]
+    parts = [as_floats(f"{name}[{i}]", x, letters, sizes, keep_single) for i, x in enumerate(X)]
     flat = empty((sum(map(len, parts)), parts[0].shape[1]), np.result_type(*parts))
     return np.concatenate(parts, out=flat), np.array([len(part) for part in parts], dtype=np.intp)
 

@@ -21,13 +21,7 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
     """The value as a NumPy array of real numbers; an array that already is one is returned itself."""
     if type(value) is np.ndarray and value.dtype.kind in "iuf":
         return value
-    parts = value if isinstance(value, (list, tuple)) else (value,)
-    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(_unreadable(name, value, error)) from None
+    array = as_array(name, value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real, got {array.dtype}")
     if array.dtype.kind not in "iuf":
@@ -35,13 +29,21 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _unreadable(name: str, value: Any, error: Exception) -> str:
-    """The error message for a value that NumPy cannot read: the reason, and the form to give instead."""
-    if "bfloat16" in str(getattr(value, "dtype", "")):
-        return f"{name} must be an array of a type that NumPy knows, got bfloat16: give {name}.float()"
-    if isinstance(error, ValueError):
-        return f"{name} must be a rectangular array of numbers: {error}"
-    return f"{name} must be something that NumPy can read as an array of numbers: {error}"
+def as_array(name: str, value: Any) -> np.ndarray:
+    """The value as a NumPy array of any type, without masked values."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        if "bfloat16" in str(getattr(value, "dtype", "")):
+            said = f"an array of a type that NumPy knows, got bfloat16: give {name}.float()"
+        elif isinstance(error, ValueError):
+            said = f"a rectangular array of numbers: {error}"
+        else:
+            said = f"something that NumPy can read as an array of numbers: {error}"
+        raise ValueError(f"{name} must be {said}") from None
 
 
 def depth(value: Any) -> int:
@@ -132,15 +134,14 @@ def as_floats(
     letters: str,
     sizes: Sequence[int | None] = (),
     keep_single: bool = False,
-    no_bound: bool = False,
 ) -> np.ndarray:
     """The value as a finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array
-    stays float32.  With ``no_bound`` entries may be minus infinity."""
+    stays float32."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
     array = as_doubles(array) if not single else np.require(array, requirements=["C", "A"])
-    check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if no_bound else array)
+    check_finite(name, array)
     return array
 
 
