@@ -96,14 +96,14 @@ class _Parametric:
             raise ValueError(f"o must have one vector for each of the {len(flat)} queries of v, got {M}")
         return np.ascontiguousarray(flat)
 
-    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, Any]:
-        """The head's parameters (v, a, lam, function) as C reads them, for attended vectors of length ``dv``."""
+    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float]:
+        """The head's parameters (v, a, lam) as C reads them, for attended vectors of length ``dv``."""
         v = self.v
         if self._shared:
             check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
         else:
             v = np.ascontiguousarray(data._layout.flatten_queries("v", v, "dv", dv))
-        return v, self.a, self.lam, None
+        return v, self.a, self.lam
 
 
 @storable
@@ -239,6 +239,7 @@ class CallableHead:
     """
 
     kind = "call"
+    _shared = True
 
     def __init__(self, value_and_grad: Callable[[np.ndarray], tuple[Any, Any]]):
         if not callable(value_and_grad):
@@ -261,8 +262,8 @@ class CallableHead:
         """The head for the queries of the given sequences."""
         return self
 
-    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
-        return None, None, 0.0, self.value_and_grad
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float]:
+        return None, None, 0.0
 
 
 class SoftmaxHead(CallableHead):
@@ -323,14 +324,7 @@ class SoftmaxHead(CallableHead):
         own = self.classes
         return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
 
-    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float]:
         check_shape("V", self.V, "dv, C", (dv, None))
         data._layout.flatten_queries("classes", self.classes)  # raises an error unless there is one class per query
         return super().parameters(data, dv)
-
-
-def shared_by_all(head: Any) -> list[np.ndarray]:
-    """The parameters of an output head that all queries share, as a list."""
-    numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
-    own = isinstance(head, _Parametric) and not head._shared
-    return numbers[1:] if own else numbers

@@ -13,7 +13,6 @@ from ..common.norms import Metric
 from ..common.workers import Workers
 from ..rules import UpdateRule
 from .gradient import metric_of, weights_of
-from .output_head import shared_by_all
 from .problem import Problem
 from .run import Run
 
@@ -131,7 +130,8 @@ class Training:
             for name, value in descent._asdict().items()
             if isinstance(value, (int, float)) or name in ("lr", "record", "W", "K", "Q", "v")
         }
-        same |= {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
+        kind, v, a, lam = problem._head
+        same |= {"head": [kind, v if problem.head._shared else None, a, lam], "heads": problem.heads}
         same |= {"loss": problem._loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
         workers.agree(**same, **{"callback (given or not)": self.callback is not None})
         self.descent, self.workers = descent, workers

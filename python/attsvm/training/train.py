@@ -18,7 +18,6 @@ from ..common.progress import bar
 from ..common.workers import Workers
 from ..rules import UpdateRule, Word, as_portion, as_rule
 from .gradient import span_of
-from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .run import Run
 from .session import Descent, Training, memory_of, records_of
@@ -328,12 +327,12 @@ def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) ->
 
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
     """The starting parameters of an output head that is trained; one row per run if there are several."""
-    head = problem.head
+    head: Any = problem.head
     if rule.word == "shampoo":
         raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
-    if not isinstance(head, (LinearHead, MLPHead)):
+    if head.kind == "call":
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
-    if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
+    if not head._shared:
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
     if problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
