@@ -47,7 +47,9 @@ class Layout:
         """
         if self.none:
             if (tokens, queries) != (1, 1):
-                raise ValueError(f"data without sequences must hold one token and one query, got {tokens} and {queries}")
+                raise ValueError(
+                    f"data without sequences must hold one token and one query, got {tokens} and {queries}"
+                )
             tokens, queries = int(self.lengths[0]), int(self.counts[0])
         if self.begin is None:
             check_parts("lengths", self.lengths, tokens)

@@ -129,11 +129,7 @@ def check_finite(name: str, array: np.ndarray) -> None:
 
 
 def as_floats(
-    name: str,
-    value: Any,
-    letters: str,
-    sizes: Sequence[int | None] = (),
-    keep_single: bool = False,
+    name: str, value: Any, letters: str, sizes: Sequence[int | None] = (), keep_single: bool = False
 ) -> np.ndarray:
     """The value as a finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array
     stays float32."""

@@ -62,7 +62,7 @@ class _Parametric:
         return value.reshape(array.shape[:-1]), gradient.reshape(array.shape)
 
     @property
-    def _shared(self) -> bool:
+    def shared(self) -> bool:
         """Whether all queries have the same parameters of the head."""
         return isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp")
 
@@ -82,14 +82,14 @@ class _Parametric:
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head for the queries of the given sequences."""
-        if self._shared:
+        if self.shared:
             return self
         v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
         make: Any = type(self)
         return make(**self._state() | {"v": v})
 
     def _flat_v(self, M: int) -> np.ndarray:
-        if self._shared:
+        if self.shared:
             return self.v
         flat = np.concatenate(self.v) if isinstance(self.v, list) else self.v.reshape(-1, self.dv)
         if len(flat) != M:
@@ -99,7 +99,7 @@ class _Parametric:
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float]:
         """The head's parameters (v, a, lam) as C reads them, for attended vectors of length ``dv``."""
         v = self.v
-        if self._shared:
+        if self.shared:
             check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
         else:
             v = np.ascontiguousarray(data._layout.flatten_queries("v", v, "dv", dv))
@@ -239,7 +239,7 @@ class CallableHead:
     """
 
     kind = "call"
-    _shared = True
+    shared = True
 
     def __init__(self, value_and_grad: Callable[[np.ndarray], tuple[Any, Any]]):
         if not callable(value_and_grad):

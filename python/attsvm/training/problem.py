@@ -123,7 +123,7 @@ class Problem:
         self._own_loss: CallableLoss | None = own
         self._loss_name = as_choice("loss", loss, _core.LOSS) if own is None else own.name
         called: Any = head.value_and_grad if head.kind == "call" else None
-        self._functions = called, None if own is None else own.evaluate
+        self._functions: tuple[Any, Any] = called, None if own is None else own.evaluate
         if data._none:  # the only query is a placeholder of zeros: do not call the user's functions on it
             self._functions = called and _nothing, None
         elif loss == "log":

@@ -63,34 +63,35 @@ class Descent(NamedTuple):
 
 
 def memory_of(
-    rule: UpdateRule, momentum: float, matrices: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
+    rule: UpdateRule, momentum: float, trained: list[np.ndarray], blocks: int, metric: Metric | None, before: Run | None
 ) -> tuple[Array, Array, Array]:
-    """The empty memory of an update rule: arrays for mean, root and past, for ``blocks`` matrices of each kind (one per
-    run and attention head)."""
+    """The memory of an update rule for the ``trained`` arrays, ``blocks`` matrices of each kind (one per run and
+    attention head): mean, root and past.  It is a copy of the memory of ``before``, the run that goes on, or empty."""
     mean = past = None
     root = None if metric is None else metric.numbers
     keeps_mean = rule.betas is not None or momentum > 0
     if rule.squares or keeps_mean:
-        size = sum(a.size for a in matrices) + (0 if v is None else v.size)
+        size = sum(a.size for a in trained)
         if keeps_mean:
             mean = np.zeros(size)
         if rule.squares == "entries":
             root = np.zeros(size)
         elif rule.squares == "sides":
-            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in matrices))
-        past = np.full((blocks * len(matrices) + (0 if v is None else 2 * v.size // v.shape[-1]), 2), -np.inf)
+            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in trained))
+        past = np.full((4 * blocks, 2), -np.inf)  # a block has at most two matrices, and a head two parameters
+    if before is not None:
+        if before.memory is None:
+            raise ValueError(
+                "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
+            )
+        pairs: Any = zip(before.memory, (mean, root, past), strict=True)
+        if before.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in pairs):
+            raise ValueError(
+                f"W is a run by {before.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: "
+                "give its weights, W=run.W, to begin with an empty memory"
+            )
+        mean, root, past = (None if a is None else a.copy() for a in before.memory)
     return mean, root, past
-
-
-def records_of(
-    problem: Problem, count: int, runs: int | None, K: Array, v: Array
-) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Empty arrays for the records: weights, head_records, loss, norm, log_grad_norm, half_squares."""
-    before = count, *problem._stack(runs)
-    weights = np.empty((*before, *problem.data._W_shape))
-    loss, norm, log_grad_norm = np.empty((3, count) if runs is None else (3, count, runs))
-    head_records = None if v is None else np.empty((count, *v.shape))
-    return weights, head_records, loss, norm, log_grad_norm, None if K is None else np.empty(before)
 
 
 ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
@@ -131,7 +132,7 @@ class Training:
             if isinstance(value, (int, float)) or name in ("lr", "record", "W", "K", "Q", "v")
         }
         kind, v, a, lam = problem._head
-        same |= {"head": [kind, v if problem.head._shared else None, a, lam], "heads": problem.heads}
+        same |= {"head": [kind, v if problem.head.shared else None, a, lam], "heads": problem.heads}
         same |= {"loss": problem._loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
         workers.agree(**same, **{"callback (given or not)": self.callback is not None})
         self.descent, self.workers = descent, workers
@@ -194,23 +195,22 @@ class Training:
         assert self.workers is not None
         self.workers.combine(gradient, losses, scales, blocks)
 
-    def _rows(self, count: int) -> list[Any]:
+    def _rows(self, count: int) -> dict[str, Any]:
         """The first ``count`` records of each kind (weights, loss, norm and so on)."""
-        rows: Any = self.descent[ROWS]
-        return [None if array is None else array[:count] for array in rows]
+        rows: Any = zip(Descent._fields[ROWS], self.descent[ROWS], strict=True)  # type: ignore[arg-type]
+        return {name: None if array is None else array[:count] for name, array in rows}
 
-    def record_end(self, code: str) -> BaseException | None:
+    def record_end(self, interrupted: bool) -> BaseException | None:
         """Records the last step of a run that stopped early, and shows it unless an error was raised.  Returns an error
         that the callback raises."""
         step, record = self.step, self.descent.record[: self.done]
         if len(record) and record[-1] == step:
             return None
-        if code == "interrupted":
+        if interrupted:
             self.callback = self.proves = None
             if self.workers is not None:  # the other workers may have stopped, so no more steps are made together
                 return None
-        rows = zip(Descent._fields[ROWS], self._rows(len(record) + 1), strict=True)
-        self.descent = self.descent._replace(record=np.append(record, step), **dict(rows))
+        self.descent = self.descent._replace(record=np.append(record, step), **self._rows(len(record) + 1))
         return self.advance(step, step)[1]
 
     def _rate(self) -> float | np.ndarray | None:
@@ -261,7 +261,7 @@ class Training:
         steps, rows = descent.record[:done], self._rows(done)
         if span is not None:
             recorded = done > 0 and steps[-1] == self.step
-            W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, span)
+            W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, span)
         elif W is None:
             # no warning here: the status of the run reports weights that left the range of double precision
             with np.errstate(over="ignore", invalid="ignore"):
@@ -269,16 +269,15 @@ class Training:
         # C will change the weights, so the callback gets copies; records do not change, and are made read-only
         if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
-            for array in (steps, *rows):
+            for array in (steps, *rows.values()):
                 if array is not None:
                     array.flags.writeable = False
         if self.runs is not None:
-            rows = [None if a is None else a.swapaxes(0, 1) for a in rows]
-        weights, head_records, loss, norm, log_grad_norm, half_squares = rows
+            rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
         found = Run(
-            self.problem, self.rule.word, descent.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
-            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares,
-            self._kept_mean(), self._metric_of_steps(), self._rate(), self._besides(),
+            self.problem, self.rule.word, descent.p, W, K, Q, steps, **rows, status=status, parameters=v,
+            start=None if v is None else self.problem.head, stacked=self.runs is not None, mean=self._kept_mean(),
+            metric=self._metric_of_steps(), lr=self._rate(), besides=self._besides(),
         )  # fmt: skip
         if status != "running":
             vars(found)["memory"] = descent.mean, descent.root, descent.past

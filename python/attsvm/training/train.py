@@ -20,10 +20,13 @@ from ..rules import UpdateRule, Word, as_portion, as_rule
 from .gradient import span_of
 from .problem import Problem
 from .run import Run
-from .session import Descent, Training, memory_of, records_of
+from .session import Descent, Training, memory_of
 
 FIRST = 0.1  # default Frobenius length of a step for tokens and queries of length one, as in the papers' experiments
 BAR_PARTS = 200  # number of updates of a progress bar
+# the status of a run for a word of C, where they differ; what has left double precision if C has ended with this word
+STATUS = {"done": "completed", "not finite": "overflow"}
+LOST = {"not finite": "weights or logits", "gradient not finite": "the gradient"}
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
 
 
@@ -206,14 +209,15 @@ def train(
         check_type("problem", problem, Problem)
         if reduce is None or not problem.data._none:
             problem._check_scale()
-        own, last = as_rule(rule), as_count("steps", steps)
+        update, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
         before: Any = W if isinstance(W, Run) else None
         begun = 0 if before is None else int(before.steps[-1])
         given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
         W0, K0, Q0 = start_of(problem, several, *given)
-        matrices = [K0, Q0] if W0 is None else [W0]
-        wanted = begun + record_steps(record, last, sum([a.size for a in matrices]))
+        stack, shape = problem._stack(several), problem.data._W_shape
+        wanted = begun + record_steps(record, last, math.prod(stack + shape))
+        count = len(wanted)
         as_flag("train_head", train_head)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be a function, got {type(callback).__name__}")
@@ -223,31 +227,31 @@ def train(
                 raise ValueError(
                     "until='limit' does not go with reduce: the loss of the best tokens is that of own queries only"
                 )
-        v = head_parameters(problem, own, several) if train_head else None
+        v = head_parameters(problem, update, several) if train_head else None
         if before is not None and v is not None and np.shape(before.parameters) == v.shape:
             v = np.array(before.parameters)
         objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
-        first, decay, second = means_of(own, momentum, weight_decay)
-        target = target_of(problem, own, train_head, alone)
-        default = functools.partial(default_rate, own, W0 is None, problem.data) if lr is None else None
+        first, decay, second = means_of(update, momentum, weight_decay)
+        target = target_of(problem, update, train_head, alone)
+        default = functools.partial(default_rate, update, W0 is None, problem.data) if lr is None else None
         rate = rates(lr, begun, last, several) if default is None else default(*problem._token_squares)
-        radius, norm = ball_of(own, ball, W0 is None)
-        metric = metric_for(own, problem, radius, W0 is None)
+        radius, norm = ball_of(update, ball, W0 is None)
+        metric = metric_for(update, problem, radius, W0 is None)
         plain = alone and radius < 0 and metric is None and not (first or decay)
-        span = span_of(problem, W0, train_head) if plain and W0 is not None and own.word in ALONG else None
-        blocks = (several or 1) * (problem.heads or 1)
-        memory = memory_of(own, first, matrices, v, blocks, metric)
-        if before is not None:
-            memory = memory_to_go_on(before, own, memory)
+        span = span_of(problem, W0, train_head) if plain and W0 is not None and update.word in ALONG else None
+        trained = [a for a in (W0, K0, Q0, v) if a is not None]
+        loss, norms, log_grad_norm = np.empty((3, count) if several is None else (3, count, several))
         descent = Descent(
-            objective, *problem._functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
-            first, decay, second, own.eps, wanted, W0, K0, Q0, span, v,
-            *memory,
-            *records_of(problem, len(wanted), several, K0, v), np.array([begun, 0], np.intp),
+            objective, *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p, radius, norm,
+            first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
+            *memory_of(update, first, trained, math.prod(stack), metric, before),
+            np.empty((count, *stack, *shape)), None if v is None else np.empty((count, *v.shape)),
+            loss, norms, log_grad_norm, None if K0 is None else np.empty((count, *stack)),
+            np.array([begun, 0], np.intp),
         )  # fmt: skip
-        return Training(problem, own, several, callback, default, metric, descent)
+        return Training(problem, update, several, callback, default, metric, descent)
 
     if reduce is None:
         state = begin()
@@ -258,21 +262,20 @@ def train(
     if until is not None:
         state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
-    if code in ("done", "stopped") and state.limit_proved:
-        return state.run("limit proved")
-    if code == "done":
-        return state.run("completed")
-    raised = state.record_end(code)
+    raised = state.record_end(code == "interrupted") if code != "done" else None
     if raised is not None and code != "interrupted":  # the callback raised an error when it saw the last record
         code, exception = "interrupted", raised
-    if code == "interrupted":
-        _raise(exception or KeyboardInterrupt(), state.run(code))
-    lost = {"not finite": ("weights or logits", "overflow"), "gradient not finite": ("the gradient", code)}
-    if code in lost:
-        what, status = lost[code]
-        message = f"{what} left the range of double precision at step {state.step}: use a smaller lr or smaller tokens"
-        _raise(FloatingPointError(message), state.run(status))
-    return state.run(code)
+    proved = state.limit_proved and code in ("done", "stopped")
+    run = state.run("limit proved" if proved else STATUS.get(code, code))
+    if code in LOST:
+        exception = FloatingPointError(
+            f"{LOST[code]} left the range of double precision at step {state.step}: use a smaller lr or smaller tokens"
+        )
+    elif code != "interrupted":
+        return run
+    exception = exception or KeyboardInterrupt()
+    exception.partial = run  # type: ignore[attr-defined]
+    raise exception
 
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
@@ -292,11 +295,6 @@ def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | N
     return code, exception
 
 
-def _raise(exception: BaseException, so_far: Run) -> None:
-    exception.partial = so_far  # type: ignore[attr-defined]
-    raise exception
-
-
 # ------------------------------------------------------------------------------------- checks of the arguments
 
 
@@ -309,22 +307,6 @@ def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequ
     return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
-def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """A copy of the update rule's memory in ``run``, from which training goes on; raises ValueError unless it has the
-    form of the empty ``memory``."""
-    if run.memory is None:
-        raise ValueError(
-            "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
-        )
-    if run.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in zip(run.memory, memory, strict=True)):
-        raise ValueError(
-            f"W is a run by {run.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: give its "
-            "weights, W=run.W, to begin with an empty memory"
-        )
-    mean, root, past = (None if a is None else a.copy() for a in run.memory)
-    return mean, root, past
-
-
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
     """The starting parameters of an output head that is trained; one row per run if there are several."""
     head: Any = problem.head
@@ -332,7 +314,7 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
         raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
     if head.kind == "call":
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
-    if not head._shared:
+    if not head.shared:
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
     if problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
