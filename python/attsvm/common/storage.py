@@ -61,10 +61,9 @@ def save(value: Any, file: Any) -> None:
     """Writes an object of a storable class as an npz file.  ``file`` is a path or a file opened for writing bytes."""
     if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
         raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
-    arrays: dict[str, np.ndarray] = {}
-    content = _pack(value, arrays)
-    text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
-    members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
+    members: dict[str, Any] = {}
+    content = {"format": FORMAT, "attsvm": __version__, "content": _pack(value, members)}
+    members[MEMBER] = np.array(json.dumps(content))
     opened = contextlib.nullcontext(file) if hasattr(file, "write") else replacing(file)
     with opened as handle:  # savez gets an open file, since it would append .npz to a name
         np.savez(handle, **members)

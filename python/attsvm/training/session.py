@@ -183,15 +183,14 @@ class Training:
 
     def _combine(self, numbers: np.ndarray) -> None:
         """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
-        R, v, blocks = self.runs or 1, self.descent.v, []
+        R, v, trained = self.runs or 1, self.descent.v, self.descent.trained
         N = R * (self.problem.heads or 1)  # number of matrices W, or K, or Q: one per run and attention head
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
-        first = 0
-        for array in self.descent.trained:
-            on = slice(N, None) if array is v else slice(0, N)
-            part = gradient[first : first + array.size]
-            blocks.append((part.reshape(R if array is v else N, -1), on))
-            first += array.size
+        parts = zip(trained, np.split(gradient, np.cumsum([array.size for array in trained])[:-1]), strict=True)
+        blocks = [
+            (part.reshape(R, -1), slice(N, None)) if array is v else (part.reshape(N, -1), slice(N))
+            for array, part in parts
+        ]
         assert self.workers is not None
         self.workers.combine(gradient, losses, scales, blocks)
 
@@ -250,10 +249,7 @@ class Training:
         W, root, squares = self.descent.W, self.descent.root, self.rule.squares
         if W is None or root is None or not squares:
             return None if self.metric is None else self.metric.value
-        *before, dk, dz = W.shape
-        width = dk * dz if squares == "entries" else dk * dk + dz * dz
-        root = root.reshape(self.runs or 1, -1)[:, : (self.problem.heads or 1) * width].reshape(*before, width)
-        return metric_of(root, squares, dk, dz)
+        return metric_of(root, squares, W.shape, self.runs or 1)
 
     def run(self, status: str) -> Run:
         done, descent = self.done, self.descent

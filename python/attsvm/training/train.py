@@ -244,8 +244,8 @@ def train(
         trained = [a for a in (W0, K0, Q0, v) if a is not None]
         loss, norms, log_grad_norm = np.empty((3, count) if several is None else (3, count, several))
         descent = Descent(
-            objective, *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p, radius, norm,
-            first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
+            objective, *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p,
+            radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
             *memory_of(update, first, trained, math.prod(stack), metric, before),
             np.empty((count, *stack, *shape)), None if v is None else np.empty((count, *v.shape)),
             loss, norms, log_grad_norm, None if K0 is None else np.empty((count, *stack)),
