@@ -189,7 +189,7 @@ class Data:
         """The index of the query to which each entry (pair of a query and a token that it sees) belongs."""
         return np.repeat(np.arange(len(self.queries)), self.lengths)
 
-    def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows_of(self, reference: np.ndarray | int, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns for each given entry (default all): its query; the row of ``keys`` that holds the query's selected
         token; and the row of ``keys`` that holds the entry's own token.
 
@@ -205,7 +205,7 @@ class Data:
 
     def _token_of(self) -> np.ndarray:
         """The row of ``keys`` that holds the token of each entry (pair of a query and a token)."""
-        return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
+        return self._rows_of(0)[2]
 
     def _query_at(self, entries: Any) -> Any:
         """The index of the query to which each given entry (pair of a query and a token) belongs."""
@@ -380,12 +380,14 @@ class Data:
         """
         if hard:
             top = _core.top(self._handle, self._logits(W))
-            return self._layout.shape_queries(self.values[self.start + top].astype(np.float64))
-        prob = _core.probabilities(self._handle, self._weights(W))
-        if self._identity and self._given_values is None:
-            return self._layout.shape_queries(prob.reshape(len(self), -1))
-        values = np.ascontiguousarray(self.values, dtype=np.float64)
-        return self._layout.shape_queries(_core.attended(self._handle, values, prob))
+            o = self.values[self.start + top].astype(np.float64)
+        else:
+            o = _core.probabilities(self._handle, self._weights(W))
+            if self._identity and self._given_values is None:
+                o = o.reshape(len(self), -1)
+            else:
+                o = _core.attended(self._handle, as_doubles(self.values), o)
+        return self._layout.shape_queries(o)
 
     def select(self, W: ArrayLike) -> np.ndarray | Any:
         """The token with the largest logit for each query, counted within its window; the lowest index on a tie.

@@ -96,8 +96,7 @@ class Selection:
         separate such tokens."""
         if scores is None or len(scores) != data._entries:
             return
-        chosen = data._begin + self.reference
-        lengths = np.diff(data.indptr)
+        chosen, lengths = data._begin + self.reference, data.lengths
         largest = np.maximum.reduceat(np.abs(scores), data._begin)
         tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
         tied[chosen] = False

@@ -105,24 +105,23 @@ def _means(
     array = array.reshape(*(len(grid[name]) for name in over), -1)
     ax, mean = axes(ax), f"{value}, mean of {array.shape[-1]}"
     ax.set_xlabel(x)
+    numbers = y is None and all(isinstance(each, (int, float)) for each in grid[x])
+    at = grid[x] if numbers else range(len(grid[x]))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
         ax.figure.colorbar(image, ax=ax, label=mean)
         ax.set_ylabel(y)
-    numbers = y is None and all(isinstance(each, (int, float)) for each in grid[x])
-    at = grid[x] if numbers else range(len(grid[x]))
+    else:
+        for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
+            middle, low, high = _interval(curve, found[value].dtype == bool)
+            style = {"label": f"{hue} = {label}" if hue else None, "marker": "o", "capsize": 3}
+            ax.errorbar(at, middle, [middle - low, high - middle], **style | look)
+        if hue is not None:
+            ax.legend(frameon=False)
+        ax.set_ylabel(f"{mean} and its 95 % interval")
     if not numbers:
         ax.set_xticks(at, map(str, grid[x]))
-    if y is not None:
-        return ax
-    for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
-        middle, low, high = _interval(curve, found[value].dtype == bool)
-        name = None if hue is None else f"{hue} = {label}"
-        ax.errorbar(at, middle, [middle - low, high - middle], **{"label": name, "marker": "o", "capsize": 3} | look)
-    if hue is not None:
-        ax.legend(frameon=False)
-    ax.set_ylabel(f"{mean} and its 95 % interval")
     return ax
 
 

@@ -58,7 +58,12 @@ class _Parametric:
         if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
             raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
         rows = as_floats("o", array.reshape(-1, self.dv), "M, dv")
-        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(rows)), self.a, self.lam, rows)
+        v = self.v
+        if not self.shared:
+            v = np.concatenate(v) if isinstance(v, list) else v.reshape(-1, self.dv)
+            if len(v) != len(rows):
+                raise ValueError(f"o must have one vector for each of the {len(v)} queries of v, got {len(rows)}")
+        value, gradient = _core.head(_core.HEAD[self.kind], v, self.a, self.lam, rows)
         return value.reshape(array.shape[:-1]), gradient.reshape(array.shape)
 
     @property
@@ -87,14 +92,6 @@ class _Parametric:
         v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
         make: Any = type(self)
         return make(**self._state() | {"v": v})
-
-    def _flat_v(self, M: int) -> np.ndarray:
-        if self.shared:
-            return self.v
-        flat = np.concatenate(self.v) if isinstance(self.v, list) else self.v.reshape(-1, self.dv)
-        if len(flat) != M:
-            raise ValueError(f"o must have one vector for each of the {len(flat)} queries of v, got {M}")
-        return np.ascontiguousarray(flat)
 
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float]:
         """The head's parameters (v, a, lam) as C reads them, for attended vectors of length ``dv``."""

@@ -185,9 +185,8 @@ class Run(Result):
         trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
         if len(self.steps) == 0:
             return f"Run on {trained}: {self.status} before the first record"
-        if self.stacked:
-            return f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}"
-        return f"Run of {self.steps[-1]} steps on {trained}: {self.status}"
+        runs = f"{len(self.W)} runs" if self.stacked else "Run"
+        return f"{runs} of {self.steps[-1]} steps on {trained}: {self.status}"
 
     def _lines(self) -> Lines:
         if len(self.steps) == 0:
@@ -440,7 +439,7 @@ class Run(Result):
         return _each(data.select, self.W)
 
     def columns(self) -> dict[str, Any]:
-        runs, records = (len(self.W) if self.stacked else 1), len(self.steps)
+        runs, records = np.atleast_2d(self.loss).shape
         columns: dict[str, Any] = {"run": np.repeat(np.arange(runs), records)} if self.stacked else {}
         columns["step"] = np.tile(self.steps, runs)
         return columns | {name: np.ravel(getattr(self, name)) for name in ("loss", "norm", "log_grad_norm")}

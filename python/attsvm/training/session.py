@@ -94,7 +94,9 @@ def memory_of(
     return mean, root, past
 
 
+# the fields of a Descent that are records, and the fields that all workers have in common: arguments, weights, memory
 ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
+SETTINGS = slice(Descent._fields.index("ridge"), ROWS.start)
 
 
 @dataclass
@@ -125,15 +127,12 @@ class Training:
             descent = descent._replace(target=float(target))
         if self.default is not None:
             descent = descent._replace(lr=self.default(*scale))
-        said = {"v": "the start of the head", "record": "steps or record"}
-        same: dict[str, Any] = {
-            said.get(name, name): value
-            for name, value in descent._asdict().items()
-            if isinstance(value, (int, float)) or name in ("lr", "record", "W", "K", "Q", "v")
-        }
+        said = {"v": "the start of the head", "record": "steps or record", "root": "metric"}
+        settings: Any = zip(Descent._fields[SETTINGS], descent[SETTINGS], strict=True)  # type: ignore[arg-type]
+        same = {said.get(name, name): value for name, value in settings}
         kind, v, a, lam = problem._head
         same |= {"head": [kind, v if problem.head.shared else None, a, lam], "heads": problem.heads}
-        same |= {"loss": problem._loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
+        same |= {"loss": problem._loss_name, "combine": problem.combine}
         workers.agree(**same, **{"callback (given or not)": self.callback is not None})
         self.descent, self.workers = descent, workers
 
