@@ -44,6 +44,12 @@ def own(array: Any, copy: bool) -> Any:
     return aligned
 
 
+def has_none(X: Any) -> bool:
+    """Whether X is an array of shape (0, T, d), which has no sequences but says the length d of a token."""
+    shape = getattr(X, "shape", None)
+    return isinstance(shape, tuple) and len(shape) == 3 and shape[0] == 0
+
+
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
     """Returns the tokens of all sequences, one row each; and the number of tokens of each sequence."""
     if _is_ragged(X):
@@ -55,6 +61,9 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
 
 def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
     """The tokens, or values, with a zero vector added at the end of each sequence."""
+    if has_none(X):
+        _, T, d = X.shape
+        return np.empty((0, T + 1, d))
     rows, lengths = read_tokens(name, X, letters)
     longer = empty((len(rows) + len(lengths), rows.shape[1]), rows.dtype)
     ends = np.cumsum(lengths + 1)
