@@ -431,7 +431,14 @@ class Data:
         >>> data.margins([[1.0, 0.0], [0.0, 1.0]], [1])
         array([[ 1., inf]])
         """
-        return self._layout.shape_entries(self._flat_margins(W, self._indices(selected)), np.inf)
+        array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
+        flat = np.asarray(self._layout.flatten_queries("selected", array))
+        if flat.dtype.kind not in "iu":
+            raise TypeError(f"selected must hold token indices, got {flat.dtype}")
+        if said := outside(self.lengths, flat):
+            raise ValueError(said)
+        flat = np.ascontiguousarray(flat, dtype=np.intp)
+        return self._layout.shape_entries(self._flat_margins(W, flat), np.inf)
 
     def _flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
         """The margins of all entries (pairs of a query and a token) as a flat array; infinite at the selected
@@ -439,15 +446,6 @@ class Data:
         margins = _core.margins(self._handle, self._weights(W), reference)
         margins[self._begin + reference] = np.inf
         return margins
-
-    def _indices(self, selected: Any) -> np.ndarray:
-        array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
-        flat = np.asarray(self._layout.flatten_queries("selected", array))
-        if flat.dtype.kind not in "iu":
-            raise TypeError(f"selected must hold token indices, got {flat.dtype}")
-        if said := outside(self.lengths, flat):
-            raise ValueError(said)
-        return np.ascontiguousarray(flat, dtype=np.intp)
 
     def _logits(self, W: Any) -> np.ndarray:
         return _core.logits(self._handle, self._weights(W))

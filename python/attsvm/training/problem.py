@@ -225,7 +225,7 @@ class Problem:
         tokens.  The quotient is 1 for random vectors of length one.
         """
         data = self.data
-        chosen = _spread(0, len(data.queries), QUERIES)
+        chosen = _spread(len(data.queries), QUERIES)
         keys, queries = data._powers or (0, 0)
         start, lengths, total = data.start[chosen], data.lengths[chosen], 0.0
         z = np.square(np.ldexp(data.queries[chosen], -queries)).sum(axis=1)
@@ -234,7 +234,7 @@ class Problem:
             if data._identity:
                 total += z[here].sum()
                 continue
-            X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
+            X = np.ldexp(data.keys[start[here, None] + _spread(T, TOKENS)].astype(np.float64), -keys)
             X -= X.mean(axis=1, keepdims=True)
             total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
         # The sum ``total`` is 0 or infinite if it left double precision; the default learning rate then ignores it.
@@ -555,8 +555,6 @@ def _labels(y: Any, data: Data) -> np.ndarray:
     return flat
 
 
-def _spread(first: int, stop: int, most: int) -> np.ndarray:
-    """At most ``most`` indices from first to stop - 1, evenly spread."""
-    if stop - first <= most:
-        return np.arange(first, stop)
-    return np.linspace(first, stop - 1, most).astype(int)
+def _spread(count: int, most: int) -> np.ndarray:
+    """At most ``most`` indices from 0 to count - 1, evenly spread."""
+    return np.linspace(0, count - 1, min(count, most)).astype(int)
