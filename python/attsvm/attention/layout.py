@@ -74,7 +74,7 @@ class Layout:
         begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
-            stop = start + 1 + _places(np.zeros_like(self.counts), self.counts)
+            stop = _places(begin, self.counts) + 1
             if self.window is not None:
                 start = np.maximum(start, stop - self.window)
         return start.astype(np.intp), stop.astype(np.intp)

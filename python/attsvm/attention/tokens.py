@@ -65,13 +65,10 @@ def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
         _, T, d = X.shape
         return np.empty((0, T + 1, d))
     rows, lengths = read_tokens(name, X, letters)
-    longer = empty((len(rows) + len(lengths), rows.shape[1]), rows.dtype)
-    ends = np.cumsum(lengths + 1)
-    longer[ends - 1] = 0.0
-    longer[np.delete(np.arange(len(longer)), ends - 1)] = rows
+    longer = np.insert(rows, np.cumsum(lengths), 0.0, axis=0)
     if (lengths == lengths[0]).all():
         return longer.reshape(len(lengths), lengths[0] + 1, -1)
-    return np.split(longer, ends[:-1])
+    return np.split(longer, np.cumsum(lengths + 1)[:-1])
 
 
 def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:

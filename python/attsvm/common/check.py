@@ -4,6 +4,7 @@ came."""
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
@@ -175,14 +176,14 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got bool")
     try:
-        number = value.__index__()
-    except (AttributeError, TypeError):
+        number = operator.index(value)
+    except TypeError:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     if number > sys.maxsize:
         raise ValueError(f"{name} must fit a {sys.maxsize.bit_length() + 1}-bit integer, got {number}")
-    return int(number)
+    return number
 
 
 def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "") -> np.ndarray:

@@ -67,9 +67,9 @@ def metric_of(root: np.ndarray, squares: str, shape: tuple[int, ...], runs: int)
 
 
 def _of_mean_one(numbers: np.ndarray, axes: Any) -> np.ndarray:
-    seen, total = numbers > 0, numbers.sum(axis=axes, keepdims=True)
-    mean = np.where(total > 0, total / np.maximum(seen.sum(axis=axes, keepdims=True), 1), 1.0)
-    return np.where(seen, numbers / mean, 1.0)
+    seen = numbers > 0
+    mean = numbers.sum(axis=axes, keepdims=True) / np.maximum(seen.sum(axis=axes, keepdims=True), 1)
+    return np.divide(numbers, mean, out=np.ones_like(numbers), where=seen)
 
 
 def _fourth_root(square: np.ndarray) -> np.ndarray:
