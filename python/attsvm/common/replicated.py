@@ -173,7 +173,7 @@ def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], d
             raise TypeError(f"grid[{name!r}] must be a list of values, got {type(values).__name__}")
         plain[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
         for value in plain[name]:
-            if not isinstance(value, (int, float, str, bool, type(None))):
+            if not isinstance(value, (int, float, str, type(None))):
                 raise TypeError(f"grid[{name!r}] must hold numbers, words, bool or None, got {type(value).__name__}")
         texts = [str(value) for value in plain[name]]
         if not texts or len(set(texts)) < len(texts):

@@ -248,14 +248,13 @@ class Problem:
             return self._fixed_scores
         if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
-        data, function, values, lengths = self.data, self._functions[0], self._values, self.data.lengths
-        values, scores = data.values if values is None else values, np.empty(data._entries)
-        for t in range(data._longest):  # token t of every query at once, since each query may have its own head
-            o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
-            value, _ = function(o) if function is not None else _core.head(*self._head, o)
-            here = lengths > t
-            scores[data._begin[here] + t] = (self._labels * value)[here]
-        return scores
+        data, values = self.data, self.data.values if self._values is None else self._values
+        evaluate = self._functions[0] or functools.partial(_core.head, *self._head)
+        every, lengths = np.arange(data._longest), data.lengths
+        # token t of every query at once, since each query may have its own head
+        at = (data.start + np.minimum(t, lengths - 1) for t in every)
+        found = [self._labels * evaluate(np.ascontiguousarray(values[rows]))[0] for rows in at]
+        return np.transpose(found)[every < lengths[:, None]]
 
     def __repr__(self) -> str:
         several = "" if self.heads is None else f", {self.heads} attention heads ({self.combine})"

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_flag, as_floats, as_number, as_numeric, check_type
-from ..common.norms import Metric, as_metric
+from ..common.norms import as_metric
 from ..common.progress import bar
 from ..common.workers import Workers
 from ..rules import UpdateRule, Word, as_portion, as_rule
@@ -233,12 +233,24 @@ def train(
         objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
-        first, decay, second = means_of(update, momentum, weight_decay)
+        first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
+        for name, value in (("momentum", first), ("weight_decay", decay)):
+            if value and update.word in ("polyak", "mirror"):
+                raise ValueError(f"{name} does not go with rule={update.word!r}")
+        if first and update.betas is not None:
+            raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
+        first, second = update.betas or (first, 0.0)
         target = target_of(problem, update, train_head, alone)
         default = functools.partial(default_rate, update, W0 is None, problem.data) if lr is None else None
         rate = rates(lr, begun, last, several) if default is None else default(*problem._token_squares)
         radius, norm = ball_of(update, ball, W0 is None)
-        metric = metric_for(update, problem, radius, W0 is None)
+        metric = None
+        if update.metric is not None:
+            if W0 is None:
+                raise ValueError("metric must be None for K and Q: it is one of W")
+            if radius >= 0:
+                raise ValueError("ball does not go with metric, in which the nearest points are others")
+            metric = as_metric("metric", update.metric, *shape)
         plain = alone and radius < 0 and metric is None and not (first or decay)
         span = span_of(problem, W0, train_head) if plain and W0 is not None and update.word in ALONG else None
         trained = [a for a in (W0, K0, Q0, v) if a is not None]
@@ -333,29 +345,6 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
     if problem._from_scores and alone:
         return math.nan
     return 0.0 if problem.data._none else problem.infimum()
-
-
-def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
-    """Checks momentum and weight decay; returns the fields ``momentum``, ``decay`` and ``second`` of a Descent."""
-    first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
-    for name, value in (("momentum", first), ("weight_decay", decay)):
-        if value and rule.word in ("polyak", "mirror"):
-            raise ValueError(f"{name} does not go with rule={rule.word!r}")
-    if rule.betas is None:
-        return first, decay, 0.0
-    if first:
-        raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
-    return rule.betas[0], decay, rule.betas[1]
-
-
-def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool) -> Metric | None:
-    if rule.metric is None:
-        return None
-    if factors:
-        raise ValueError("metric must be None for K and Q: it is one of W")
-    if radius >= 0:
-        raise ValueError("ball does not go with metric, in which the nearest points are others")
-    return as_metric("metric", rule.metric, *problem.data._W_shape)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
