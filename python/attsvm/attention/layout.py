@@ -38,7 +38,7 @@ class Layout:
 
     @cached_property
     def uniform(self) -> bool:
-        return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
+        return bool(np.ptp(self.lengths) == np.ptp(self.counts) == 0)
 
     def check(self, tokens: int, queries: int) -> None:
         """Raises ValueError unless the layout fits data of the given total numbers of tokens and queries.

@@ -76,7 +76,13 @@ class Selection:
     def _read(self, data: Data, selected: Any) -> None:
         run = selected if hasattr(selected, "undecided") else None
         if run is not None:
-            selected = _of_run(run)
+            if run.stacked:
+                raise ValueError("selected must be one selection, got several runs: take one, run[r]")
+            if run.problem.heads is not None:
+                raise ValueError(
+                    "selected must be one selection, got a run of attention heads: take one, run.selected[h]"
+                )
+            selected = run.selected
         layout = data._layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
@@ -192,16 +198,6 @@ def number_undecided(run: Any) -> tuple[int, int]:
 def _flat(parts: Any) -> np.ndarray:
     """All numbers of an array, or of nested lists of arrays, as a flat array."""
     return np.concatenate([_flat(part) for part in parts]) if isinstance(parts, list) else np.ravel(parts)
-
-
-def _of_run(run: Any) -> Any:
-    """The tokens that one training run with one attention head selects; raises ValueError for several runs or several
-    heads."""
-    if run.stacked:
-        raise ValueError("selected must be one selection, got several runs: take one, run[r]")
-    if run.problem.heads is not None:
-        raise ValueError("selected must be one selection, got a run of attention heads: take one, run.selected[h]")
-    return run.selected
 
 
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:

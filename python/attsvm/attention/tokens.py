@@ -66,7 +66,7 @@ def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
         return np.empty((0, T + 1, d))
     rows, lengths = read_tokens(name, X, letters)
     longer = np.insert(rows, np.cumsum(lengths), 0.0, axis=0)
-    if (lengths == lengths[0]).all():
+    if np.ptp(lengths) == 0:
         return longer.reshape(len(lengths), lengths[0] + 1, -1)
     return np.split(longer, np.cumsum(lengths + 1)[:-1])
 
@@ -101,7 +101,7 @@ def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = 
 
 def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:
     flat, found = read_tokens("values", values, "n, T, dv")
-    if len(found) != len(lengths) or (found != lengths).any():
+    if not np.array_equal(found, lengths):
         raise ValueError(
             f"values must have as many tokens as X in each sequence, {_sizes(lengths)}, got {_sizes(found)}"
         )
@@ -109,6 +109,6 @@ def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:
 
 
 def _sizes(lengths: np.ndarray) -> str:
-    if (lengths == lengths[0]).all():
+    if np.ptp(lengths) == 0:
         return f"{len(lengths)} x {lengths[0]}"
     return "(" + ", ".join(map(str, lengths[:8])) + (", ...)" if len(lengths) > 8 else ")")

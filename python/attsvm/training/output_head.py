@@ -76,7 +76,7 @@ class _Parametric:
 
     def row(self) -> np.ndarray:
         """All parameters of the head in one flat array; all queries must share them."""
-        return np.concatenate([np.ravel(getattr(self, name)) for name in self.names])
+        return np.concatenate([np.ravel(value) for value in self._state().values()])
 
     def from_row(self, row: np.ndarray) -> Any:
         """A head of the kind of this one, with the parameters of a flat array."""
