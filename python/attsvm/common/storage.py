@@ -171,21 +171,18 @@ def _unpack(content: Any, archive: Any) -> Any:
         return tuple(_unpack(content["tuple"], archive))
     if "dict" in content:
         return {_unpack(key, archive): _unpack(part, archive) for key, part in content["dict"]}
-    cls = _class(content["type"])
-    state = {key: _unpack(part, archive) for key, part in content["state"].items()}
-    made = cls._from_state(state) if hasattr(cls, "_from_state") else cls(**state)
-    if hasattr(made, "_check"):
-        made._check()
-    return made
-
-
-def _class(name: str) -> Any:
+    name = content["type"]
     if name not in _classes:
         for load_module in _late:
             load_module()
     if name not in _classes:
         raise ValueError(f"a {name!r:.80}, which this version of attsvm does not know")
-    return _classes[name]
+    cls = _classes[name]
+    state = {key: _unpack(part, archive) for key, part in content["state"].items()}
+    made = cls._from_state(state) if hasattr(cls, "_from_state") else cls(**state)
+    if hasattr(made, "_check"):
+        made._check()
+    return made
 
 
 @contextlib.contextmanager

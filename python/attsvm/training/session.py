@@ -211,13 +211,6 @@ class Training:
         self.descent = self.descent._replace(record=np.append(record, step), **self._rows(len(record) + 1))
         return self.advance(step, step)[1]
 
-    def _rate(self) -> float | np.ndarray | None:
-        """The learning rate, one per run if there are several runs; None if it changes from step to step."""
-        rates = self.descent.lr
-        if rates.shape[1] > 1:
-            return None
-        return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
-
     def _besides(self) -> str:
         """The names of everything that acts on the weights, except the rule's steps along the gradient of a fixed
         head."""
@@ -232,36 +225,28 @@ class Training:
         }
         return ", ".join(name for name, there in present.items() if there)
 
-    def _kept_mean(self) -> np.ndarray | None:
-        """The mean of the gradients of W that the update rule keeps, each matrix divided by its largest number; None
-        for factors."""
-        W, mean, R = self.descent.W, self.descent.mean, self.runs or 1
-        if mean is None or W is None:
-            return None
-        mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
-        largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
-        return mean / np.where(largest > 0, largest, 1.0)
-
-    def _metric_of_steps(self) -> Any:
-        """The metric of the next step in W: from the squares that the update rule keeps (D, or P and R, for each
-        matrix), else the given metric."""
-        W, root, squares = self.descent.W, self.descent.root, self.rule.squares
-        if W is None or root is None or not squares:
-            return None if self.metric is None else self.metric.value
-        return metric_of(root, squares, W.shape, self.runs or 1)
-
     def run(self, status: str) -> Run:
-        done, descent = self.done, self.descent
-        W, K, Q, v, span = descent.W, descent.K, descent.Q, descent.v, descent.span
+        """The result so far.  While the run is "running", its weights are copies and its records are read-only."""
+        done, descent, R = self.done, self.descent, self.runs or 1
+        W, K, Q, v, mean, rates = descent.W, descent.K, descent.Q, descent.v, descent.mean, descent.lr
         steps, rows = descent.record[:done], self._rows(done)
-        if span is not None:
+        if descent.span is not None:
             recorded = done > 0 and steps[-1] == self.step
-            W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, span)
-        elif W is None:
+            W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, descent.span)
+        metric = None if self.metric is None else self.metric.value
+        if W is None:
+            mean = None
             # no warning here: the status of the run reports weights that left the range of double precision
             with np.errstate(over="ignore", invalid="ignore"):
                 W = K @ Q.mT
-        # C will change the weights, so the callback gets copies; records do not change, and are made read-only
+        else:
+            if self.rule.squares:
+                metric = metric_of(descent.root, self.rule.squares, W.shape, R)
+            if mean is not None:  # each matrix is divided by its largest number
+                mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
+                largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
+                mean = mean / np.where(largest > 0, largest, 1.0)
+        # C will change the weights, so the callback gets copies; records do not change
         if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, *rows.values()):
@@ -269,10 +254,13 @@ class Training:
                     array.flags.writeable = False
         if self.runs is not None:
             rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
+        rate: Any = None  # for rates that change from step to step
+        if rates.shape[1] == 1:
+            rate = float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], R).copy()
         found = Run(
             self.problem, self.rule.word, descent.p, W, K, Q, steps, **rows, status=status, parameters=v,
-            start=None if v is None else self.problem.head, stacked=self.runs is not None, mean=self._kept_mean(),
-            metric=self._metric_of_steps(), lr=self._rate(), besides=self._besides(),
+            start=None if v is None else self.problem.head, stacked=self.runs is not None, mean=mean, metric=metric,
+            lr=rate, besides=self._besides(),
         )  # fmt: skip
         if status != "running":
             vars(found)["memory"] = descent.mean, descent.root, descent.past
