@@ -143,7 +143,7 @@ def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, n
         true = middle * count
         low = special.betaincinv(true, count - true + 1, 0.025)  # SciPy gives NaN if no flag is true: 0 replaces it
         high = special.betaincinv(true + 1, count - true, 0.975)  # SciPy gives NaN if all flags are true: 1 replaces it
-        return middle, np.where(true > 0, low, 0.0), np.where(true < count, high, 1.0)
+        return middle, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
     half = special.stdtrit(count - 1, 0.975) * error
     return middle, middle - half, middle + half
 

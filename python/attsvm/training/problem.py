@@ -164,13 +164,14 @@ class Problem:
         # data without sequences hold one query of zeros in place of none; the linear loss is finite for any score of it
         if self.data._none:
             loss = _core.LOSS["linear"]
-        several = self.heads or 1, self._concatenated
-        if not self._from_scores:
-            handle = self.data._handle
-            return _core.objective(handle, loss, None, self._values, self._labels, *self._head, *several)
-        values = as_doubles(self.data.values) if trains_head else None
-        scores = self._fixed_scores
-        return _core.objective(self.data._stored, loss, scores, values, self._labels, *self._head, *several)
+        data, scores, values = self.data, None, None
+        if self._from_scores:
+            scores = self._fixed_scores
+            values = as_doubles(data.values) if trains_head else None
+        else:
+            values = self._values
+        windows, several = data._handle if scores is None else data._stored, (self.heads or 1, self._concatenated)
+        return _core.objective(windows, loss, scores, values, self._labels, *self._head, *several)
 
     @cached_property
     def _values(self) -> np.ndarray | None:
@@ -525,13 +526,14 @@ class Problem:
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
         """The selection of each attention head: the given one, or by default the tokens of the largest logits."""
         if selected is None:
-            return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
-        if self.heads is not None and len(selected) != self.heads:
+            selected = [self.data._layout.shape_queries(row) for row in top]
+        elif self.heads is None:
+            selected = [selected]
+        elif len(selected) != self.heads:
             raise ValueError(
                 f"selected must be {self.heads} selections, one of each attention head, got {len(selected)}"
             )
-        given = [selected] if self.heads is None else selected
-        return [Selection(self.data, part).within(self.data) for part in given]
+        return [Selection(self.data, part).within(self.data) for part in selected]
 
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
