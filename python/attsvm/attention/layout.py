@@ -84,7 +84,7 @@ class Layout:
     def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
         if self.none:
             raise ValueError("index must choose at least one sequence, and there are none")
-        chosen = as_index("index", index, len(self.lengths))
+        chosen = as_index(index, len(self.lengths))
         counts = self.counts[chosen]
         rows = _places((np.cumsum(self.counts) - self.counts)[chosen], counts)
         part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
@@ -136,11 +136,11 @@ class Layout:
         shaped[..., self._seen(T, T)] = entries
         return shaped
 
-    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
+    def flatten_queries(self, name: str, array: Any, dv: int | None = None) -> Any:
         """Flattens an array, or list of arrays, with one value per query in the shape of the user's data, as the
-        inverse of ``shape_queries``.  Raises ValueError for another shape."""
-        extra = (trailing_size,) if trailing else ()
-        more = f", {trailing}" if trailing else ""
+        inverse of ``shape_queries``.  With ``dv`` a value is a vector of this length.  Raises ValueError for another
+        shape."""
+        extra, more = ((), "") if dv is None else ((dv,), ", dv")
         if self.none:
             return _placeholder(name, array, self._shape, extra)
         if isinstance(array, np.ndarray) and (self.single or self.uniform):

@@ -112,7 +112,7 @@ class Selection:
             self.tied = int(np.logical_or.reduceat(tied, data._begin).sum())
 
     def _ask(self, data: Data, margins: Any) -> None:
-        rhs = as_entries(data, "margins", margins, hidden=True, no_bound=True).copy()
+        rhs = as_entries(data, "margins", margins, of_margins=True).copy()
         rhs[data._begin + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
         largest = float(np.abs(rhs[rhs > -np.inf]).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
@@ -160,19 +160,20 @@ class Selection:
         return outside(data.lengths, self.reference)
 
 
-def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
+def as_entries(data: Data, name: str, value: Any, of_margins: bool = False) -> np.ndarray:
     """Reads an argument with one finite number per entry (pair of a query and a token) into a flat array.
 
-    With ``no_bound`` some may be minus infinity.  Tokens that a causal query cannot see must have 0 unless ``hidden``.
+    Tokens that a causal query cannot see must have 0.  With ``of_margins`` they may have any number, and some numbers
+    may be minus infinity.
     """
 
     def read(name: str, part: Any) -> np.ndarray:
         array = as_doubles(as_numeric(name, part))
-        check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if no_bound else array)
+        check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if of_margins else array)
         return array
 
     parts = as_parts(name, value, not data._layout.uniform, read)
-    return np.ascontiguousarray(data._layout.flatten_entries(name, parts, hidden))
+    return np.ascontiguousarray(data._layout.flatten_entries(name, parts, hidden=of_margins))
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:

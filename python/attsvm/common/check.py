@@ -200,25 +200,25 @@ def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "
     return array.astype(np.intp)
 
 
-def as_index(name: str, value: Any, length: int) -> np.ndarray:
+def as_index(index: Any, length: int) -> np.ndarray:
     """The positions that an index (integer, slice, list of integers, bool array) selects along an axis of this length,
     in the order of the index."""
-    if isinstance(value, slice):
-        chosen = np.arange(length)[value]
+    if isinstance(index, slice):
+        chosen = np.arange(length)[index]
     else:
-        array = np.asarray(value)
+        array = np.asarray(index)
         array = array[None] if array.ndim == 0 and array.dtype.kind in "iu" else array
         if array.ndim != 1 or array.dtype.kind not in "biu":
-            came = type(value).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
-            raise TypeError(f"{name} must be an integer, a slice, a list of integers or an array of bool, got {came}")
+            came = type(index).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
+            raise TypeError(f"index must be an integer, a slice, a list of integers or an array of bool, got {came}")
         if array.dtype.kind == "b" and len(array) != length:
-            raise IndexError(f"{name} must hold {length} bool, got {len(array)}")
+            raise IndexError(f"index must hold {length} bool, got {len(array)}")
         chosen = np.flatnonzero(array) if array.dtype.kind == "b" else array.astype(np.intp)
         outside = (chosen < -length) | (chosen >= length)
         if outside.any():
-            raise IndexError(f"{name} must be below {length}, the number of sequences, got {chosen[outside][0]}")
+            raise IndexError(f"index must be below {length}, the number of sequences, got {chosen[outside][0]}")
     if len(chosen) == 0:
-        raise ValueError(f"{name} must choose at least one sequence")
+        raise ValueError("index must choose at least one sequence")
     return chosen % length
 
 

@@ -99,7 +99,7 @@ class _Parametric:
         if self.shared:
             check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
         else:
-            v = np.ascontiguousarray(data._layout.flatten_queries("v", v, "dv", dv))
+            v = np.ascontiguousarray(data._layout.flatten_queries("v", v, dv))
         return v, self.a, self.lam
 
 
