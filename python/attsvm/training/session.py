@@ -107,8 +107,7 @@ class Training:
     rule: UpdateRule
     runs: int | None
     callback: Callable[[Run], Any] | None
-    # makes the learning rate from the data's scale, if none was given
-    default: Callable[[float, float], np.ndarray] | None
+    default_lr: bool  # whether the learning rate is made from the data's scale, since none was given
     metric: Metric | None
     descent: Descent
     workers: Workers | None = None
@@ -125,8 +124,9 @@ class Training:
         target, *scale = workers.mean([descent.target, *problem._token_squares])
         if self.rule.target_loss is None:
             descent = descent._replace(target=float(target))
-        if self.default is not None:
-            descent = descent._replace(lr=self.default(*scale))
+        if self.default_lr:
+            rate = self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale)
+            descent = descent._replace(lr=rate)
         said = {"v": "the start of the head", "record": "steps or record", "root": "metric"}
         settings: Any = zip(Descent._fields[SETTINGS], descent[SETTINGS], strict=True)  # type: ignore[arg-type]
         same = {said.get(name, name): value for name, value in settings}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -22,7 +21,6 @@ from .problem import Problem
 from .run import Run
 from .session import Descent, Training, memory_of
 
-FIRST = 0.1  # default Frobenius length of a step for tokens and queries of length one, as in the papers' experiments
 BAR_PARTS = 200  # number of updates of a progress bar
 # the status of a run for a word of C, where they differ; what has left double precision if C has ended with this word
 STATUS = {"done": "completed", "not finite": "overflow"}
@@ -241,8 +239,10 @@ def train(
             raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
         first, second = update.betas or (first, 0.0)
         target = target_of(problem, update, train_head, alone)
-        default = functools.partial(default_rate, update, W0 is None, problem.data) if lr is None else None
-        rate = rates(lr, begun, last, several) if default is None else default(*problem._token_squares)
+        if lr is None:
+            rate = update.default_rate(*shape, W0 is None, *problem._token_squares)
+        else:
+            rate = rates(lr, begun, last, several)
         radius, norm = ball_of(update, ball, W0 is None)
         metric = None
         if update.metric is not None:
@@ -263,7 +263,7 @@ def train(
             loss, norms, log_grad_norm, None if K0 is None else np.empty((count, *stack)),
             np.array([begun, 0], np.intp),
         )  # fmt: skip
-        return Training(problem, update, several, callback, default, metric, descent)
+        return Training(problem, update, several, callback, lr is None, metric, descent)
 
     if reduce is None:
         state = begin()
@@ -381,26 +381,6 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
     every = every or max(steps, 1)
     return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
-
-
-def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
-    """The default learning rate, as an array of shape (1, 1): ``0.1 / s`` for a rule whose steps have length 1, with
-    the scale s of the data.
-
-    ``s^2 = total / share``: ``total`` is half the mean squared length of the queries' rows, where a query that sees one
-    token counts as 0, and ``share`` is the fraction of queries that see several tokens.  The rate is divided by the
-    length of the rule's steps, and rules whose steps depend on the gradient's size have another power of s.
-
-    s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times as
-    large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through
-    the same attention.
-    """
-    first = FIRST / rule.length(*data._W_shape)
-    if not 0 < total < math.inf:  # if all tokens are equal, or all queries are zero, W does not move
-        return np.array([[first]])
-    # The exponent of 1/s in the learning rate; each of two factors K and Q scales as the square root of W.
-    exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
-    return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
 
 
 def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
