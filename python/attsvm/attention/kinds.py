@@ -128,6 +128,8 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
         Z: Any = X
     elif has_none(X):
         Z = np.empty((0, np.shape(X)[2]))
+    elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
+        Z = np.ascontiguousarray(X[:, query])  # the usual case, which needs no reading of X
     else:
         keys, lengths = tokens = read_tokens("X", X)
         index = as_count("query", query, least=-int(lengths.min()))
@@ -205,6 +207,8 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
         dk = np.shape(X)[2:] if key is None else as_floats("key", key, "dk, d", (None, np.shape(X)[2])).shape[:1]
         return _without_sequences("prompt_attention", np.shape(X), (0, 1), None if key is None else X, dk)
     X = own(X, copy)
+    if key is None and type(X) is np.ndarray and X.ndim == 3:  # the usual case, which needs no reading of X
+        return _make("prompt_attention", X, np.ones((len(X), 1)), None, copy)
     values, lengths = tokens = read_tokens("X", X)
     Z = np.ones((len(lengths), 1))
     if key is None:
