@@ -30,6 +30,9 @@ Word: TypeAlias = Literal[
 ]
 
 
+FIRST = 0.1  # default Frobenius length of a step for tokens and queries of length one, as in the papers' experiments
+
+
 @dataclass(frozen=True)
 class UpdateRule:
     """An update rule and its parameters, made by the functions of this module; ``train(rule="adam")`` means ``adam()``.
@@ -83,6 +86,25 @@ class UpdateRule:
         """
         whole = math.sqrt({"signs": dk * dz, "polar": min(dk, dz)}.get(self.turns, 1))
         return whole / 10 if self.squares and self.betas is None else whole
+
+    def default_rate(self, dk: int, dz: int, factors: bool, total: float, share: float) -> np.ndarray:
+        """The default learning rate for W (dk, dz) or its factors, as an array of shape (1, 1): ``0.1 / s`` for a rule
+        whose steps have length 1, with the scale s of the data.
+
+        ``s^2 = total / share``: ``total`` is half the mean squared length of the queries' rows, where a query that sees
+        one token counts as 0, and ``share`` is the fraction of queries that see several tokens.  The rate is divided by
+        the length of the rule's steps, and rules whose steps depend on the gradient's size have another power of s.
+
+        s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times
+        as large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes
+        through the same attention.
+        """
+        rate = FIRST / self.length(dk, dz)
+        if 0 < total < math.inf:  # if all tokens are equal, or all queries are zero, W does not move
+            # The exponent of 1/s in the learning rate; each of two factors K and Q scales as the square root of W.
+            exponent = {"constant": 2.0, "mirror": self.p - 1}.get(self.word, 1.0) / (2.0 if factors else 1.0)
+            rate *= 2.0 ** (-exponent * round(math.log2(total / share) / 2))
+        return np.array([[rate]])
 
 
 def normalized(metric: MetricLike | None = None) -> UpdateRule:

@@ -70,7 +70,7 @@ def test_labels_and_heads_go_along(kind, head):
     y, v = np.sign(rng.standard_normal(len(whole))), rng.standard_normal((len(whole), 3))
     y, v = map(whole._layout.shape_queries, (y, v))
     problem = attsvm.Problem(whole, y, OWN[head](v), "linear" if head == "classes" else "exponential")
-    own = attsvm.Problem(KINDS[kind](np.array(at)), taken(y, at), OWN[head](taken(v, at)), problem._given_loss)
+    own = attsvm.Problem(KINDS[kind](np.array(at)), taken(y, at), OWN[head](taken(v, at)), problem._state()["loss"])
     W = rng.standard_normal((whole.dk, whole.dz))
     (loss, gradient), expected = problem[at].loss_and_grad(W), own.loss_and_grad(W)
     assert loss == pytest.approx(expected[0], rel=1e-14)

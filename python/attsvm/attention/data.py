@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts
 from ..common.storage import storable
-from .layout import Layout, NoSequences
+from .layout import Layout
 
 # Tokens or queries are scaled before a solve if their largest number lies outside LEAST .. SAFE.
 # Squares of products of numbers outside LEAST .. SAFE could overflow or underflow.
@@ -68,7 +68,7 @@ class Data:
         self.queries = read_only(queries)
         self._given_values = None if values is None else read_only(values)
         self._layout = layout
-        self._none = isinstance(layout, NoSequences)
+        self._none = layout.none
         # _single is False for data without sequences, so that Python checks their empty selection, not C
         self._single = layout.single and not self._none
 
@@ -189,7 +189,7 @@ class Data:
         """The index of the query to which each entry (pair of a query and a token that it sees) belongs."""
         return np.repeat(np.arange(len(self.queries)), self.lengths)
 
-    def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows_of(self, reference: np.ndarray | int, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns for each given entry (default all): its query; the row of ``keys`` that holds the query's selected
         token; and the row of ``keys`` that holds the entry's own token.
 
@@ -205,7 +205,7 @@ class Data:
 
     def _token_of(self) -> np.ndarray:
         """The row of ``keys`` that holds the token of each entry (pair of a query and a token)."""
-        return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
+        return self._rows_of(0)[2]
 
     def _query_at(self, entries: Any) -> Any:
         """The index of the query to which each given entry (pair of a query and a token) belongs."""
@@ -380,12 +380,14 @@ class Data:
         """
         if hard:
             top = _core.top(self._handle, self._logits(W))
-            return self._layout.shape_queries(self.values[self.start + top].astype(np.float64))
-        prob = _core.probabilities(self._handle, self._weights(W))
-        if self._identity and self._given_values is None:
-            return self._layout.shape_queries(prob.reshape(len(self), -1))
-        values = np.ascontiguousarray(self.values, dtype=np.float64)
-        return self._layout.shape_queries(_core.attended(self._handle, values, prob))
+            o = self.values[self.start + top].astype(np.float64)
+        else:
+            o = _core.probabilities(self._handle, self._weights(W))
+            if self._identity and self._given_values is None:
+                o = o.reshape(len(self), -1)
+            else:
+                o = _core.attended(self._handle, as_doubles(self.values), o)
+        return self._layout.shape_queries(o)
 
     def select(self, W: ArrayLike) -> np.ndarray | Any:
         """The token with the largest logit for each query, counted within its window; the lowest index on a tie.
@@ -429,7 +431,14 @@ class Data:
         >>> data.margins([[1.0, 0.0], [0.0, 1.0]], [1])
         array([[ 1., inf]])
         """
-        return self._layout.shape_entries(self._flat_margins(W, self._indices(selected)), np.inf)
+        array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
+        flat = np.asarray(self._layout.flatten_queries("selected", array))
+        if flat.dtype.kind not in "iu":
+            raise TypeError(f"selected must hold token indices, got {flat.dtype}")
+        if said := outside(self.lengths, flat):
+            raise ValueError(said)
+        flat = np.ascontiguousarray(flat, dtype=np.intp)
+        return self._layout.shape_entries(self._flat_margins(W, flat), np.inf)
 
     def _flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
         """The margins of all entries (pairs of a query and a token) as a flat array; infinite at the selected
@@ -437,15 +446,6 @@ class Data:
         margins = _core.margins(self._handle, self._weights(W), reference)
         margins[self._begin + reference] = np.inf
         return margins
-
-    def _indices(self, selected: Any) -> np.ndarray:
-        array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
-        flat = np.asarray(self._layout.flatten_queries("selected", array))
-        if flat.dtype.kind not in "iu":
-            raise TypeError(f"selected must hold token indices, got {flat.dtype}")
-        if said := outside(self.lengths, flat):
-            raise ValueError(said)
-        return np.ascontiguousarray(flat, dtype=np.intp)
 
     def _logits(self, W: Any) -> np.ndarray:
         return _core.logits(self._handle, self._weights(W))

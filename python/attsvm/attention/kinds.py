@@ -9,37 +9,48 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_count, as_doubles, as_floats, check_finite
 from .data import Data, read_only
-from .layout import Layout, NoSequences
-from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
+from .layout import Layout
+from .tokens import empty, has_none, own, read_queries, read_tokens, read_values, with_sink
 
 
-def _with_values(data: Data, values: Any, copy: bool) -> Data:
-    """``data`` with the given value vectors, read and checked; unchanged if ``values`` is None."""
+def _make(
+    name: str,
+    X: Any,
+    Z: Any,
+    values: Any,
+    copy: bool,
+    causal: bool = False,
+    window: int | None = None,
+    tokens: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Data:
+    """Data of queries Z that attend to the tokens X of their sequence.  ``tokens`` are X as ``read_tokens`` reads it,
+    if the caller has done so.  The caller has copied X and Z, but not the values."""
+    if has_none(X):
+        return _without_sequences(name, np.shape(X), np.shape(Z), values, np.shape(X)[2:], causal)
+    data = Data._of_plain(name, X, Z, causal) if window is None else None
+    if data is None:
+        keys, lengths = tokens or read_tokens("X", X)
+        queries, counts, single = read_queries(Z, len(lengths))
+        data = Data(name, keys, queries, None, Layout(lengths, counts, single, causal, window))
     if values is not None:
-        data._given_values = read_only(read_values(own(values) if copy else values, data._layout.lengths))
+        data._given_values = read_only(read_values(own(values, copy), data._layout.lengths))
     return data
 
 
-def _has_none(X: Any) -> bool:
-    """Whether X is an array of shape (0, T, d), which has no sequences but says the length d of a token."""
-    shape = getattr(X, "shape", None)
-    return isinstance(shape, tuple) and len(shape) == 3 and shape[0] == 0
-
-
 def _without_sequences(
-    name: str, X: Any, Z: tuple[int, ...], values: Any = None, dk: int | None = None, causal: bool = False
+    name: str, X: tuple[int, ...], Z: tuple[int, ...], values: Any, dk: tuple[int, ...], causal: bool = False
 ) -> Data:
-    """Makes data without sequences, for tokens X (0, T, d) and queries of the shape ``Z``, which is (0, dz) or (0, S,
-    dz)."""
-    _, T, d = np.shape(X)
-    shapes = {"X": (0, T, d), "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
+    """Makes data without sequences, for tokens of the shape ``X``, which is (0, T, d), queries of the shape ``Z``,
+    which is (0, dz) or (0, S, dz), and keys of the shape ``dk``, which is (dk,)."""
+    shapes = {"X": X, "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
     for what, shape in shapes.items():
         if len(shape) not in (2, 3) or shape[0] != 0 or 0 in shape[1:]:
             letters = "0, T, d" if what != "Z" else "0, dz) or (0, S, dz"
             raise ValueError(f"X has no sequences, so {what} must have shape ({letters}), got {shape}")
-    layout = NoSequences(T, None if len(Z) == 2 else Z[1], causal)
+    single = len(Z) == 2
+    layout = Layout(np.array([X[1]]), np.array([1 if single else Z[1]]), single, causal, none=True)
     given = None if values is None else np.zeros((1, shapes["values"][-1]))
-    return Data(name, np.zeros((1, dk or d)), np.zeros((1, Z[-1])), given, layout)
+    return Data(name, np.zeros((1, *dk)), np.zeros((1, Z[-1])), given, layout)
 
 
 def cross_attention(
@@ -82,21 +93,10 @@ def cross_attention(
     >>> attsvm.cross_attention([[[1.0]]], [[1.0]], sink=True).logits([[3.0]])
     array([[3., 0.]])
     """
-    if _has_none(X):
-        _, T, d = np.shape(X)
-        X = np.empty((0, T + sink, d))
-        return _without_sequences("cross_attention", X, np.shape(Z), values)
     if sink:
         X = with_sink("X", X)
         values = values if values is None else with_sink("values", values, "n, T, dv")
-    if copy:
-        X, Z = own(X), own(Z)
-    data = Data._of_plain("cross_attention", X, Z)
-    if data is None:
-        keys, lengths = read_tokens("X", X)
-        queries, counts, single = read_queries(Z, len(lengths))
-        data = Data("cross_attention", keys, queries, None, Layout(lengths, counts, single))
-    return _with_values(data, values, copy)
+    return _make("cross_attention", own(X, copy), own(Z, copy), values, copy)
 
 
 def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
@@ -123,25 +123,20 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     >>> attsvm.self_attention(X, query=None)
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
     """
-    if _has_none(X):
-        n, T, d = np.shape(X)
-        return _without_sequences("self_attention", X, (n, T, d) if query is None else (n, d), values)
-    X, data = own(X) if copy else X, None
+    X, tokens = own(X, copy), None
     if query is None:
-        data = Data._of_plain("self_attention", X, X)
+        Z: Any = X
+    elif has_none(X):
+        Z = np.empty((0, np.shape(X)[2]))
     elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
-        data = Data._of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
-    if data is None:
-        keys, lengths = read_tokens("X", X)
-        counts, rows = lengths, np.arange(len(keys))
-        if query is not None:
-            index = as_count("query", query, least=-int(lengths.min()))
-            if index >= lengths.min():
-                raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
-            counts, rows = np.ones_like(lengths), np.cumsum(lengths) - (lengths if index >= 0 else 0) + index
-        layout = Layout(lengths, counts, single=query is not None)
-        data = Data("self_attention", keys, as_doubles(keys[rows]), None, layout)
-    return _with_values(data, values, copy)
+        Z = np.ascontiguousarray(X[:, query])  # the usual case, which needs no reading of X
+    else:
+        keys, lengths = tokens = read_tokens("X", X)
+        index = as_count("query", query, least=-int(lengths.min()))
+        if index >= lengths.min():
+            raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
+        Z = as_doubles(keys[np.cumsum(lengths) - (lengths if index >= 0 else 0) + index])
+    return _make("self_attention", X, Z, values, copy, tokens=tokens)
 
 
 def causal_attention(
@@ -179,15 +174,8 @@ def causal_attention(
             [0. , 0.5, 0.5]]])
     """
     window = None if window is None else as_count("window", window, 1)
-    if _has_none(X):
-        return _without_sequences("causal_attention", X, np.shape(X), values, causal=True)
-    X = own(X) if copy else X
-    data = Data._of_plain("causal_attention", X, X, causal=True) if window is None else None
-    if data is None:
-        keys, lengths = read_tokens("X", X)
-        layout = Layout(lengths, lengths, single=False, causal=True, window=window)
-        data = Data("causal_attention", keys, as_doubles(keys), None, layout)
-    return _with_values(data, values, copy)
+    X = own(X, copy)
+    return _make("causal_attention", X, X, values, copy, causal=True, window=window)
 
 
 def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool = True) -> Data:
@@ -215,18 +203,17 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
-    if _has_none(X):
-        dk = None if key is None else len(as_floats("key", key, "dk, d", (None, np.shape(X)[2])))
-        return _without_sequences("prompt_attention", X, (0, 1), None if key is None else X, dk)
-    X = own(X) if copy else X
-    if key is None and type(X) is np.ndarray and X.ndim == 3:
-        data = Data._of_plain("prompt_attention", X, np.ones((len(X), 1)))
-        if data is not None:
-            return data
-    keys, lengths = read_tokens("X", X)
-    values, layout = None, Layout(lengths, np.ones_like(lengths), single=True)
-    if key is not None:
-        values, matrix = keys, as_floats("key", key, "dk, d", (None, keys.shape[1]))
-        keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
-        check_finite("X key^T", keys)
-    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values, layout)
+    if has_none(X):
+        dk = np.shape(X)[2:] if key is None else as_floats("key", key, "dk, d", (None, np.shape(X)[2])).shape[:1]
+        return _without_sequences("prompt_attention", np.shape(X), (0, 1), None if key is None else X, dk)
+    X = own(X, copy)
+    if key is None and type(X) is np.ndarray and X.ndim == 3:  # the usual case, which needs no reading of X
+        return _make("prompt_attention", X, np.ones((len(X), 1)), None, copy)
+    values, lengths = tokens = read_tokens("X", X)
+    Z = np.ones((len(lengths), 1))
+    if key is None:
+        return _make("prompt_attention", X, Z, None, copy, tokens=tokens)
+    matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
+    keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
+    check_finite("X key^T", keys)
+    return Data("prompt_attention", keys, Z, values, Layout(lengths, np.ones_like(lengths), single=True))

@@ -21,6 +21,11 @@ class Layout:
     ``single``: each sequence has one query, and results have no axis for it.  ``causal``: query k of a sequence sees
     its tokens 0 .. k, with ``window=m`` only the last m of these; otherwise a query sees the whole sequence.
     ``begin (n,)``: the row of the keys at which each sequence begins; None if the sequences follow each other.
+
+    ``none``: there are no sequences, and all results are empty arrays of the right shape.  ``lengths`` and ``counts``
+    then hold the numbers that each sequence would have.  The arrays that C reads hold one zero token and one zero query
+    as placeholders.  The placeholder query has no margin row, no weights change its attention, and means over the
+    queries of all shards leave it out.
     """
 
     lengths: np.ndarray
@@ -29,22 +34,27 @@ class Layout:
     causal: bool = False
     window: int | None = None
     begin: np.ndarray | None = None
+    none: bool = False
 
     @cached_property
     def uniform(self) -> bool:
-        return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
+        return bool(np.ptp(self.lengths) == np.ptp(self.counts) == 0)
 
     def check(self, tokens: int, queries: int) -> None:
         """Raises ValueError unless the layout fits data of the given total numbers of tokens and queries.
 
         It is called on layouts from files, before arrays of their size are allocated.
         """
+        if self.none:
+            if (tokens, queries) != (1, 1):
+                raise ValueError(
+                    f"data without sequences must hold one token and one query, got {tokens} and {queries}"
+                )
+            tokens, queries = int(self.lengths[0]), int(self.counts[0])
         if self.begin is None:
             check_parts("lengths", self.lengths, tokens)
-        else:
-            check_shape("lengths", self.lengths, "n", self.begin.shape)
-            if ((self.begin < 0) | (self.lengths < 1) | (self.lengths > tokens - self.begin)).any():
-                raise ValueError(f"begin and lengths must name sequences within the {tokens} tokens")
+        else:  # C checks that the windows lie within the tokens
+            check_shape("begin", self.begin, "n", self.lengths.shape)
         check_parts("counts", self.counts, queries)
         if self.window is not None:
             as_count("window", self.window, 1)
@@ -57,10 +67,12 @@ class Layout:
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         """The windows of all queries as arrays (start, stop): query q sees the rows ``start[q] .. stop[q] - 1`` of the
         keys."""
+        if self.none:
+            return np.zeros(1, dtype=np.intp), np.ones(1, dtype=np.intp)
         begin = self.first_tokens()
         start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
-            stop = start + 1 + _places(np.zeros_like(self.counts), self.counts)
+            stop = _places(begin, self.counts) + 1
             if self.window is not None:
                 start = np.maximum(start, stop - self.window)
         return start.astype(np.intp), stop.astype(np.intp)
@@ -70,11 +82,19 @@ class Layout:
         return np.cumsum(self.lengths) - self.lengths if self.begin is None else self.begin
 
     def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
-        chosen = as_index("index", index, len(self.lengths))
+        if self.none:
+            raise ValueError("index must choose at least one sequence, and there are none")
+        chosen = as_index(index, len(self.lengths))
         counts = self.counts[chosen]
         rows = _places((np.cumsum(self.counts) - self.counts)[chosen], counts)
         part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self.first_tokens()[chosen])
         return part, chosen, rows
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """The shape (n,) or (n, S) of an array with one number per query, if each sequence has S queries."""
+        n = 0 if self.none else len(self.counts)
+        return (n,) if self.single else (n, int(self.counts[0]))
 
     def _seen(self, T: int, S: int) -> np.ndarray:
         """Which of the T tokens of a sequence each of its S queries sees, as a bool array (S, T)."""
@@ -86,47 +106,46 @@ class Layout:
     def shape_queries(self, flat: np.ndarray) -> Any:
         """Reshapes a flat array over queries (M, ...) to the shape of the user's data: (n, ...), (n, S, ...), or a list
         of (S_i, ...)."""
+        if self.none:
+            flat = flat[:0]
         if self.single:
             return flat
         if self.uniform:
-            return flat.reshape(len(self.counts), self.counts[0], *flat.shape[1:])
+            return flat.reshape(*self._shape, *flat.shape[1:])
         return np.split(flat, np.cumsum(self.counts)[:-1])
 
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
         """Reshapes a flat array over entries (pairs of a query and a token) to the shape of the user's data: (n, T),
         (n, S, T), or a list.  Tokens that a causal query cannot see get ``fill``."""
+        if self.none:
+            return np.empty((*self._shape, self.lengths[0]), dtype=flat.dtype)
         if self.uniform:
-            n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
-            if self.causal:
-                shaped = np.full((n, T, T), fill, dtype=flat.dtype)
-                shaped[:, self._seen(T, T)] = flat.reshape(n, -1)
-                return shaped
-            return flat.reshape((n, T) if self.single else (n, S, T))
-        parts, at = [], 0
-        for T, S in zip(self.lengths, self.counts, strict=True):
-            seen = self._seen(T, S) if self.causal else None
-            size = int(S * T if seen is None else np.count_nonzero(seen))
-            part, at = flat[at : at + size], at + size
-            if seen is not None:
-                square = np.full((T, T), fill, dtype=flat.dtype)
-                square[seen] = part
-                parts.append(square)
-            else:
-                parts.append(part if self.single else part.reshape(S, T))
-        return parts
+            return self._filled(flat.reshape(len(self.lengths), -1), self.lengths[0], fill)
+        start, stop = self.windows()
+        ends = np.cumsum(np.add.reduceat(stop - start, np.cumsum(self.counts) - self.counts))
+        parts = zip(np.split(flat, ends[:-1]), self.lengths, strict=True)
+        return [self._filled(part, T, fill) for part, T in parts]
 
-    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
+    def _filled(self, entries: np.ndarray, T: int, fill: Any) -> np.ndarray:
+        """The entries (..., size) of sequences of T tokens each, as arrays (..., T) or (..., S, T)."""
+        if self.single:
+            return entries
+        if not self.causal:
+            return entries.reshape(*entries.shape[:-1], -1, T)
+        shaped = np.full((*entries.shape[:-1], T, T), fill, dtype=entries.dtype)
+        shaped[..., self._seen(T, T)] = entries
+        return shaped
+
+    def flatten_queries(self, name: str, array: Any, dv: int | None = None) -> Any:
         """Flattens an array, or list of arrays, with one value per query in the shape of the user's data, as the
-        inverse of ``shape_queries``.  Raises ValueError for another shape."""
-        extra = (trailing_size,) if trailing else ()
-        more = f", {trailing}" if trailing else ""
-        if isinstance(array, np.ndarray):
-            if self.single:
-                check_shape(name, array, "n" + more, (len(self.counts), *extra))
-                return array
-            if self.uniform:
-                check_shape(name, array, "n, S" + more, (len(self.counts), int(self.counts[0]), *extra))
-                return array.reshape(-1, *array.shape[2:])
+        inverse of ``shape_queries``.  With ``dv`` a value is a vector of this length.  Raises ValueError for another
+        shape."""
+        extra, more = ((), "") if dv is None else ((dv,), ", dv")
+        if self.none:
+            return _placeholder(name, array, self._shape, extra)
+        if isinstance(array, np.ndarray) and (self.single or self.uniform):
+            check_shape(name, array, ("n" if self.single else "n, S") + more, (*self._shape, *extra))
+            return array if self.single else array.reshape(-1, *array.shape[2:])
         parts = self._parts(name, array)
         for i, part in enumerate(parts):
             check_shape(f"{name}[{i}]", part, "S_i" + more, (int(self.counts[i]), *extra))
@@ -138,16 +157,17 @@ class Layout:
 
         Tokens that a causal query cannot see must be 0 unless ``hidden``.
         """
-        n, lengths, counts = len(self.lengths), self.lengths.tolist(), self.counts.tolist()
+        if self.none:
+            return _placeholder(name, array, (*self._shape, int(self.lengths[0])), ())
         if isinstance(array, np.ndarray) and self.uniform:
-            sizes = (n, lengths[0]) if self.single else (n, counts[0], lengths[0])
+            sizes = (*self._shape, int(self.lengths[0]))
             check_shape(name, array, "n, T" if self.single else "n, S, T", sizes)
             if not self.causal:
                 return array.reshape(-1)
             parts = list(array)
         else:
             parts = self._parts(name, array)
-        for i, (part, T, S) in enumerate(zip(parts, lengths, counts, strict=True)):
+        for i, (part, T, S) in enumerate(zip(parts, self.lengths.tolist(), self.counts.tolist(), strict=True)):
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
             seen = self._seen(T, S).reshape(part.shape)
             if not hidden and part[~seen].any():
@@ -164,63 +184,16 @@ class Layout:
         return [np.asarray(part) for part in array]
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class NoSequences:
-    """The layout of data without sequences; all results are empty arrays of the right shape.
+def _placeholder(name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
+    """Replaces a user's empty array, given for data without sequences, by a flat array with one row: zeros, or True for
+    bools.
 
-    The arrays that C reads hold one zero token and one zero query as placeholders.  The placeholder query has no margin
-    row, no weights change its attention, and means over the queries of all shards leave it out.  ``tokens`` and
-    ``queries`` are the numbers that each sequence would have; ``queries`` is None if it would be a single one.
+    As a selection, either row selects token 0.  Raises ValueError if the shape is not that of the data.
     """
-
-    tokens: int
-    queries: int | None
-    causal: bool = False
-    uniform = True
-
-    @property
-    def single(self) -> bool:
-        return self.queries is None
-
-    def check(self, tokens: int, queries: int) -> None:
-        """Raises ValueError unless there is one token and one query, the placeholders of data without sequences."""
-        as_count("tokens", self.tokens, 1)
-        as_count("queries", 1 if self.queries is None else self.queries, 1)
-        if (tokens, queries) != (1, 1):
-            raise ValueError(f"data without sequences must hold one token and one query, got {tokens} and {queries}")
-
-    def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.zeros(1, dtype=np.intp), np.ones(1, dtype=np.intp)
-
-    def take(self, index: Any) -> tuple[NoSequences, np.ndarray, np.ndarray]:
-        raise ValueError("index must choose at least one sequence, and there are none")
-
-    def _shape(self) -> tuple[int, ...]:
-        return (0,) if self.queries is None else (0, self.queries)
-
-    def shape_queries(self, flat: np.ndarray) -> np.ndarray:
-        return np.empty((*self._shape(), *flat.shape[1:]), dtype=flat.dtype)
-
-    def shape_entries(self, flat: np.ndarray, fill: Any) -> np.ndarray:
-        return np.empty((*self._shape(), self.tokens), dtype=flat.dtype)
-
-    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
-        return self._stand_in(name, array, self._shape(), () if not trailing else (trailing_size,))
-
-    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
-        return self._stand_in(name, array, (*self._shape(), self.tokens), ())
-
-    def _stand_in(self, name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
-        """Replaces a user's empty array, given for data without sequences, by a flat array with one row: zeros, or True
-        for bools.
-
-        As a selection, either row selects token 0.  Raises ValueError if the shape is not that of the data.
-        """
-        array = np.asarray(array)
-        if array.shape != (*empty, *each):
-            raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
-        return np.full((1, *each), array.dtype.kind == "b", dtype=array.dtype)
+    array = np.asarray(array)
+    if array.shape != (*empty, *each):
+        raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
+    return np.full((1, *each), array.dtype.kind == "b", dtype=array.dtype)
 
 
 def _places(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_count, as_floats, as_parts, check_finite, check_shape, describe
+from ..common.check import as_array, as_count, as_doubles, as_numeric, as_parts, check_finite, check_shape, describe
 from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.storage import storable
 from ..common.types import Norm
@@ -76,7 +76,13 @@ class Selection:
     def _read(self, data: Data, selected: Any) -> None:
         run = selected if hasattr(selected, "undecided") else None
         if run is not None:
-            selected = _of_run(run)
+            if run.stacked:
+                raise ValueError("selected must be one selection, got several runs: take one, run[r]")
+            if run.problem.heads is not None:
+                raise ValueError(
+                    "selected must be one selection, got a run of attention heads: take one, run.selected[h]"
+                )
+            selected = run.selected
         layout = data._layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
@@ -96,8 +102,7 @@ class Selection:
         separate such tokens."""
         if scores is None or len(scores) != data._entries:
             return
-        chosen = data._begin + self.reference
-        lengths = np.diff(data.indptr)
+        chosen, lengths = data._begin + self.reference, data.lengths
         largest = np.maximum.reduceat(np.abs(scores), data._begin)
         tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
         tied[chosen] = False
@@ -107,7 +112,7 @@ class Selection:
             self.tied = int(np.logical_or.reduceat(tied, data._begin).sum())
 
     def _ask(self, data: Data, margins: Any) -> None:
-        rhs = as_entries(data, "margins", margins, hidden=True, no_bound=True).copy()
+        rhs = as_entries(data, "margins", margins, of_margins=True).copy()
         rhs[data._begin + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
         largest = float(np.abs(rhs[rhs > -np.inf]).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
@@ -155,18 +160,20 @@ class Selection:
         return outside(data.lengths, self.reference)
 
 
-def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
+def as_entries(data: Data, name: str, value: Any, of_margins: bool = False) -> np.ndarray:
     """Reads an argument with one finite number per entry (pair of a query and a token) into a flat array.
 
-    With ``no_bound`` some may be minus infinity.  Tokens that a causal query cannot see must have 0 unless ``hidden``.
+    Tokens that a causal query cannot see must have 0.  With ``of_margins`` they may have any number, and some numbers
+    may be minus infinity.
     """
-    single = data._layout.single
-    if isinstance(value, (list, tuple)) and not data._layout.uniform:
-        letters = "T_i" if single else "S_i, T_i"
-        value = [as_floats(f"{name}[{i}]", part, letters, no_bound=no_bound) for i, part in enumerate(value)]
-    else:
-        value = as_floats(name, value, "n, T" if single else "n, S, T", no_bound=no_bound)
-    return np.ascontiguousarray(data._layout.flatten_entries(name, value, hidden))
+
+    def read(name: str, part: Any) -> np.ndarray:
+        array = as_doubles(as_numeric(name, part))
+        check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if of_margins else array)
+        return array
+
+    parts = as_parts(name, value, not data._layout.uniform, read)
+    return np.ascontiguousarray(data._layout.flatten_entries(name, parts, hidden=of_margins))
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
@@ -194,23 +201,8 @@ def _flat(parts: Any) -> np.ndarray:
     return np.concatenate([_flat(part) for part in parts]) if isinstance(parts, list) else np.ravel(parts)
 
 
-def _of_run(run: Any) -> Any:
-    """The tokens that one training run with one attention head selects; raises ValueError for several runs or several
-    heads."""
-    if run.stacked:
-        raise ValueError("selected must be one selection, got several runs: take one, run[r]")
-    if run.problem.heads is not None:
-        raise ValueError("selected must be one selection, got a run of attention heads: take one, run.selected[h]")
-    return run.selected
-
-
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array, got a masked array")
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a rectangular array: {error}") from None
+    array = as_array(name, value)
     if array.dtype.kind not in "iub":
         came = array.dtype if array.ndim else describe(value, array)
         came = f"{came}: weights W select data.select(W)" if array.dtype.kind == "f" and array.ndim == 2 else came

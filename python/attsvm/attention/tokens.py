@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_floats, as_numeric, check_shape, is_ragged
+from ..common.check import as_floats, as_numeric, is_ragged
 
 CACHE_LINE = 64  # bytes
 # Copies of at most SMALL elements are not aligned to a cache line, since a training step copies small windows anyway.
@@ -26,26 +26,28 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return room[begin : room.size - CACHE_LINE + begin].view(dtype).reshape(shape)
 
 
-def own(array: Any) -> Any:
+def own(array: Any, copy: bool) -> Any:
     """A copy of an array that C could otherwise read in place, so that later changes by the caller have no effect.  A
-    memory map is not copied."""
-    if isinstance(array, (list, tuple, np.memmap, np.ma.MaskedArray)):
+    memory map is not copied, and no array unless ``copy``."""
+    if not copy or isinstance(array, (list, tuple, np.memmap, np.ma.MaskedArray)):
         return array
     try:
         numbers = np.asarray(array)
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ):  # not an array: the function that later reads the input raises the error
+    except (ValueError, TypeError, RuntimeError):  # no array: the function that reads it later raises the error
         return array
     if numbers.dtype.kind != "f":  # not floats: a later conversion to floats makes the copy
         return array
     if numbers.size <= SMALL:
         return numbers.copy()
-    copy = empty(numbers.shape, numbers.dtype)
-    copy[...] = numbers
-    return copy
+    aligned = empty(numbers.shape, numbers.dtype)
+    aligned[...] = numbers
+    return aligned
+
+
+def has_none(X: Any) -> bool:
+    """Whether X is an array of shape (0, T, d), which has no sequences but says the length d of a token."""
+    shape = getattr(X, "shape", None)
+    return isinstance(shape, tuple) and len(shape) == 3 and shape[0] == 0
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
@@ -59,14 +61,14 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
 
 def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
     """The tokens, or values, with a zero vector added at the end of each sequence."""
+    if has_none(X):
+        _, T, d = X.shape
+        return np.empty((0, T + 1, d))
     rows, lengths = read_tokens(name, X, letters)
-    longer = empty((len(rows) + len(lengths), rows.shape[1]), rows.dtype)
-    ends = np.cumsum(lengths + 1)
-    longer[ends - 1] = 0.0
-    longer[np.delete(np.arange(len(longer)), ends - 1)] = rows
-    if (lengths == lengths[0]).all():
+    longer = np.insert(rows, np.cumsum(lengths), 0.0, axis=0)
+    if np.ptp(lengths) == 0:
         return longer.reshape(len(lengths), lengths[0] + 1, -1)
-    return np.split(longer, ends[:-1])
+    return np.split(longer, np.cumsum(lengths + 1)[:-1])
 
 
 def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -91,16 +93,15 @@ def _is_ragged(X: Any) -> bool:
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Returns the rows of all parts of a ragged list, concatenated; and the number of rows of each part."""
-    parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
-    for i, part in enumerate(parts):
-        check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
+    sizes = None, np.shape(X[0])[1]
+    parts = [as_floats(f"{name}[{i}]", x, letters, sizes, keep_single) for i, x in enumerate(X)]
     flat = empty((sum(map(len, parts)), parts[0].shape[1]), np.result_type(*parts))
     return np.concatenate(parts, out=flat), np.array([len(part) for part in parts], dtype=np.intp)
 
 
 def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:
     flat, found = read_tokens("values", values, "n, T, dv")
-    if len(found) != len(lengths) or (found != lengths).any():
+    if not np.array_equal(found, lengths):
         raise ValueError(
             f"values must have as many tokens as X in each sequence, {_sizes(lengths)}, got {_sizes(found)}"
         )
@@ -108,6 +109,6 @@ def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:
 
 
 def _sizes(lengths: np.ndarray) -> str:
-    if (lengths == lengths[0]).all():
+    if np.ptp(lengths) == 0:
         return f"{len(lengths)} x {lengths[0]}"
     return "(" + ", ".join(map(str, lengths[:8])) + (", ...)" if len(lengths) > 8 else ")")

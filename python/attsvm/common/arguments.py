@@ -40,10 +40,10 @@ def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
     return parse
 
 
-def shortened(text: str, most: int = 300) -> str:
-    """The text on one line, cut to at most ``most`` characters."""
+def shortened(text: str) -> str:
+    """The text on one line, cut to at most 300 characters."""
     text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def between(low: float, high: float, words: str) -> Callable[[str], float]:

@@ -4,6 +4,7 @@ came."""
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
@@ -21,13 +22,7 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
     """The value as a NumPy array of real numbers; an array that already is one is returned itself."""
     if type(value) is np.ndarray and value.dtype.kind in "iuf":
         return value
-    parts = value if isinstance(value, (list, tuple)) else (value,)
-    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(_unreadable(name, value, error)) from None
+    array = as_array(name, value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real, got {array.dtype}")
     if array.dtype.kind not in "iuf":
@@ -35,13 +30,21 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _unreadable(name: str, value: Any, error: Exception) -> str:
-    """The error message for a value that NumPy cannot read: the reason, and the form to give instead."""
-    if "bfloat16" in str(getattr(value, "dtype", "")):
-        return f"{name} must be an array of a type that NumPy knows, got bfloat16: give {name}.float()"
-    if isinstance(error, ValueError):
-        return f"{name} must be a rectangular array of numbers: {error}"
-    return f"{name} must be something that NumPy can read as an array of numbers: {error}"
+def as_array(name: str, value: Any) -> np.ndarray:
+    """The value as a NumPy array of any type, without masked values."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        if "bfloat16" in str(getattr(value, "dtype", "")):
+            said = f"an array of a type that NumPy knows, got bfloat16: give {name}.float()"
+        elif isinstance(error, ValueError):
+            said = f"a rectangular array of numbers: {error}"
+        else:
+            said = f"something that NumPy can read as an array of numbers: {error}"
+        raise ValueError(f"{name} must be {said}") from None
 
 
 def depth(value: Any) -> int:
@@ -127,20 +130,15 @@ def check_finite(name: str, array: np.ndarray) -> None:
 
 
 def as_floats(
-    name: str,
-    value: Any,
-    letters: str,
-    sizes: Sequence[int | None] = (),
-    keep_single: bool = False,
-    no_bound: bool = False,
+    name: str, value: Any, letters: str, sizes: Sequence[int | None] = (), keep_single: bool = False
 ) -> np.ndarray:
     """The value as a finite C-contiguous float64 array of the required shape.  With ``keep_single`` a float32 array
-    stays float32.  With ``no_bound`` entries may be minus infinity."""
+    stays float32."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
     array = as_doubles(array) if not single else np.require(array, requirements=["C", "A"])
-    check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if no_bound else array)
+    check_finite(name, array)
     return array
 
 
@@ -178,14 +176,14 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got bool")
     try:
-        number = value.__index__()
-    except (AttributeError, TypeError):
+        number = operator.index(value)
+    except TypeError:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
     if number > sys.maxsize:
         raise ValueError(f"{name} must fit a {sys.maxsize.bit_length() + 1}-bit integer, got {number}")
-    return int(number)
+    return number
 
 
 def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "") -> np.ndarray:
@@ -202,25 +200,25 @@ def as_numbers_of(name: str, value: Any, kind: str, count: int, letters: str = "
     return array.astype(np.intp)
 
 
-def as_index(name: str, value: Any, length: int) -> np.ndarray:
+def as_index(index: Any, length: int) -> np.ndarray:
     """The positions that an index (integer, slice, list of integers, bool array) selects along an axis of this length,
     in the order of the index."""
-    if isinstance(value, slice):
-        chosen = np.arange(length)[value]
+    if isinstance(index, slice):
+        chosen = np.arange(length)[index]
     else:
-        array = np.asarray(value)
+        array = np.asarray(index)
         array = array[None] if array.ndim == 0 and array.dtype.kind in "iu" else array
         if array.ndim != 1 or array.dtype.kind not in "biu":
-            came = type(value).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
-            raise TypeError(f"{name} must be an integer, a slice, a list of integers or an array of bool, got {came}")
+            came = type(index).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
+            raise TypeError(f"index must be an integer, a slice, a list of integers or an array of bool, got {came}")
         if array.dtype.kind == "b" and len(array) != length:
-            raise IndexError(f"{name} must hold {length} bool, got {len(array)}")
+            raise IndexError(f"index must hold {length} bool, got {len(array)}")
         chosen = np.flatnonzero(array) if array.dtype.kind == "b" else array.astype(np.intp)
         outside = (chosen < -length) | (chosen >= length)
         if outside.any():
-            raise IndexError(f"{name} must be below {length}, the number of sequences, got {chosen[outside][0]}")
+            raise IndexError(f"index must be below {length}, the number of sequences, got {chosen[outside][0]}")
     if len(chosen) == 0:
-        raise ValueError(f"{name} must choose at least one sequence")
+        raise ValueError("index must choose at least one sequence")
     return chosen % length
 
 

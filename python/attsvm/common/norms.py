@@ -148,14 +148,14 @@ def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
     if len(value) != 2:
         raise ValueError(f"{name} must be an array D (dk, dz) or a tuple (P, R), got a tuple of {len(value)}")
     parts: list[np.ndarray] = []
-    for part, matrix, letter, size in ((0, value[0], "dk", dk), (1, value[1], "dz", dz)):
-        found = as_floats(f"{name}[{part}]", matrix, f"{letter}, {letter}", (size, size))
+    for side, matrix, letter, size in zip((f"{name}[0]", f"{name}[1]"), value, ("dk", "dz"), (dk, dz), strict=True):
+        found = as_floats(side, matrix, f"{letter}, {letter}", (size, size))
         if (off := np.abs(found - found.T).max()) > SYMMETRIC * np.abs(found).max():
-            raise ValueError(f"{name}[{part}] must be symmetric, got entries that differ by {off:g}")
+            raise ValueError(f"{side} must be symmetric, got entries that differ by {off:g}")
         spectrum = np.linalg.eigvalsh(found)
         if not spectrum[0] * WORST_CONDITION > spectrum[-1] > 0:
             raise ValueError(
-                f"{name}[{part}] must be positive definite, its eigenvalues within a factor of {WORST_CONDITION:g}; "
+                f"{side} must be positive definite, its eigenvalues within a factor of {WORST_CONDITION:g}; "
                 f"got {spectrum[0]:g} to {spectrum[-1]:g}"
             )
         parts.append((found + found.T) / 2)

@@ -77,49 +77,30 @@ def closing_gap(tol: float, progress: bool | None = True) -> Iterator[Report]:
     """Yields a function that shows a solver's gap: as a bar over the digits of the gap, or as lines on stderr where
     tqdm is not installed.  Unless ``progress`` asks for it, the bar appears only after the solver has run for a while,
     and disappears at the end."""
-    begun, shown = time.monotonic(), None
-
-    def report(iterations: int, gap: float) -> None:
-        nonlocal shown
-        if shown is None and (progress or time.monotonic() - begun >= PATIENCE):
-            shown = stack.enter_context(_gap_shown(tol, bool(progress)))
-        if shown is not None:
-            shown(iterations, gap)
-
-    with contextlib.ExitStack() as stack:
-        yield report
-
-
-@contextlib.contextmanager
-def _gap_shown(tol: float, leave: bool) -> Iterator[Report]:
+    begun, last, shown = time.monotonic(), -math.inf, None
     digits = round(max(-math.log10(tol), 0.1), 1)
     form = "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} digits [{elapsed}{postfix}]"
-    shown = bar(total=digits, desc="solve_svm", bar_format=form, leave=leave)
-    if shown is None:
-        yield _lines()
-        return
-    with shown:
-        yield lambda iterations, gap: _move(shown, iterations, gap)
-
-
-def _move(bar: Any, iterations: int, gap: float) -> None:
-    bar.n = min(max(-math.log10(gap), 0.0) if gap > 0 else bar.total, bar.total)
-    bar.set_postfix_str(_words(iterations, gap), refresh=False)
-    bar.refresh()
-
-
-def _lines() -> Report:
-    begun, last = time.monotonic(), -math.inf
 
     def report(iterations: int, gap: float) -> None:
-        nonlocal last
+        nonlocal last, shown
         now = time.monotonic()
-        if now - last >= LINES_APART:
-            last = now
-            print(f"solve_svm: {_words(iterations, gap)} after {now - begun:.1f} s", file=sys.stderr, flush=True)
+        if last == -math.inf:  # nothing is shown yet
+            if not progress and now - begun < PATIENCE:
+                return
+            shown = bar(total=digits, desc="solve_svm", bar_format=form, leave=bool(progress))
+        text = f"iteration {iterations}, " + (f"gap {gap:.1e}" if math.isfinite(gap) else "no bounds yet")
+        if shown is not None:
+            shown.n = min(max(-math.log10(gap), 0.0) if gap > 0 else digits, digits)
+            shown.set_postfix_str(text, refresh=False)
+            shown.refresh()
+        elif now - last < LINES_APART:
+            return
+        else:
+            print(f"solve_svm: {text} after {now - begun:.1f} s", file=sys.stderr, flush=True)
+        last = now
 
-    return report
-
-
-def _words(iterations: int, gap: float) -> str:
-    return f"iteration {iterations}, " + (f"gap {gap:.1e}" if math.isfinite(gap) else "no bounds yet")
+    try:
+        yield report
+    finally:
+        if shown is not None:
+            shown.close()

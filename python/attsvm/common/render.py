@@ -4,9 +4,9 @@ it is imported."""
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.util
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,13 @@ DPI = 160  # resolution of pictures written to files
 COMPRESSION = 3  # PNG compression level: level 6 made files 7 % smaller and took twice as long
 FONT = 7.5  # Font size in points of the notebook picture: the longest axis label then fits the height of the axes.
 
-_drawings: dict[type, Callable[..., Any]] = {}
+
+@functools.singledispatch
+def _drawn(result: Any, ax: Any, **line_kw: Any) -> None:
+    raise ValueError(f"result must have a picture, got {type(result).__name__}")
 
 
-def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: registers the function that draws results of class ``kind``, given a result, axes and options."""
-
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _drawings[kind] = function
-        return function
-
-    return enter
-
-
-def _drawing_of(result: Any) -> Callable[..., Any] | None:
-    """The drawing function of the result's class, or of its nearest base class; None if there is none."""
-    return next((_drawings[kind] for kind in type(result).__mro__ if kind in _drawings), None)
+drawing = _drawn.register  # decorator: the function ``(result, ax, **line_kw)`` draws the results of a class
 
 
 def axes(ax: Any) -> Any:
@@ -55,11 +46,9 @@ def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
 
     A new figure is closed again if the result has no single picture.
     """
-    if (found := _drawing_of(result)) is None:
-        raise ValueError(f"result must have a picture, got {type(result).__name__}")
     own = axes(ax)
     try:
-        found(result, own, **line_kw)
+        _drawn(result, own, **line_kw)
     except ValueError:
         if ax is None:
             import matplotlib.pyplot as plt
@@ -71,7 +60,7 @@ def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
 
 def picture(result: Any) -> str | None:
     """An HTML image of the result; None without matplotlib, or if the result has no single picture."""
-    if _drawing_of(result) is None or importlib.util.find_spec("matplotlib") is None:
+    if _drawn.dispatch(type(result)) is _drawn.dispatch(object) or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # used instead of pyplot, which would keep the figure open

@@ -103,25 +103,25 @@ def _means(
         raise ValueError(f"plot needs two parameters and a single number, got {over} and {value!r}")
     array = np.moveaxis(array, [names.index(name) for name in over], range(len(over)))
     array = array.reshape(*(len(grid[name]) for name in over), -1)
+    mean = f"{value}, mean of {array.shape[-1]}"
     ax.set_xlabel(x)
+    numbers = y is None and all(isinstance(each, (int, float)) for each in grid[x])
+    at = grid[x] if numbers else range(len(grid[x]))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
-        ax.set_xticks(range(len(grid[x])), map(str, grid[x]))
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
-        ax.figure.colorbar(image, ax=ax, label=f"{value}, mean of {array.shape[2]}")
+        ax.figure.colorbar(image, ax=ax, label=mean)
         ax.set_ylabel(y)
-        return
-    numbers = all(isinstance(each, (int, float)) for each in grid[x])
-    at, flags = grid[x] if numbers else range(len(grid[x])), found[value].dtype == bool
-    for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
-        middle, low, high = _interval(curve, flags)
-        name = None if hue is None else f"{hue} = {label}"
-        ax.errorbar(at, middle, [middle - low, high - middle], **{"label": name, "marker": "o", "capsize": 3} | look)
+    else:
+        for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
+            middle, low, high = _interval(curve, found[value].dtype == bool)
+            style = {"label": f"{hue} = {label}" if hue else None, "marker": "o", "capsize": 3}
+            ax.errorbar(at, middle, [middle - low, high - middle], **style | look)
+        if hue is not None:
+            ax.legend(frameon=False)
+        ax.set_ylabel(f"{mean} and its 95 % interval")
     if not numbers:
         ax.set_xticks(at, map(str, grid[x]))
-    if hue is not None:
-        ax.legend(frameon=False)
-    ax.set_ylabel(f"{value}, mean of {array.shape[-1]} and its 95 % interval")
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -142,7 +142,7 @@ def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, n
         true = middle * count
         low = special.betaincinv(true, count - true + 1, 0.025)  # SciPy gives NaN if no flag is true: 0 replaces it
         high = special.betaincinv(true + 1, count - true, 0.975)  # SciPy gives NaN if all flags are true: 1 replaces it
-        return middle, np.where(true > 0, low, 0.0), np.where(true < count, high, 1.0)
+        return middle, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
     half = special.stdtrit(count - 1, 0.975) * error
     return middle, middle - half, middle + half
 
@@ -172,7 +172,7 @@ def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], d
             raise TypeError(f"grid[{name!r}] must be a list of values, got {type(values).__name__}")
         plain[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
         for value in plain[name]:
-            if not isinstance(value, (int, float, str, bool, type(None))):
+            if not isinstance(value, (int, float, str, type(None))):
                 raise TypeError(f"grid[{name!r}] must hold numbers, words, bool or None, got {type(value).__name__}")
         texts = [str(value) for value in plain[name]]
         if not texts or len(set(texts)) < len(texts):

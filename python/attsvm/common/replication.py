@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import json
@@ -102,12 +103,12 @@ def replicate(
         raise TypeError(f"experiment must be a function, got {type(experiment).__name__}")
     runs, seed, n_jobs = as_count("runs", runs, 1), as_count("seed", seed), as_jobs(n_jobs)
     axes, cells = cells_of({} if grid is None else grid)
-    found = _Found(seed, list(axes), cells)
+    found = _Found(seed, axes, cells)
     try:
         with found.kept_in(file):
-            done = {cell: frozenset(run for run in found.rows[cell] if run < runs) for cell in cells}
-            missing = ((run, cell) for run in range(runs) for cell in cells if run not in done[cell])
-            total = runs * len(cells) - sum(map(len, done.values()))
+            total = runs * len(cells) - sum(run < runs for run, _ in found.rows)
+            every = ((run, cell) for run in range(runs) for cell in cells)
+            missing = (each for each in every if each not in found.rows)
             size = min(max(1, total // TASKS), LONGEST_TASK)
             tasks = iter(lambda: list(itertools.islice(missing, size)), [])
             calls = ((experiment, seed, task, cells) for task in tasks)
@@ -116,25 +117,26 @@ def replicate(
                 for row in counted(each, total, name or "replicate", "run", progress):
                     found.add(*row)
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = Replicated(found.stacked(runs), axes)  # type: ignore[attr-defined]
+        interrupt.partial = found.stacked(runs)  # type: ignore[attr-defined]
         raise
-    return Replicated(found.stacked(runs), axes)
+    return found.stacked(runs)
 
 
 def _task(
     experiment: Callable[..., Any], seed: int, runs: list[tuple[int, Cell]], cells: dict[Cell, dict[str, Any]]
 ) -> list[tuple[int, Cell, Numbers]]:
-    return [(run, cell, _run(experiment, seed, run, cells[cell])) for run, cell in runs]
-
-
-def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, Any]) -> Numbers:
-    key = (run, *seed_of(cell))  # without a grid, the spawn key of the run-th child of SeedSequence(seed).spawn()
-    try:
-        return _numbers(experiment(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)), **cell))
-    except Exception as error:
-        where = "".join(f" at {name} = {value!r}" for name, value in cell.items())
-        error.add_note(f"in run {run}{where} of replicate, of np.random.SeedSequence({seed}, spawn_key={key})")
-        raise
+    found = []
+    for run, cell in runs:
+        given = cells[cell]
+        key = (run, *seed_of(given))  # without a grid, the spawn key of the run-th child of SeedSequence(seed).spawn()
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+        try:
+            found.append((run, cell, _numbers(experiment(rng, **given))))
+        except Exception as error:
+            where = "".join(f" at {name} = {value!r}" for name, value in given.items())
+            error.add_note(f"in run {run}{where} of replicate, of np.random.SeedSequence({seed}, spawn_key={key})")
+            raise
+    return found
 
 
 def _numbers(result: Mapping[str, Any]) -> Numbers:
@@ -154,9 +156,9 @@ class _Found:
     """The numbers of the runs so far, for each cell of the grid and each run; and the file that keeps these numbers,
     with a line {"seed", "run", "cell", "found"} for each run of a cell."""
 
-    def __init__(self, seed: int, names: list[str], cells: dict[Cell, dict[str, Any]]):
-        self.seed, self.names, self.cells = seed, names, cells
-        self.rows: dict[Cell, dict[int, Numbers]] = {cell: {} for cell in cells}
+    def __init__(self, seed: int, grid: dict[str, list[Any]], cells: dict[Cell, dict[str, Any]]):
+        self.seed, self.grid, self.cells = seed, grid, cells
+        self.rows: dict[tuple[int, Cell], Numbers] = {}
         self.shapes: dict[str, Any] = {}  # array shapes of the first run, which all runs must have
         self.file: Any = None
 
@@ -184,11 +186,11 @@ class _Found:
             names, key, numbers = list(cell), tuple(map(str, cell.values())), _numbers(row["found"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"file must hold runs of replicate: {where} is none, {error!r:.100}") from None
-        if names != self.names:
-            raise ValueError(f"file must hold this experiment: {where} is of the parameters {names}, not {self.names}")
+        if names != (own := list(self.grid)):
+            raise ValueError(f"file must hold this experiment: {where} is of the parameters {names}, not {own}")
         self._compare(numbers, where)
-        if seed == self.seed and key in self.rows:  # rows of other seeds or cells stay in the file, unused
-            self.rows[key][run] = numbers
+        if seed == self.seed and key in self.cells:  # rows of other seeds or cells stay in the file, unused
+            self.rows[run, key] = numbers
 
     def _compare(self, numbers: Numbers, where: str) -> None:
         shapes = {key: array.shape for key, array in numbers.items()}
@@ -200,7 +202,7 @@ class _Found:
             )
 
     def add(self, run: int, cell: Cell, numbers: Numbers) -> None:
-        if taken := [name for name in self.names if name in numbers]:
+        if taken := [name for name in self.grid if name in numbers]:
             raise ValueError(f"experiment must return other names than those of the grid, got {taken[0]!r}")
         self._compare(numbers, f"run {run}")
         if self.file is not None:
@@ -208,15 +210,15 @@ class _Found:
             row = {"seed": self.seed, "run": run, "cell": self.cells[cell], "found": found}
             self.file.write(json.dumps(row).encode() + b"\n")
             self.file.flush()
-        self.rows[cell][run] = numbers
+        self.rows[run, cell] = numbers
 
-    def stacked(self, runs: int) -> Numbers:
-        """The numbers of all runs below ``runs`` that are done in every cell of the grid, as arrays (length of each
-        axis of the grid, ..., runs, ...)."""
-        done = sorted(run for run in set.intersection(*map(set, self.rows.values())) if run < runs)
-        if not done:
-            return {}
-        shape = [len(set(values)) for values in zip(*self.cells, strict=True)]
-        rows = [self.rows[cell][run] for cell in self.cells for run in done]
-        arrays = {key: np.stack([row[key] for row in rows]) for key in self.shapes}
-        return {key: array.reshape(*shape, len(done), *array.shape[1:]) for key, array in arrays.items()}
+    def stacked(self, runs: int) -> Replicated:
+        """The numbers of all runs below ``runs`` that are done in every cell of the grid."""
+        count = collections.Counter(run for run, _ in self.rows if run < runs)
+        done = sorted(run for run in count if count[run] == len(self.cells))
+        axes = [*map(len, self.grid.values()), len(done)]
+        arrays = {}
+        for key, shape in self.shapes.items() if done else ():
+            rows = [self.rows[run, cell][key] for cell in self.cells for run in done]
+            arrays[key] = np.stack(rows).reshape(*axes, *shape)
+        return Replicated(arrays, self.grid)

@@ -230,11 +230,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The rows as text in left-aligned columns two spaces apart, with a line under the header.  A row of one cell is a
     heading."""
     full = [header, *(row for row in rows if len(row) > 1)]
-    widths = [max(len(row[j]) for row in full) for j in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()]
-    lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
-    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
-    return "\n".join(lines)
+    widths = [max(map(len, cells)) for cells in zip(*full, strict=True)]
+    every = [header, ["-" * (sum(widths) + 2 * len(widths) - 2)], *rows]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) for row in every)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -61,10 +61,9 @@ def save(value: Any, file: Any) -> None:
     """Writes an object of a storable class as an npz file.  ``file`` is a path or a file opened for writing bytes."""
     if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
         raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
-    arrays: dict[str, np.ndarray] = {}
-    content = _pack(value, arrays)
-    text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
-    members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
+    members: dict[str, Any] = {}
+    content = {"format": FORMAT, "attsvm": __version__, "content": _pack(value, members)}
+    members[MEMBER] = np.array(json.dumps(content))
     opened = contextlib.nullcontext(file) if hasattr(file, "write") else replacing(file)
     with opened as handle:  # savez gets an open file, since it would append .npz to a name
         np.savez(handle, **members)
@@ -172,21 +171,18 @@ def _unpack(content: Any, archive: Any) -> Any:
         return tuple(_unpack(content["tuple"], archive))
     if "dict" in content:
         return {_unpack(key, archive): _unpack(part, archive) for key, part in content["dict"]}
-    cls = _class(content["type"])
-    state = {key: _unpack(part, archive) for key, part in content["state"].items()}
-    made = cls._from_state(state) if hasattr(cls, "_from_state") else cls(**state)
-    if hasattr(made, "_check"):
-        made._check()
-    return made
-
-
-def _class(name: str) -> Any:
+    name = content["type"]
     if name not in _classes:
         for load_module in _late:
             load_module()
     if name not in _classes:
         raise ValueError(f"a {name!r:.80}, which this version of attsvm does not know")
-    return _classes[name]
+    cls = _classes[name]
+    state = {key: _unpack(part, archive) for key, part in content["state"].items()}
+    made = cls._from_state(state) if hasattr(cls, "_from_state") else cls(**state)
+    if hasattr(made, "_check"):
+        made._check()
+    return made
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import itertools
 import os
 import platform
 import sys
@@ -100,7 +101,7 @@ def on_workers(
     alone = alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)
     if n_jobs == 1 or alone:
         with one_blas_thread():
-            yield (function(*task) for task in tasks)
+            yield itertools.starmap(function, tasks)
         return
     Parallel, delayed, effective_n_jobs = _joblib(name)
     # no joblib backend is configured, so joblib would use one worker: use all cores

@@ -52,10 +52,9 @@ class CallableLoss:
         and inflections then pass.
         """
         u = grid[:-1, None] + np.diff(grid)[:, None] * PART * np.arange(4) / 3
-        values = self._call(0, u.ravel())
-        eps = np.finfo(getattr(values, "dtype", np.float64)).eps if np.asarray(values).dtype.kind == "f" else 0.0
-        rounding = 64 * eps * np.abs(values).max()
-        f, slopes = np.reshape(values, u.shape).astype(np.float64), self._derivative(u.ravel()).reshape(u.shape)
+        values, slopes = np.asarray(self._call(0, u.ravel())), self._derivative(u.ravel()).reshape(u.shape)
+        rounding = 64 * np.finfo(values.dtype).eps * np.abs(values).max() if values.dtype.kind == "f" else 0.0
+        f = values.reshape(u.shape).astype(np.float64)
         apart = u[:, -1] - u[:, 0]
         change, low, high = f[:, -1] - f[:, 0], slopes.min(axis=1), slopes.max(axis=1)
         allowed = apart * (high - low - AGREE * low) + rounding - 64 * np.finfo(float).eps * np.abs(u[:, 0]) * low

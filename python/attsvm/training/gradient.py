@@ -3,6 +3,7 @@ queries."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,23 +49,27 @@ def next_step(run: Any) -> np.ndarray:
     return _of_unit(-_turned(rule, run.p, D, run.metric))
 
 
-def metric_of(root: np.ndarray, squares: str, dk: int, dz: int) -> Any:
-    """The metric in which an update rule that keeps squares of gradients, such as Adam, takes its steps.
+def metric_of(root: np.ndarray, squares: str, shape: tuple[int, ...], runs: int) -> Any:
+    """The metric in which an update rule that keeps squares of gradients, such as Adam, takes its steps on weights W of
+    this ``shape`` ([R,] [H,] dk, dz).
 
-    ``root`` holds the roots of the entries' sums (..., dk dz), or L and R side by side (..., dk dk + dz dz).  The
-    metric is scaled to mean 1, or to mean eigenvalue 1, over the directions with a gradient so far; it is 1 in the
-    other directions.
+    ``root`` has a row for each of the ``runs``.  A row begins with numbers for each attention head: the roots of the
+    entries' sums (dk dz), or L and R (dk dk + dz dz).  Numbers for a trained output head follow.  The metric is scaled
+    to mean 1, or to mean eigenvalue 1, over the directions with a gradient so far; it is 1 in the other directions.
     """
+    *before, dk, dz = shape
+    width = dk * dz if squares == "entries" else dk * dk + dz * dz
+    root = root.reshape(runs, -1)[:, : math.prod(before) // runs * width].reshape(*before, width)
     if squares == "entries":
-        return _of_mean_one(root.reshape(*root.shape[:-1], dk, dz), (-2, -1))
-    sides = root[..., : dk * dk], root[..., dk * dk :]
-    return tuple(_fourth_root(side.reshape(*side.shape[:-1], d, d)) for side, d in zip(sides, (dk, dz), strict=True))
+        return _of_mean_one(root.reshape(shape), (-2, -1))
+    sides = zip(np.split(root, [dk * dk], axis=-1), (dk, dz), strict=True)
+    return tuple(_fourth_root(side.reshape(*before, d, d)) for side, d in sides)
 
 
 def _of_mean_one(numbers: np.ndarray, axes: Any) -> np.ndarray:
-    seen, total = numbers > 0, numbers.sum(axis=axes, keepdims=True)
-    mean = np.where(total > 0, total / np.maximum(seen.sum(axis=axes, keepdims=True), 1), 1.0)
-    return np.where(seen, numbers / mean, 1.0)
+    seen = numbers > 0
+    mean = numbers.sum(axis=axes, keepdims=True) / np.maximum(seen.sum(axis=axes, keepdims=True), 1)
+    return np.divide(numbers, mean, out=np.ones_like(numbers), where=seen)
 
 
 def _fourth_root(square: np.ndarray) -> np.ndarray:
@@ -103,38 +108,34 @@ def _of_unit(W: np.ndarray) -> np.ndarray:
 
 def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarray | None:
     """Storage (runs, 2 M, dk) for weights W + C^T Z that change only in the span of the queries Z: for each run the M
-    rows of Z W^T, and below them C, which begins at 0.  None if steps on W itself are cheaper."""
-    data = problem.data
-    M, dk = len(data.queries), data.dk
-    if not _is_shorter(M, dk, data.dz, data._longest, problem._from_scores and not trains_head):
-        return None
-    if not IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]:
-        return None
-    matrices = W.reshape(-1, dk, data.dz)
-    span = np.zeros((len(matrices), 2 * M, dk))
-    # no warning here: C reports weights that leave the range of double precision
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.matmul(data.queries, matrices.mT, out=span[:, :M])
-    return span
-
-
-def _is_shorter(M: int, dk: int, dz: int, longest: int, fixed: bool) -> bool:
-    """Whether steps in the span of the queries are cheaper than steps on W.
+    rows of Z W^T, and below them C, which begins at 0.  None if steps on W itself are cheaper.
 
     Besides the pass over the tokens, a step costs M^2 dk multiplications in the span.  On W it costs 2 M dk dz
     multiplications and the update of dk dz weights.
 
     Short windows are processed eight at a time on W, but one by one in the span.  This costs the span as much as 2300
-    multiplications per query with a fixed linear head (`fixed`), and 6000 + 150 M with another head.  A single query
-    leaves seven of the eight places empty, so the span costs nothing more; with keys so short that longer windows go
-    eight at a time, too, this holds for up to four queries.
+    multiplications per query with a fixed linear head, and 6000 + 150 M with another head.  A single query leaves seven
+    of the eight places empty, so the span costs nothing more; with keys so short that longer windows go eight at a
+    time, too, this holds for up to four queries.
     """
-    size = longest * dk
+    data = problem.data
+    M, dk, dz = len(data.queries), data.dk, data.dz
+    size = data._longest * dk
     if M == 1 or size > SIDE_BY_SIDE * (8 if dk < SHORT_KEYS else 1):
-        return 2 * M <= 3 * dz
-    if size > SIDE_BY_SIDE:
-        return M <= 4
-    return dk * (dz * (2 * M + 12) - M * M) > (2300 if fixed else 6000 + 150 * M) * M
+        cheaper = 2 * M <= 3 * dz
+    elif size > SIDE_BY_SIDE:
+        cheaper = M <= 4
+    else:
+        one_by_one = 2300 if problem._from_scores and not trains_head else 6000 + 150 * M
+        cheaper = dk * (dz * (2 * M + 12) - M * M) > one_by_one * M
+    if not (cheaper and IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]):
+        return None
+    matrices = W.reshape(-1, dk, dz)
+    span = np.zeros((len(matrices), 2 * M, dk))
+    # no warning here: C reports weights that leave the range of double precision
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.matmul(data.queries, matrices.mT, out=span[:, :M])
+    return span
 
 
 def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:

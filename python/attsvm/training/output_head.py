@@ -58,11 +58,16 @@ class _Parametric:
         if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
             raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
         rows = as_floats("o", array.reshape(-1, self.dv), "M, dv")
-        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(rows)), self.a, self.lam, rows)
+        v = self.v
+        if not self.shared:
+            v = np.concatenate(v) if isinstance(v, list) else v.reshape(-1, self.dv)
+            if len(v) != len(rows):
+                raise ValueError(f"o must have one vector for each of the {len(v)} queries of v, got {len(rows)}")
+        value, gradient = _core.head(_core.HEAD[self.kind], v, self.a, self.lam, rows)
         return value.reshape(array.shape[:-1]), gradient.reshape(array.shape)
 
     @property
-    def _shared(self) -> bool:
+    def shared(self) -> bool:
         """Whether all queries have the same parameters of the head."""
         return isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp")
 
@@ -71,7 +76,7 @@ class _Parametric:
 
     def row(self) -> np.ndarray:
         """All parameters of the head in one flat array; all queries must share them."""
-        return np.concatenate([np.ravel(getattr(self, name)) for name in self.names])
+        return np.concatenate([np.ravel(value) for value in self._state().values()])
 
     def from_row(self, row: np.ndarray) -> Any:
         """A head of the kind of this one, with the parameters of a flat array."""
@@ -82,28 +87,20 @@ class _Parametric:
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head for the queries of the given sequences."""
-        if self._shared:
+        if self.shared:
             return self
         v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
         make: Any = type(self)
         return make(**self._state() | {"v": v})
 
-    def _flat_v(self, M: int) -> np.ndarray:
-        if self._shared:
-            return self.v
-        flat = np.concatenate(self.v) if isinstance(self.v, list) else self.v.reshape(-1, self.dv)
-        if len(flat) != M:
-            raise ValueError(f"o must have one vector for each of the {len(flat)} queries of v, got {M}")
-        return np.ascontiguousarray(flat)
-
-    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, Any]:
-        """The head's parameters (v, a, lam, function) as C reads them, for attended vectors of length ``dv``."""
+    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float]:
+        """The head's parameters (v, a, lam) as C reads them, for attended vectors of length ``dv``."""
         v = self.v
-        if self._shared:
+        if self.shared:
             check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
         else:
-            v = np.ascontiguousarray(data._layout.flatten_queries("v", v, "dv", dv))
-        return v, self.a, self.lam, None
+            v = np.ascontiguousarray(data._layout.flatten_queries("v", v, dv))
+        return v, self.a, self.lam
 
 
 @storable
@@ -239,6 +236,7 @@ class CallableHead:
     """
 
     kind = "call"
+    shared = True
 
     def __init__(self, value_and_grad: Callable[[np.ndarray], tuple[Any, Any]]):
         if not callable(value_and_grad):
@@ -261,8 +259,8 @@ class CallableHead:
         """The head for the queries of the given sequences."""
         return self
 
-    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
-        return None, None, 0.0, self.value_and_grad
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float]:
+        return None, None, 0.0
 
 
 class SoftmaxHead(CallableHead):
@@ -323,14 +321,7 @@ class SoftmaxHead(CallableHead):
         own = self.classes
         return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
 
-    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float]:
         check_shape("V", self.V, "dv, C", (dv, None))
         data._layout.flatten_queries("classes", self.classes)  # raises an error unless there is one class per query
         return super().parameters(data, dv)
-
-
-def shared_by_all(head: Any) -> list[np.ndarray]:
-    """The parameters of an output head that all queries share, as a list."""
-    numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
-    own = isinstance(head, _Parametric) and not head._shared
-    return numbers[1:] if own else numbers

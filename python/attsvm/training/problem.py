@@ -15,7 +15,7 @@ from .. import _core
 from ..attention.data import LEAST, Data, check_data, largest
 from ..attention.selection import Selection, intervals
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
-from ..common.norms import read_norm
+from ..common.norms import Metric, read_norm
 from ..common.storage import storable
 from ..common.types import Loss, MetricLike, Norm
 from .checked_losses import CallableLoss, check_log_loss
@@ -101,40 +101,34 @@ class Problem:
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, ("sum", "concatenate"))
-        self._own_loss: CallableLoss | None = (
-            loss if isinstance(loss, CallableLoss) else None
-        )  # __getitem__ passes a CallableLoss, which was checked for the whole problem
-        if self._own_loss is not None:
-            loss = self._own_loss.functions
-        self._given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
         self._labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
-        values = data.values
         self._concatenated = combine == "concatenate" and self.heads is not None
+        length = data.values.shape[1] * (self.heads if self._concatenated else 1)
         v: Any
-        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self._concatenated else 1))
+        v, a, lam = head.parameters(data, length)
+        # The head as C reads it: a are an MLP's output weights, lam is a quadratic head's factor of |o|^2.
+        self._head: tuple[int, Any, Any, float] = _core.HEAD[head.kind], v, a, lam
         # scores of a linear head, one per entry, which C reads instead of the values of the tokens
-        self._fixed_scores: np.ndarray | None = None
-        # values of the tokens, and the head as C reads it; None if C needs only the fixed scores
-        # The head is (kind, v, a, lam): a are an MLP's output weights, lam is a quadratic head's factor of |o|^2.
-        self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None
+        scores: np.ndarray | None = None
         if head.kind == "linear" and self.heads is None:
-            self._fixed_scores = _core.scores(data._handle, np.ascontiguousarray(values), self._labels, v)
-            check_finite("the scores y v.x", self._fixed_scores)
-        if isinstance(loss, tuple) and self._own_loss is None:
+            scores = _core.scores(data._handle, np.ascontiguousarray(data.values), self._labels, v)
+            check_finite("the scores y v.x", scores)
+        self._fixed_scores = scores
+        # __getitem__ passes a CallableLoss, which was checked for the whole problem
+        own = loss if isinstance(loss, CallableLoss) else None
+        if isinstance(loss, tuple):
             # every output u is a mean of scores, so it lies between the least and the largest score
-            scores = self._fixed_scores
             grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
-            self._own_loss = CallableLoss(loss, grid)
-        self._loss_name = str(self._given_loss) if self._own_loss is None else self._own_loss.name
-        self._functions = function, None if self._own_loss is None else self._own_loss.evaluate
+            own = CallableLoss(loss, grid)
+        self._own_loss: CallableLoss | None = own
+        self._loss_name = as_choice("loss", loss, _core.LOSS) if own is None else own.name
+        called: Any = head.value_and_grad if head.kind == "call" else None
+        self._functions: tuple[Any, Any] = called, None if own is None else own.evaluate
         if data._none:  # the only query is a placeholder of zeros: do not call the user's functions on it
-            self._functions = None if function is None else _nothing, None
-        if self._fixed_scores is None or self._own_loss is not None:
-            kept = None if data._identity and data._given_values is None else as_doubles(values)
-            self._general = kept, (_core.HEAD[head.kind], v, a, lam)
-        if loss == "log" and not data._none:
-            check_log_loss(self._fixed_scores, data._begin)
-        self._from_scores = self._general is None  # whether C reads only the fixed scores of a linear head
+            self._functions = called and _nothing, None
+        elif loss == "log":
+            check_log_loss(scores, data._begin)
+        self._from_scores = scores is not None and own is None  # whether C reads only the fixed scores of a linear head
         self._objective = self._capsule()
 
     def __getitem__(self, index: Any) -> Problem:
@@ -161,22 +155,28 @@ class Problem:
         data, chosen, rows = self.data._take(index)
         y = data._layout.shape_queries(self._labels[rows])
         state: dict[str, Any] = self._state() | {"data": data, "y": y, "head": self.head.take(chosen)}
-        return Problem(**state | {"loss": self._own_loss or self._given_loss})
+        return Problem(**state | {"loss": self._own_loss or self._loss_name})
 
     def _capsule(self, trains_head: bool = False) -> Any:
         """The objective as a C object.  If a linear head is trained, C reads the values of the tokens as well as their
         scores."""
-        scores = self._fixed_scores
         loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]
         # data without sequences hold one query of zeros in place of none; the linear loss is finite for any score of it
         if self.data._none:
             loss = _core.LOSS["linear"]
-        if self._general is not None:
-            values, head = self._general
-            several = self.heads or 1, self._concatenated
-            return _core.objective(self.data._handle, loss, None, values, self._labels, *head, *several)
-        given: tuple[Any, Any] = (as_doubles(self.data.values), self._labels) if trains_head else (None, None)
-        return _core.objective(self.data._stored, loss, scores, *given, None, None, None, 0.0, 1, False)
+        data, scores, values = self.data, None, None
+        if self._from_scores:
+            scores = self._fixed_scores
+            values = as_doubles(data.values) if trains_head else None
+        else:
+            values = self._values
+        windows, several = data._handle if scores is None else data._stored, (self.heads or 1, self._concatenated)
+        return _core.objective(windows, loss, scores, values, self._labels, *self._head, *several)
+
+    @cached_property
+    def _values(self) -> np.ndarray | None:
+        """The values of the tokens as C reads them; None for those of a vocabulary, the identity."""
+        return None if self.data._identity and self.data._given_values is None else as_doubles(self.data.values)
 
     def _with_head(self, head: Any) -> Problem:
         """A copy of this problem with another output head."""
@@ -184,7 +184,8 @@ class Problem:
 
     def _state(self) -> dict[str, Any]:
         names = ("data", "y", "head", "heads", "combine")
-        return {"loss": self._given_loss} | {name: getattr(self, name) for name in names}
+        loss: Any = self._loss_name if self._own_loss is None else self._own_loss.functions
+        return {"loss": loss} | {name: getattr(self, name) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(Problem, **self._state()), ()
@@ -201,10 +202,8 @@ class Problem:
         would underflow."""
         check_data("the data of problem", self.data)
         data, parts = self.data, [self._fixed_scores]
-        if parts[0] is None:
-            values, (_, v, *_) = self._general  # type: ignore[misc]
-            # values that are None stand for the identity matrix, whose largest number is 1
-            parts = [array for array in (values, v) if array is not None]
+        if parts[0] is None:  # values that are None stand for the identity matrix, whose largest number is 1
+            parts = [array for array in (self._values, self._head[1]) if array is not None]
         scores = sum(map(_log10_largest, parts))
         if data._powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
             return
@@ -227,7 +226,7 @@ class Problem:
         tokens.  The quotient is 1 for random vectors of length one.
         """
         data = self.data
-        chosen = _spread(0, len(data.queries), QUERIES)
+        chosen = _spread(len(data.queries), QUERIES)
         keys, queries = data._powers or (0, 0)
         start, lengths, total = data.start[chosen], data.lengths[chosen], 0.0
         z = np.square(np.ldexp(data.queries[chosen], -queries)).sum(axis=1)
@@ -236,7 +235,7 @@ class Problem:
             if data._identity:
                 total += z[here].sum()
                 continue
-            X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
+            X = np.ldexp(data.keys[start[here, None] + _spread(T, TOKENS)].astype(np.float64), -keys)
             X -= X.mean(axis=1, keepdims=True)
             total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
         # The sum ``total`` is 0 or infinite if it left double precision; the default learning rate then ignores it.
@@ -250,11 +249,11 @@ class Problem:
             return self._fixed_scores
         if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
-        data, function, (values, head) = self.data, self._functions[0], self._general  # type: ignore[misc]
-        values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data._entries)
+        data, values = self.data, self.data.values if self._values is None else self._values
+        evaluate = self._functions[0] or functools.partial(_core.head, *self._head)
+        lengths, scores = data.lengths, np.empty(data._entries)
         for t in range(data._longest):  # token t of every query at once, since each query may have its own head
-            o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
-            value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
+            value, _ = evaluate(np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)]))
             here = lengths > t
             scores[data._begin[here] + t] = (self._labels * value)[here]
         return scores
@@ -464,13 +463,23 @@ class Problem:
         >>> low <= attsvm.solve_svm(problem.data, run.selected).margin <= high < 1.02 * low
         True
         """
-        kind, weights = read_norm(norm, metric, *self.data._W_shape), self._read_weights(W, K, Q)
-        delta, _, top = self._differentiate(_core.multipliers, *weights)
-        stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].mT
-        stack = stack.reshape(len(delta), 1, *self.data._W_shape)
-        each = zip(self._selections(selected, top), stack, delta[:, None], strict=True)
-        low, high = np.array([intervals(self.data, *of, kind) for of in each])[:, :, 0].T
-        return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
+        shape = self.data._W_shape
+        kind, (stack, left, right) = read_norm(norm, metric, *shape), self._read_weights(W, K, Q)
+        if stack is None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the error about the logits says it
+                stack = left @ right.mT
+        low, high = self._intervals(stack.reshape(1, -1, *shape), selected, kind)[:, 0]
+        return (float(low), float(high)) if self.heads is None else (low, high)
+
+    def _intervals(self, weights: np.ndarray, selected: Any, norm: Norm | Metric) -> np.ndarray:
+        """Bounds (low, high) of the largest margin, proved by each of ``weights`` (records, H, dk, dz) and its
+        gradient, as an array (2, records), with H attention heads (2, records, H)."""
+        records, H, dk, dz = weights.shape
+        delta, _, top = self._differentiate(_core.multipliers, weights.reshape(-1, dk, dz), None, None)
+        delta = delta.reshape(records, H, -1)
+        each = enumerate(self._selections(selected, top[-H:]))
+        ends = [intervals(self.data, chosen, weights[:, h], delta[:, h], norm) for h, chosen in each]
+        return np.stack(ends, axis=-1) if self.heads else np.array(ends[0])
 
     def infimum(self) -> float:
         """The mean loss if each query gave its best token probability 1.
@@ -518,13 +527,14 @@ class Problem:
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
         """The selection of each attention head: the given one, or by default the tokens of the largest logits."""
         if selected is None:
-            return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
-        if self.heads is not None and len(selected) != self.heads:
+            selected = [self.data._layout.shape_queries(row) for row in top]
+        elif self.heads is None:
+            selected = [selected]
+        elif len(selected) != self.heads:
             raise ValueError(
                 f"selected must be {self.heads} selections, one of each attention head, got {len(selected)}"
             )
-        given = [selected] if self.heads is None else selected
-        return [Selection(self.data, part).within(self.data) for part in given]
+        return [Selection(self.data, part).within(self.data) for part in selected]
 
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -547,8 +557,6 @@ def _labels(y: Any, data: Data) -> np.ndarray:
     return flat
 
 
-def _spread(first: int, stop: int, most: int) -> np.ndarray:
-    """At most ``most`` indices from first to stop - 1, evenly spread."""
-    if stop - first <= most:
-        return np.arange(first, stop)
-    return np.linspace(first, stop - 1, most).astype(int)
+def _spread(count: int, most: int) -> np.ndarray:
+    """At most ``most`` indices from 0 to count - 1, evenly spread."""
+    return np.linspace(0, count - 1, min(count, most)).astype(int)

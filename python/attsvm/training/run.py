@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import _core
 from ..attention.data import Data, fits
-from ..attention.selection import Selection, intervals, number_undecided, undecided
+from ..attention.selection import number_undecided, undecided
 from ..common.check import as_norm, check_shapes
 from ..common.norms import Metric, as_metric, norm_name, read_norm
 from ..common.result import Lines, Result
@@ -186,9 +185,8 @@ class Run(Result):
         trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
         if len(self.steps) == 0:
             return f"Run on {trained}: {self.status} before the first record"
-        if self.stacked:
-            return f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}"
-        return f"Run of {self.steps[-1]} steps on {trained}: {self.status}"
+        runs = f"{len(self.W)} runs" if self.stacked else "Run"
+        return f"{runs} of {self.steps[-1]} steps on {trained}: {self.status}"
 
     def _lines(self) -> Lines:
         if len(self.steps) == 0:
@@ -222,7 +220,7 @@ class Run(Result):
             return []
         kind = self.own_norm
         try:
-            low, high = (float(end[-1]) for end in self._intervals(kind, None, self.weights[-1:]))
+            low, high = map(float, self.trained._intervals(self.W[None, None], None, kind)[:, 0])
         except FloatingPointError:  # the logits overflow
             return []
         norm = "" if kind == "frobenius" else f", {norm_name(kind)} norm"
@@ -340,30 +338,17 @@ class Run(Result):
             return np.stack(low), np.stack(high)
         own = norm is None and metric is None
         kind = self.own_norm if own else read_norm("frobenius" if norm is None else norm, metric, *self.W.shape[-2:])
-        return self._intervals(kind, selected, self.weights)
-
-    def _intervals(self, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds (low, high) of the largest margin, proved by ``weights`` (records, [H,] dk, dz), the weights of the
-        last records of a single run.
-
-        Both are (records,); with H attention heads (records, H), each head for its own selection.
-        """
-        problem, data = self.problem, self.data
-        alone, selected = problem.heads is None, self.selected if selected is None else selected
-        selections = [Selection(data, part) for part in ([selected] if alone else selected)]
-        weights = np.ascontiguousarray(weights[:, None] if alone else weights)
-        records, H, dk, dz = weights.shape
-        ends = np.empty((2, records, H))
-        # parameters of the output head at each record, if the head was trained
-        heads = None if self.head_records is None else self.head_records[-records:]
-        chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(data._entries, dk * dz)))
+        problem, heads, H = self.problem, self.head_records, self.problem.heads or 1
+        selected = self.selected if selected is None else selected
+        records, dk, dz = len(self.weights), *self.W.shape[-2:]
+        weights = np.ascontiguousarray(self.weights).reshape(records, H, dk, dz)
+        ends = np.empty((2, *self.weights.shape[:-2]))
+        # with one problem for each record if the output head was trained
+        chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(self.data._entries, dk * dz)))
         for first in range(0, records, chunk):
-            W = weights[first : first + chunk]
             at = problem if heads is None else problem._with_head(self.start.from_row(heads[first]))
-            delta = at._differentiate(_core.multipliers, W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
-            for h, chosen in enumerate(selections):
-                ends[:, first : first + chunk, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
-        low, high = ends[..., 0] if alone else ends
+            ends[:, first : first + chunk] = at._intervals(weights[first : first + chunk], selected, kind)
+        low, high = ends
         return low, high
 
     @property
@@ -454,7 +439,7 @@ class Run(Result):
         return _each(data.select, self.W)
 
     def columns(self) -> dict[str, Any]:
-        runs, records = (len(self.W) if self.stacked else 1), len(self.steps)
+        runs, records = np.atleast_2d(self.loss).shape
         columns: dict[str, Any] = {"run": np.repeat(np.arange(runs), records)} if self.stacked else {}
         columns["step"] = np.tile(self.steps, runs)
         return columns | {name: np.ravel(getattr(self, name)) for name in ("loss", "norm", "log_grad_norm")}

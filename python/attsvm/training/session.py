@@ -13,7 +13,6 @@ from ..common.norms import Metric
 from ..common.workers import Workers
 from ..rules import UpdateRule
 from .gradient import metric_of, weights_of
-from .output_head import shared_by_all
 from .problem import Problem
 from .run import Run
 
@@ -64,37 +63,40 @@ class Descent(NamedTuple):
 
 
 def memory_of(
-    rule: UpdateRule, momentum: float, matrices: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
+    rule: UpdateRule, momentum: float, trained: list[np.ndarray], blocks: int, metric: Metric | None, before: Run | None
 ) -> tuple[Array, Array, Array]:
-    """The empty memory of an update rule: arrays for mean, root and past, for ``blocks`` matrices of each kind (one per
-    run and attention head)."""
+    """The memory of an update rule for the ``trained`` arrays, ``blocks`` matrices of each kind (one per run and
+    attention head): mean, root and past.  It is a copy of the memory of ``before``, the run that goes on, or empty."""
     mean = past = None
     root = None if metric is None else metric.numbers
     keeps_mean = rule.betas is not None or momentum > 0
     if rule.squares or keeps_mean:
-        size = sum(a.size for a in matrices) + (0 if v is None else v.size)
+        size = sum(a.size for a in trained)
         if keeps_mean:
             mean = np.zeros(size)
         if rule.squares == "entries":
             root = np.zeros(size)
         elif rule.squares == "sides":
-            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in matrices))
-        past = np.full((blocks * len(matrices) + (0 if v is None else 2 * v.size // v.shape[-1]), 2), -np.inf)
+            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in trained))
+        past = np.full((4 * blocks, 2), -np.inf)  # a block has at most two matrices, and a head two parameters
+    if before is not None:
+        if before.memory is None:
+            raise ValueError(
+                "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
+            )
+        pairs: Any = zip(before.memory, (mean, root, past), strict=True)
+        if before.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in pairs):
+            raise ValueError(
+                f"W is a run by {before.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: "
+                "give its weights, W=run.W, to begin with an empty memory"
+            )
+        mean, root, past = (None if a is None else a.copy() for a in before.memory)
     return mean, root, past
 
 
-def records_of(
-    problem: Problem, count: int, runs: int | None, K: Array, v: Array
-) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Empty arrays for the records: weights, head_records, loss, norm, log_grad_norm, half_squares."""
-    before = count, *problem._stack(runs)
-    weights = np.empty((*before, *problem.data._W_shape))
-    loss, norm, log_grad_norm = np.empty((3, count) if runs is None else (3, count, runs))
-    head_records = None if v is None else np.empty((count, *v.shape))
-    return weights, head_records, loss, norm, log_grad_norm, None if K is None else np.empty(before)
-
-
+# the fields of a Descent that are records, and the fields that all workers have in common: arguments, weights, memory
 ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
+SETTINGS = slice(Descent._fields.index("ridge"), ROWS.start)
 
 
 @dataclass
@@ -105,8 +107,7 @@ class Training:
     rule: UpdateRule
     runs: int | None
     callback: Callable[[Run], Any] | None
-    # makes the learning rate from the data's scale, if none was given
-    default: Callable[[float, float], np.ndarray] | None
+    default_lr: bool  # whether the learning rate is made from the data's scale, since none was given
     metric: Metric | None
     descent: Descent
     workers: Workers | None = None
@@ -123,16 +124,15 @@ class Training:
         target, *scale = workers.mean([descent.target, *problem._token_squares])
         if self.rule.target_loss is None:
             descent = descent._replace(target=float(target))
-        if self.default is not None:
-            descent = descent._replace(lr=self.default(*scale))
-        said = {"v": "the start of the head", "record": "steps or record"}
-        same: dict[str, Any] = {
-            said.get(name, name): value
-            for name, value in descent._asdict().items()
-            if isinstance(value, (int, float)) or name in ("lr", "record", "W", "K", "Q", "v")
-        }
-        same |= {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
-        same |= {"loss": problem._loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
+        if self.default_lr:
+            rate = self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale)
+            descent = descent._replace(lr=rate)
+        said = {"v": "the start of the head", "record": "steps or record", "root": "metric"}
+        settings: Any = zip(Descent._fields[SETTINGS], descent[SETTINGS], strict=True)  # type: ignore[arg-type]
+        same = {said.get(name, name): value for name, value in settings}
+        kind, v, a, lam = problem._head
+        same |= {"head": [kind, v if problem.head.shared else None, a, lam], "heads": problem.heads}
+        same |= {"loss": problem._loss_name, "combine": problem.combine}
         workers.agree(**same, **{"callback (given or not)": self.callback is not None})
         self.descent, self.workers = descent, workers
 
@@ -182,43 +182,34 @@ class Training:
 
     def _combine(self, numbers: np.ndarray) -> None:
         """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
-        R, v, blocks = self.runs or 1, self.descent.v, []
+        R, v, trained = self.runs or 1, self.descent.v, self.descent.trained
         N = R * (self.problem.heads or 1)  # number of matrices W, or K, or Q: one per run and attention head
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
-        first = 0
-        for array in self.descent.trained:
-            on = slice(N, None) if array is v else slice(0, N)
-            part = gradient[first : first + array.size]
-            blocks.append((part.reshape(R if array is v else N, -1), on))
-            first += array.size
+        parts = zip(trained, np.split(gradient, np.cumsum([array.size for array in trained])[:-1]), strict=True)
+        blocks = [
+            (part.reshape(R, -1), slice(N, None)) if array is v else (part.reshape(N, -1), slice(N))
+            for array, part in parts
+        ]
         assert self.workers is not None
         self.workers.combine(gradient, losses, scales, blocks)
 
-    def _rows(self, count: int) -> list[Any]:
+    def _rows(self, count: int) -> dict[str, Any]:
         """The first ``count`` records of each kind (weights, loss, norm and so on)."""
-        rows: Any = self.descent[ROWS]
-        return [None if array is None else array[:count] for array in rows]
+        rows: Any = zip(Descent._fields[ROWS], self.descent[ROWS], strict=True)  # type: ignore[arg-type]
+        return {name: None if array is None else array[:count] for name, array in rows}
 
-    def record_end(self, code: str) -> BaseException | None:
+    def record_end(self, interrupted: bool) -> BaseException | None:
         """Records the last step of a run that stopped early, and shows it unless an error was raised.  Returns an error
         that the callback raises."""
         step, record = self.step, self.descent.record[: self.done]
         if len(record) and record[-1] == step:
             return None
-        if code == "interrupted":
+        if interrupted:
             self.callback = self.proves = None
             if self.workers is not None:  # the other workers may have stopped, so no more steps are made together
                 return None
-        rows = zip(Descent._fields[ROWS], self._rows(len(record) + 1), strict=True)
-        self.descent = self.descent._replace(record=np.append(record, step), **dict(rows))
+        self.descent = self.descent._replace(record=np.append(record, step), **self._rows(len(record) + 1))
         return self.advance(step, step)[1]
-
-    def _rate(self) -> float | np.ndarray | None:
-        """The learning rate, one per run if there are several runs; None if it changes from step to step."""
-        rates = self.descent.lr
-        if rates.shape[1] > 1:
-            return None
-        return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
 
     def _besides(self) -> str:
         """The names of everything that acts on the weights, except the rule's steps along the gradient of a fixed
@@ -234,51 +225,42 @@ class Training:
         }
         return ", ".join(name for name, there in present.items() if there)
 
-    def _kept_mean(self) -> np.ndarray | None:
-        """The mean of the gradients of W that the update rule keeps, each matrix divided by its largest number; None
-        for factors."""
-        W, mean, R = self.descent.W, self.descent.mean, self.runs or 1
-        if mean is None or W is None:
-            return None
-        mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
-        largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
-        return mean / np.where(largest > 0, largest, 1.0)
-
-    def _metric_of_steps(self) -> Any:
-        """The metric of the next step in W: from the squares that the update rule keeps (D, or P and R, for each
-        matrix), else the given metric."""
-        W, root, squares = self.descent.W, self.descent.root, self.rule.squares
-        if W is None or root is None or not squares:
-            return None if self.metric is None else self.metric.value
-        *before, dk, dz = W.shape
-        width = dk * dz if squares == "entries" else dk * dk + dz * dz
-        root = root.reshape(self.runs or 1, -1)[:, : (self.problem.heads or 1) * width].reshape(*before, width)
-        return metric_of(root, squares, dk, dz)
-
     def run(self, status: str) -> Run:
-        done, descent = self.done, self.descent
-        W, K, Q, v, span = descent.W, descent.K, descent.Q, descent.v, descent.span
+        """The result so far.  While the run is "running", its weights are copies and its records are read-only."""
+        done, descent, R = self.done, self.descent, self.runs or 1
+        W, K, Q, v, mean, rates = descent.W, descent.K, descent.Q, descent.v, descent.mean, descent.lr
         steps, rows = descent.record[:done], self._rows(done)
-        if span is not None:
+        if descent.span is not None:
             recorded = done > 0 and steps[-1] == self.step
-            W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, span)
-        elif W is None:
+            W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, descent.span)
+        metric = None if self.metric is None else self.metric.value
+        if W is None:
+            mean = None
             # no warning here: the status of the run reports weights that left the range of double precision
             with np.errstate(over="ignore", invalid="ignore"):
                 W = K @ Q.mT
-        # C will change the weights, so the callback gets copies; records do not change, and are made read-only
+        else:
+            if self.rule.squares:
+                metric = metric_of(descent.root, self.rule.squares, W.shape, R)
+            if mean is not None:  # each matrix is divided by its largest number
+                mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
+                largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
+                mean = mean / np.where(largest > 0, largest, 1.0)
+        # C will change the weights, so the callback gets copies; records do not change
         if status == "running":
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
-            for array in (steps, *rows):
+            for array in (steps, *rows.values()):
                 if array is not None:
                     array.flags.writeable = False
         if self.runs is not None:
-            rows = [None if a is None else a.swapaxes(0, 1) for a in rows]
-        weights, head_records, loss, norm, log_grad_norm, half_squares = rows
+            rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
+        rate: Any = None  # for rates that change from step to step
+        if rates.shape[1] == 1:
+            rate = float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], R).copy()
         found = Run(
-            self.problem, self.rule.word, descent.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
-            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares,
-            self._kept_mean(), self._metric_of_steps(), self._rate(), self._besides(),
+            self.problem, self.rule.word, descent.p, W, K, Q, steps, **rows, status=status, parameters=v,
+            start=None if v is None else self.problem.head, stacked=self.runs is not None, mean=mean, metric=metric,
+            lr=rate, besides=self._besides(),
         )  # fmt: skip
         if status != "running":
             vars(found)["memory"] = descent.mean, descent.root, descent.past

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -13,18 +12,19 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_flag, as_floats, as_number, as_numeric, check_type
-from ..common.norms import Metric, as_metric
+from ..common.norms import as_metric
 from ..common.progress import bar
 from ..common.workers import Workers
 from ..rules import UpdateRule, Word, as_portion, as_rule
 from .gradient import span_of
-from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .run import Run
-from .session import Descent, Training, memory_of, records_of
+from .session import Descent, Training, memory_of
 
-FIRST = 0.1  # default Frobenius length of a step for tokens and queries of length one, as in the papers' experiments
 BAR_PARTS = 200  # number of updates of a progress bar
+# the status of a run for a word of C, where they differ; what has left double precision if C has ended with this word
+STATUS = {"done": "completed", "not finite": "overflow"}
+LOST = {"not finite": "weights or logits", "gradient not finite": "the gradient"}
 ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
 
 
@@ -207,14 +207,15 @@ def train(
         check_type("problem", problem, Problem)
         if reduce is None or not problem.data._none:
             problem._check_scale()
-        own, last = as_rule(rule), as_count("steps", steps)
+        update, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
         before: Any = W if isinstance(W, Run) else None
         begun = 0 if before is None else int(before.steps[-1])
         given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
         W0, K0, Q0 = start_of(problem, several, *given)
-        matrices = [K0, Q0] if W0 is None else [W0]
-        wanted = begun + record_steps(record, last, sum([a.size for a in matrices]))
+        stack, shape = problem._stack(several), problem.data._W_shape
+        wanted = begun + record_steps(record, last, math.prod(stack + shape))
+        count = len(wanted)
         as_flag("train_head", train_head)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be a function, got {type(callback).__name__}")
@@ -224,31 +225,45 @@ def train(
                 raise ValueError(
                     "until='limit' does not go with reduce: the loss of the best tokens is that of own queries only"
                 )
-        v = head_parameters(problem, own, several) if train_head else None
+        v = head_parameters(problem, update, several) if train_head else None
         if before is not None and v is not None and np.shape(before.parameters) == v.shape:
             v = np.array(before.parameters)
         objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
-        first, decay, second = means_of(own, momentum, weight_decay)
-        target = target_of(problem, own, train_head, alone)
-        default = functools.partial(default_rate, own, W0 is None, problem.data) if lr is None else None
-        rate = rates(lr, begun, last, several) if default is None else default(*problem._token_squares)
-        radius, norm = ball_of(own, ball, W0 is None)
-        metric = metric_for(own, problem, radius, W0 is None)
+        first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
+        for name, value in (("momentum", first), ("weight_decay", decay)):
+            if value and update.word in ("polyak", "mirror"):
+                raise ValueError(f"{name} does not go with rule={update.word!r}")
+        if first and update.betas is not None:
+            raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
+        first, second = update.betas or (first, 0.0)
+        target = target_of(problem, update, train_head, alone)
+        if lr is None:
+            rate = update.default_rate(*shape, W0 is None, *problem._token_squares)
+        else:
+            rate = rates(lr, begun, last, several)
+        radius, norm = ball_of(update, ball, W0 is None)
+        metric = None
+        if update.metric is not None:
+            if W0 is None:
+                raise ValueError("metric must be None for K and Q: it is one of W")
+            if radius >= 0:
+                raise ValueError("ball does not go with metric, in which the nearest points are others")
+            metric = as_metric("metric", update.metric, *shape)
         plain = alone and radius < 0 and metric is None and not (first or decay)
-        span = span_of(problem, W0, train_head) if plain and W0 is not None and own.word in ALONG else None
-        blocks = (several or 1) * (problem.heads or 1)
-        memory = memory_of(own, first, matrices, v, blocks, metric)
-        if before is not None:
-            memory = memory_to_go_on(before, own, memory)
+        span = span_of(problem, W0, train_head) if plain and W0 is not None and update.word in ALONG else None
+        trained = [a for a in (W0, K0, Q0, v) if a is not None]
+        loss, norms, log_grad_norm = np.empty((3, count) if several is None else (3, count, several))
         descent = Descent(
-            objective, *problem._functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
-            first, decay, second, own.eps, wanted, W0, K0, Q0, span, v,
-            *memory,
-            *records_of(problem, len(wanted), several, K0, v), np.array([begun, 0], np.intp),
+            objective, *problem._functions, penalty, _core.UPDATE_RULE[update.word], rate, target, update.p,
+            radius, norm, first, decay, second, update.eps, wanted, W0, K0, Q0, span, v,
+            *memory_of(update, first, trained, math.prod(stack), metric, before),
+            np.empty((count, *stack, *shape)), None if v is None else np.empty((count, *v.shape)),
+            loss, norms, log_grad_norm, None if K0 is None else np.empty((count, *stack)),
+            np.array([begun, 0], np.intp),
         )  # fmt: skip
-        return Training(problem, own, several, callback, default, metric, descent)
+        return Training(problem, update, several, callback, lr is None, metric, descent)
 
     if reduce is None:
         state = begin()
@@ -259,21 +274,20 @@ def train(
     if until is not None:
         state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
-    if code in ("done", "stopped") and state.limit_proved:
-        return state.run("limit proved")
-    if code == "done":
-        return state.run("completed")
-    raised = state.record_end(code)
+    raised = state.record_end(code == "interrupted") if code != "done" else None
     if raised is not None and code != "interrupted":  # the callback raised an error when it saw the last record
         code, exception = "interrupted", raised
-    if code == "interrupted":
-        _raise(exception or KeyboardInterrupt(), state.run(code))
-    lost = {"not finite": ("weights or logits", "overflow"), "gradient not finite": ("the gradient", code)}
-    if code in lost:
-        what, status = lost[code]
-        message = f"{what} left the range of double precision at step {state.step}: use a smaller lr or smaller tokens"
-        _raise(FloatingPointError(message), state.run(status))
-    return state.run(code)
+    proved = state.limit_proved and code in ("done", "stopped")
+    run = state.run("limit proved" if proved else STATUS.get(code, code))
+    if code in LOST:
+        exception = FloatingPointError(
+            f"{LOST[code]} left the range of double precision at step {state.step}: use a smaller lr or smaller tokens"
+        )
+    elif code != "interrupted":
+        return run
+    exception = exception or KeyboardInterrupt()
+    exception.partial = run  # type: ignore[attr-defined]
+    raise exception
 
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
@@ -293,11 +307,6 @@ def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | N
     return code, exception
 
 
-def _raise(exception: BaseException, so_far: Run) -> None:
-    exception.partial = so_far  # type: ignore[attr-defined]
-    raise exception
-
-
 # ------------------------------------------------------------------------------------- checks of the arguments
 
 
@@ -310,30 +319,14 @@ def start_of(problem: Problem, runs: int | None, W: Any, K: Any, Q: Any) -> Sequ
     return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
-def memory_to_go_on(run: Run, rule: UpdateRule, memory: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """A copy of the update rule's memory in ``run``, from which training goes on; raises ValueError unless it has the
-    form of the empty ``memory``."""
-    if run.memory is None:
-        raise ValueError(
-            "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
-        )
-    if run.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in zip(run.memory, memory, strict=True)):
-        raise ValueError(
-            f"W is a run by {run.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: give its "
-            "weights, W=run.W, to begin with an empty memory"
-        )
-    mean, root, past = (None if a is None else a.copy() for a in run.memory)
-    return mean, root, past
-
-
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
     """The starting parameters of an output head that is trained; one row per run if there are several."""
-    head = problem.head
+    head: Any = problem.head
     if rule.word == "shampoo":
         raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
-    if not isinstance(head, (LinearHead, MLPHead)):
+    if head.kind == "call":
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
-    if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
+    if not head.shared:
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
     if problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
@@ -352,29 +345,6 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
     if problem._from_scores and alone:
         return math.nan
     return 0.0 if problem.data._none else problem.infimum()
-
-
-def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
-    """Checks momentum and weight decay; returns the fields ``momentum``, ``decay`` and ``second`` of a Descent."""
-    first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
-    for name, value in (("momentum", first), ("weight_decay", decay)):
-        if value and rule.word in ("polyak", "mirror"):
-            raise ValueError(f"{name} does not go with rule={rule.word!r}")
-    if rule.betas is None:
-        return first, decay, 0.0
-    if first:
-        raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
-    return rule.betas[0], decay, rule.betas[1]
-
-
-def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool) -> Metric | None:
-    if rule.metric is None:
-        return None
-    if factors:
-        raise ValueError("metric must be None for K and Q: it is one of W")
-    if radius >= 0:
-        raise ValueError("ball does not go with metric, in which the nearest points are others")
-    return as_metric("metric", rule.metric, *problem.data._W_shape)
 
 
 def ball_of(rule: UpdateRule, ball: Any, factors: bool) -> tuple[float, int]:
@@ -411,26 +381,6 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
     every = every or max(steps, 1)
     return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
-
-
-def default_rate(rule: UpdateRule, factors: bool, data: Any, total: float, share: float) -> np.ndarray:
-    """The default learning rate, as an array of shape (1, 1): ``0.1 / s`` for a rule whose steps have length 1, with
-    the scale s of the data.
-
-    ``s^2 = total / share``: ``total`` is half the mean squared length of the queries' rows, where a query that sees one
-    token counts as 0, and ``share`` is the fraction of queries that see several tokens.  The rate is divided by the
-    length of the rule's steps, and rules whose steps depend on the gradient's size have another power of s.
-
-    s is rounded to a power of two, so that it is exactly 1 for tokens and queries of length one.  For data s times as
-    large, W becomes 1/s times as large and its gradient s times as large.  With this rate every rule then goes through
-    the same attention.
-    """
-    first = FIRST / rule.length(*data._W_shape)
-    if not 0 < total < math.inf:  # if all tokens are equal, or all queries are zero, W does not move
-        return np.array([[first]])
-    # The exponent of 1/s in the learning rate; each of two factors K and Q scales as the square root of W.
-    exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
-    return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
 
 
 def rates(lr: Any, begun: int, steps: int, runs: int | None) -> np.ndarray:
