@@ -14,11 +14,12 @@
  * Iterative refinement removes the effect on the solution. */
 #define JITTER 1e-14
 
-INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                           const double *length, ptrdiff_t m, ptrdiff_t d, int single)
+INLINE void window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u,
+                           const ptrdiff_t *token, const double *length, ptrdiff_t m, int single)
 {
-    const void *a = matrix_at(X, reference * d, single);
-    ptrdiff_t k = 0;
+    const struct windows *w = rows->w;
+    ptrdiff_t d = w->dk, k = 0;
+    const void *X = windows_token(w, w->start[q]), *a = matrix_at(X, rows->reference[q] * d, single);
     for (; k + 4 <= m; k += 4) { /* four rows at a time, so that their additions overlap */
         const void *x0 = matrix_at(X, token[k] * d, single), *x1 = matrix_at(X, token[k + 1] * d, single);
         const void *x2 = matrix_at(X, token[k + 2] * d, single), *x3 = matrix_at(X, token[k + 3] * d, single);
@@ -47,11 +48,12 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
         margin[k] /= length[k];
 }
 
-INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d,
-                        int single)
+INLINE void window_pull(double *restrict p, const struct rows *rows, ptrdiff_t q, const double *restrict lambda,
+                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, int single)
 {
-    const void *restrict a = matrix_at(X, reference * d, single);
+    const struct windows *w = rows->w;
+    ptrdiff_t d = w->dk;
+    const void *restrict X = windows_token(w, w->start[q]), *restrict a = matrix_at(X, rows->reference[q] * d, single);
     vector_zero(p, d);
     for (ptrdiff_t k = 0; k < m; ++k) {
         if (lambda[k] == 0)
@@ -64,37 +66,23 @@ INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t re
 }
 
 SIMD_DISPATCH
-static void margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                    const double *length, ptrdiff_t m, ptrdiff_t d, int single)
-{
-    if (single)
-        window_margins(margin, X, reference, u, token, length, m, d, 1);
-    else
-        window_margins(margin, X, reference, u, token, length, m, d, 0);
-}
-
-SIMD_DISPATCH
-static void pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                 const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d, int single)
-{
-    if (single)
-        window_pull(p, X, reference, lambda, token, length, m, d, 1);
-    else
-        window_pull(p, X, reference, lambda, token, length, m, d, 0);
-}
-
 void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
                         const double *length, ptrdiff_t count)
 {
-    const struct windows *w = rows->w;
-    margins(margin, windows_token(w, w->start[q]), rows->reference[q], u, token, length, count, w->dk, w->keys == NULL);
+    if (rows->w->keys == NULL)
+        window_margins(margin, rows, q, u, token, length, count, 1);
+    else
+        window_margins(margin, rows, q, u, token, length, count, 0);
 }
 
-void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                     const double *length, ptrdiff_t count)
+SIMD_DISPATCH
+void rows_token_pull(double *restrict p, const struct rows *rows, ptrdiff_t q, const double *restrict lambda,
+                     const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t count)
 {
-    const struct windows *w = rows->w;
-    pull(p, windows_token(w, w->start[q]), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
+    if (rows->w->keys == NULL)
+        window_pull(p, rows, q, lambda, token, length, count, 1);
+    else
+        window_pull(p, rows, q, lambda, token, length, count, 0);
 }
 
 /* Context of the parallel loops over the rows.  apply_part sets margin = delta . u_q / length; if W is given, it sets
@@ -137,11 +125,8 @@ static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     (void)worker;
     const struct product *p = context;
     const struct windows *w = p->rows->w;
-    if (to - from == w->dk)
-        matrix_columns_times_columns(p->out, p->P, w->queries, w->dk, w->dz, w->n_queries);
-    else
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk,
-                    w->queries, w->dz, 0.0, p->out + from * w->dz, w->dz);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk, w->queries,
+                w->dz, 0.0, p->out + from * w->dz, w->dz);
 }
 
 /* Returns the number of multiplications for Z W^T, all queries times W. */
@@ -179,11 +164,16 @@ void rows_pull(double *P, const struct rows *rows, const double *lambda)
     threads_for(rows->threads, rows->w->n_queries, window_cost(rows), pull_part, &p);
 }
 
-void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P)
+void rows_combine(double *W, const struct rows *rows, double *P)
 {
     struct product p = {.rows = rows, .P = P, .out = W};
-    rows_pull(P, rows, lambda);
     threads_for(rows->threads, rows->w->dk, product_cost(rows), outer_part, &p);
+}
+
+void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P)
+{
+    rows_pull(P, rows, lambda);
+    rows_combine(W, rows, P);
 }
 
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)

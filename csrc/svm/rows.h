@@ -63,6 +63,9 @@ void rows_apply_transformed(double *margin, const struct rows *rows, const doubl
 /* Computes the margins [m] of all rows, A(W) for W [dk,dz].  U [M,dk] receives Z W^T. */
 void rows_apply(double *margin, const struct rows *rows, const double *W, double *U);
 
+/* Computes W [dk,dz] = P^T Z = sum_q p_q z_q^T from the pulls P [M,dk]. */
+void rows_combine(double *W, const struct rows *rows, double *P);
+
 /* Computes W [dk,dz] = A^*(lambda) for lambda [m].  P [M,dk] receives the result of rows_pull. */
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P);
 
