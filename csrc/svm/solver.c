@@ -184,6 +184,7 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
             continue;
         struct arena_mark mark = arena_mark(arena);
         struct svm_options own = *options;
+        own.declines = steps[i].declines;
         own.max_iter = options->max_iter > 0 ? options->max_iter : steps[i].max_iter;
         if (options->soft > 0 && isfinite(best.bound.gap) && best.W != NULL)
             own.start = best.lambda;

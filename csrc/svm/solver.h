@@ -19,6 +19,10 @@ struct svm_options {
     const double *start;
     /* Warm start (dk, dz): weights of any scale, for nuclear_factored and the presolve; NULL: none. */
     const double *start_W;
+    /* 1 if the method may return STATUS_DECLINED, because method="auto" will try another method: frobenius_block does
+     * if a few epochs show that the problem is tight, nuclear_factored if its first round takes long.  Such a
+     * frobenius_block does not search for a proof of infeasibility. */
+    int declines;
     /* Cache for several methods that run on the same rows; NULL: no cache.  The first method that finds a Frobenius
      * answer with a positive lower bound stores it here, and later methods reuse it. */
     struct svm_answer *frobenius;
@@ -44,7 +48,7 @@ struct svm_answer {
  *     STATUS_UNDECIDED        neither a W that meets the rows nor a proof that there is none was found
  *     STATUS_STATIONARY       nuclear_capped is at a stationary point; the upper bound is that without the cap
  *     STATUS_INTERRUPTED      the best point so far, with its bounds
- *     STATUS_DECLINED         no answer, another method should be used; only methods for method="auto" return it
+ *     STATUS_DECLINED         no answer, another method should be used; only if options->declines is set
  *     negative                an error, no answer */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct arena *arena);
@@ -67,6 +71,7 @@ struct solver_step {
     ptrdiff_t max_iter; /* iteration limit of this method if the options give none */
     /* Returns 0 if this method is not worth a try after another method has left an answer; NULL: it always is. */
     int (*worth)(const struct svm_answer *best, const struct rows *rows);
+    int declines; /* options->declines of this method */
 };
 
 /* Tries the methods in turn until one returns a final status (done, infeasible, interrupted or negative).  If none

@@ -128,8 +128,8 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
     return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_polish(&s, answer, options, arena);
 }
 
-static int factored_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                          int if_quick, struct arena *arena)
+int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct arena *arena)
 {
     ptrdiff_t many = options->max_iter > NUCLEAR_LOOSE * NUCLEAR_LOOSE ? options->max_iter / NUCLEAR_LOOSE
                                                                        : NUCLEAR_LOOSE;
@@ -156,7 +156,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
         return solver_conclude(answer, rows, options, status, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t left = options->max_iter - answer->iterations;
-        int looks = if_quick && i == 0 && left > many;
+        int looks = options->declines && i == 0 && left > many;
         /* augmented Lagrangian: descent and multiplier update */
         status = nuclear_augmented_lagrangian_round(&s.lagrange, rounds[i].eps, rounds[i].gradient, looks ? many : left,
                                                     &answer->iterations, arena);
@@ -175,20 +175,8 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
-        if (if_quick && s.gap > 1)
+        if (options->declines && s.gap > 1)
             return STATUS_DECLINED;
     }
     return solver_conclude(answer, rows, options, status, arena);
-}
-
-int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     struct arena *arena)
-{
-    return factored_solve(answer, rows, options, 0, arena);
-}
-
-int nuclear_factored_if_quick(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              struct arena *arena)
-{
-    return factored_solve(answer, rows, options, 1, arena);
 }
