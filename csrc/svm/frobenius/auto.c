@@ -221,7 +221,9 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     if (large || (loose && !windows_are_long(&s))) {
         steps[n] = STEP("block", frobenius_block);
         steps[n].declines = !large && options->start == NULL;
-        steps[n++].max_iter = large ? 0 : block_budget(&s, dense);
+        if (!large)
+            steps[n].max_iter = block_budget(&s, dense);
+        ++n;
     }
     if (!large)
         steps[n++] = STEP("interior", frobenius_interior);
