@@ -1,6 +1,5 @@
 #include "svm/presolve.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -29,13 +28,6 @@ struct reduced {
     struct span keys, queries;
     double *start, *start_W;
 };
-
-int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options)
-{
-    answer->method = "presolve";
-    answer->bound = options->soft > 0 ? (struct bounds){0, 0, 0} : (struct bounds){INFINITY, INFINITY, 0};
-    return STATUS_NO_CONSTRAINT;
-}
 
 /* Sets X [N,p] to the tokens in the coordinates of the basis, after the first reference token was subtracted from
  * each. */
@@ -131,7 +123,7 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
         copies = copies_find(chosen, rows, arena);
     if (copies == 0 && r->keys.basis == NULL && r->queries.basis == NULL)
         return STATUS_DECLINED;
-    status = rows_build_part(&r->part, rows, chosen, rows->count - copies, arena);
+    status = rows_build_part(&r->part, rows, chosen, arena);
     return status == STATUS_DONE ? change_coordinates(r, rows, options, arena) : status;
 }
 

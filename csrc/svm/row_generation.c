@@ -98,12 +98,12 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     struct arena_mark mark = arena_mark(arena);
     struct rows_part part;
     double *start = arena_doubles(arena, g->size, 1), size = 0;
-    int status = rows_build_part(&part, g->rows, g->chosen, g->size, arena);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
     struct svm_options inner = *options;
-    ptrdiff_t D = rows_unknowns(g->rows);
-    struct svm_answer found = {.W = arena_zeros(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
+    struct svm_answer found = {.W = arena_zeros(arena, rows_unknowns(g->rows), 1),
+                               .lambda = arena_zeros(arena, g->size, 1)};
+    int status = rows_build_part(&part, g->rows, g->chosen, arena);
+    if (status != STATUS_DONE)
+        return status;
     for (ptrdiff_t i = 0; i < g->size; ++i) {
         start[i] = answer->lambda[part.row[i]];
         size += fabs(start[i]);
@@ -111,8 +111,6 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     inner.start = size > 0 ? start : NULL;
     if (options->max_iter > 0)
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
     /* a copy of the monitor polls for Ctrl-C, but shows no gap: the gap over the working set is no bound of the whole
      * problem */
     struct monitor quiet = *g->rows->monitor;

@@ -116,11 +116,8 @@ int solver_check(struct svm_answer *answer, const struct rows *rows, const struc
                  struct arena *arena)
 {
     answer->method = "presolve";
-    answer->iterations = 0;
-    vector_zero(answer->W, rows_unknowns(rows));
     if (options->start_W != NULL)
         vector_copy(answer->W, options->start_W, rows_unknowns(rows));
-    vector_zero(answer->lambda, rows->count);
     if (options->start != NULL)
         vector_copy(answer->lambda, options->start, rows->count);
     return solver_conclude(answer, rows, options, STATUS_UNDECIDED, arena);

@@ -99,8 +99,9 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
                     struct arena *arena);
 
 /* The function `check` of _core: gives solver_conclude multipliers and weights that are known beforehand.  W and lambda
- * are options->start_W and options->start, unchanged, or 0 if these are NULL.  Returns STATUS_INFEASIBLE if lambda is a
- * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
+ * are options->start_W and options->start, unchanged; if these are NULL, they stay as they are on entry.  Returns
+ * STATUS_INFEASIBLE if lambda is a Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or
+ * STATUS_UNDECIDED. */
 svm_method solver_check;
 
 /* Concludes in the Frobenius norm from lambda alone: sets W = A^*(lambda), which is formed once for both bounds, and

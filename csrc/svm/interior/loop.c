@@ -52,8 +52,8 @@ static int pack(struct loop *s, const unsigned char *chosen)
     if (coordinates_pack(&s->set, s->g, chosen, inside) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m;
-    ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
-                &s->rest, &s->best.lambda, &s->best.s);
+    ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->missing, &s->a, &s->u, &s->right, &s->rest,
+                &s->best.lambda, &s->best.s);
     s->K = arena_doubles(inside, m, m);
     s->best.gap = s->best.size = s->best.top = INFINITY;
     s->ball->norm->pack(s->ball, &s->set, inside);
@@ -211,10 +211,9 @@ static void direction(struct loop *s, double mu, int corrected)
     vector_copy(s->force, s->adjoint, D);
     ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
+        /* right side of the Schur system; lambda ds + s dlambda = product - s lambda */
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
-        /* right side of the Schur system */
-        s->target[k] = set->equal[k] ? 0 : product - s->s[k] * s->lambda[k];
-        s->right[k] = s->missing[k] + (set->equal[k] ? 0 : s->target[k] / s->lambda[k]);
+        s->right[k] = s->missing[k] + (set->equal[k] ? 0 : (product - s->s[k] * s->lambda[k]) / s->lambda[k]);
         s->dlambda[k] = 0;
     }
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);

@@ -14,9 +14,9 @@ struct loop {
     struct coordinates_packed set;
     /* Multipliers and slacks of the m rows, and their steps. s and ds are 0 on equality rows. */
     double *lambda, *s, *dlambda, *ds;
-    /* Arrays over the m rows: target is the right side of lambda ds + s dlambda = target; missing is the primal
-     * residual b + s - A(W); a = A(W); u = A(w) for the w of the ball's Hessian (ball.h). */
-    double *target, *missing, *a, *u;
+    /* Arrays over the m rows: missing is the primal residual b + s - A(W); a = A(W); u = A(w) for the w of the ball's
+     * Hessian (ball.h). */
+    double *missing, *a, *u;
     double *right, *rest; /* (m) scratch */
     double *K;            /* (m,m) Schur matrix, then its Cholesky factor */
     /* Matrices (p,q): adjoint is the dual residual A^*(lambda) - M; dM = A^*(dlambda) is the step of M, dV a part of
