@@ -188,29 +188,42 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
         delta[i] = scale * (matrix_number(a, i, single) - matrix_number(x, i, single));
 }
 
+int rows_parts(struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+               struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    *parts = (struct rows_parts){.size = size, .query = arena_indices(arena, size)};
+    parts->D = arena_doubles(arena, size, w->dk);
+    parts->Z = arena_doubles(arena, size, w->dz);
+    parts->delta = arena_doubles(arena, w->dk, 1);
+    parts->products = arena_doubles(arena, size, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        ptrdiff_t q = rows->query[member[i]];
+        if (i == 0 || q != rows->query[member[i - 1]])
+            vector_copy(parts->Z + parts->queries++ * w->dz, w->queries + q * w->dz, w->dz);
+        parts->query[i] = parts->queries - 1;
+        rows_delta(parts->D + i * w->dk, rows, member[i]);
+    }
+    return STATUS_DONE;
+}
+
 int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
               const double *ridge, struct arena *arena)
 {
     /* The Gram matrix G of rows is the elementwise product of the Gram matrices of their differences and of their
      * queries. */
     const struct windows *w = rows->w;
-    ptrdiff_t queries = 0, *z = parts->query = arena_indices(arena, size);
-    double *D = parts->D = arena_doubles(arena, size, w->dk), *Z = parts->Z = arena_doubles(arena, size, w->dz);
-    if (arena->failed)
+    if (rows_parts(parts, rows, member, size, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < size; ++i) {
-        ptrdiff_t q = rows->query[member[i]];
-        if (i == 0 || q != rows->query[member[i - 1]])
-            vector_copy(Z + queries++ * w->dz, w->queries + q * w->dz, w->dz);
-        z[i] = queries - 1;
-        rows_delta(D + i * w->dk, rows, member[i]);
-    }
     struct arena_mark mark = arena_mark(arena);
+    ptrdiff_t queries = parts->queries, *z = parts->query;
     double *K = arena_doubles(arena, queries, queries);
-    if (arena->failed)
+    if (K == NULL)
         return STATUS_NO_MEMORY;
-    matrix_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries, rows->monitor);
-    matrix_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size, rows->monitor);
+    matrix_syrk(queries, w->dz, 1.0, parts->Z, w->dz, 0.0, K, queries, rows->monitor);
+    matrix_syrk(size, w->dk, 1.0, parts->D, w->dk, 0.0, G, size, rows->monitor);
     for (ptrdiff_t i = 0; i < size; ++i) {
         /* the query numbers z ascend, so the lower triangle of K = Z Z^T, for the queries Z, is enough */
         for (ptrdiff_t j = 0; j < i; ++j)
@@ -236,20 +249,14 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
     }
 }
 
-void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)
+void rows_gram_column(double *column, const struct rows_parts *parts, const struct rows *rows, ptrdiff_t k)
 {
-    /* Row k as a matrix is delta z^T; its product with query z_q is (z_q . z) delta. */
     const struct windows *w = rows->w;
-    const double *z = w->queries + rows->query[k] * w->dz;
-    rows_delta(delta, rows, k);
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        double product = 0;
-        for (ptrdiff_t i = 0; i < w->dz; ++i)
-            product += w->queries[q * w->dz + i] * z[i];
-        for (ptrdiff_t i = 0; i < w->dk; ++i)
-            U[q * w->dk + i] = product * delta[i];
-    }
-    rows_apply_transformed(column, rows, U);
+    rows_delta(parts->delta, rows, k);
+    matrix_times_vector(column, parts->D, parts->delta, parts->size, w->dk);
+    matrix_times_vector(parts->products, parts->Z, w->queries + rows->query[k] * w->dz, parts->queries, w->dz);
+    for (ptrdiff_t i = 0; i < parts->size; ++i)
+        column[i] *= parts->products[parts->query[i]];
 }
 
 ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,

@@ -76,9 +76,19 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 /* The data of a set of rows: the differences of the rows as rows_delta gives them, the distinct queries, and the index
  * of each row's query among these queries. */
 struct rows_parts {
-    double *D, *Z; /* differences (size, dk); queries (at most size, dz) */
-    ptrdiff_t *query;
+    ptrdiff_t size, queries;  /* numbers of rows and of distinct queries */
+    double *D, *Z;            /* differences (size, dk); queries (at most size, dz) */
+    ptrdiff_t *query;         /* (size) */
+    double *delta, *products; /* scratch of rows_gram_column: (dk), (size) */
 };
+
+/* Collects the data of the rows member [size], in ascending order, in memory of the arena.  Returns STATUS_DONE or
+ * STATUS_NO_MEMORY. */
+int rows_parts(struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+               struct arena *arena);
+
+/* Computes column [size] of the Gram matrix entries of the rows in `parts` (at least one) with row k. */
+void rows_gram_column(double *column, const struct rows_parts *parts, const struct rows *rows, ptrdiff_t k);
 
 /* Computes the Gram matrix G [size,size], lower triangle only, of the rows member [size], in ascending order.  The
  * diagonal is 1 + ridge [m], plus a jitter that keeps G factorable if rows nearly depend on each other.  `parts`
@@ -91,10 +101,6 @@ int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, cons
  * diagonal is 1 + ridge [m].  D [size,dk] receives the rows_delta of each row. */
 void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
                         const double *ridge);
-
-/* Computes column [m] of the Gram matrix A A^*, the column that belongs to row k.  delta [dk] and U [M,dk] are
- * scratch. */
-void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
 /* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part * |b| + noise, for
  * the arguments `part` and `noise`.  If a query has more than `most` such rows, only the `most` rows that are furthest

@@ -69,10 +69,8 @@ static void compare(const struct schur_update *e, const ptrdiff_t *member, ptrdi
 static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t n = e->size, dk = rows->w->dk, dz = rows->w->dz, from = e->n_columns;
-    double *Y = e->Y + from * n, *delta = arena_doubles(e->arena, dk, 1), *k_z = arena_doubles(e->arena, n, 1);
-    if (e->arena->failed)
-        return STATUS_NO_MEMORY;
+    ptrdiff_t n = e->size, from = e->n_columns;
+    double *Y = e->Y + from * n;
     for (ptrdiff_t c = 0; c < count; ++c) {
         ptrdiff_t k = changed[c];
         if (e->slot[k] >= 0)
@@ -84,13 +82,9 @@ static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff
         if (e->place[k] >= 0) {
             vector_zero(column, n);
             column[e->place[k]] = 1;
-            continue;
+        } else {
+            rows_gram_column(column, &e->parts, rows, k);
         }
-        rows_delta(delta, rows, k);
-        matrix_times_vector(column, e->parts.D, delta, n, dk);
-        matrix_times_vector(k_z, e->parts.Z, rows->w->queries + rows->query[k] * dz, e->parts.query[n - 1] + 1, dz);
-        for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] *= k_z[e->parts.query[i]];
     }
     ptrdiff_t added = e->n_columns - from;
     if (added == 0)
@@ -168,6 +162,8 @@ static int solve_changed(struct schur_update *e, double *x, const double *b, con
 {
     ptrdiff_t n = e->size, both = n_left + n_came;
     double *y = arena_doubles(e->arena, n, 1), *u = arena_doubles(e->arena, both, 1);
+    if (e->arena->failed)
+        return STATUS_NO_MEMORY;
     int status = add_columns(e, changed, both);
     if (status != STATUS_DONE)
         return status;
