@@ -41,8 +41,8 @@ static int add_tables(PyObject *module)
 #define TABLE(name, list, format, entry) add_object(module, name, Py_BuildValue("{" list(format) "}" list(entry)))
 #define CODE_FORMAT(member, word) "si"
 #define CODE_ENTRY(member, word) , word, (int)member
-#define STATUS_FORMAT(name, code, word, sentence) "is"
-#define STATUS_ENTRY(name, code, word, sentence) , code, word
+#define STATUS_FORMAT(name, code, word) "is"
+#define STATUS_ENTRY(name, code, word) , code, word
 #define METHOD_FORMAT(name, solve, norm, word, problems, limit, purpose) "s(ss)"
 #define METHOD_ENTRY(name, solve, norm, word, problems, limit, purpose) , #name, word, problems
 #define NORM_FORMAT(norm, NORM, ball, singular, exponent) "s(Od)"

@@ -163,8 +163,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         struct svm_options own = *options;
         own.start = r.start;
         own.start_W = r.start_W;
-        struct svm_answer found = {.W = arena_zeros(arena, r.part.w.dk, r.part.w.dz),
-                                   .lambda = arena_zeros(arena, r.part.rows.count, 1)};
+        struct svm_answer found = solver_zero(&r.part.rows, arena);
         status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.part.rows, &own, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;

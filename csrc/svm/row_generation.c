@@ -99,11 +99,10 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     struct rows_part part;
     double *start = arena_doubles(arena, g->size, 1), size = 0;
     struct svm_options inner = *options;
-    struct svm_answer found = {.W = arena_zeros(arena, rows_unknowns(g->rows), 1),
-                               .lambda = arena_zeros(arena, g->size, 1)};
-    int status = rows_build_part(&part, g->rows, g->chosen, arena);
-    if (status != STATUS_DONE)
-        return status;
+    rows_build_part(&part, g->rows, g->chosen, arena);
+    struct svm_answer found = solver_zero(&part.rows, arena);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < g->size; ++i) {
         start[i] = answer->lambda[part.row[i]];
         size += fabs(start[i]);
@@ -115,7 +114,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
      * problem */
     struct monitor quiet = *g->rows->monitor;
     part.rows.monitor = &quiet;
-    status = method(&found, &part.rows, &inner, arena);
+    int status = method(&found, &part.rows, &inner, arena);
     g->rows->monitor->stopped = quiet.stopped;
     answer->iterations += found.iterations;
     if (status == STATUS_INTERRUPTED)

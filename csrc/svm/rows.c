@@ -102,9 +102,9 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     if (p->W != NULL)
         matrix_rows_times_rows(p->transformed + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
     for (ptrdiff_t q = from; q < to; ++q) {
-        ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
-        if (m > 0)
-            rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, rows->length + k, m);
+        ptrdiff_t k = rows->first[q];
+        rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, rows->length + k,
+                           rows->first[q + 1] - k);
     }
 }
 

@@ -123,6 +123,12 @@ int solver_check(struct svm_answer *answer, const struct rows *rows, const struc
     return solver_conclude(answer, rows, options, STATUS_UNDECIDED, arena);
 }
 
+struct svm_answer solver_zero(const struct rows *rows, struct arena *arena)
+{
+    return (struct svm_answer){.W = arena_zeros(arena, rows_unknowns(rows), 1),
+                               .lambda = arena_zeros(arena, rows->count, 1)};
+}
+
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows)
 {
     struct svm_answer own = *answer;
@@ -135,10 +141,8 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
 
 int solver_keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
 {
-    if (best->W == NULL) {
-        best->W = arena_doubles(arena, rows_unknowns(rows), 1);
-        best->lambda = arena_doubles(arena, rows->count, 1);
-    }
+    if (best->W == NULL)
+        *best = solver_zero(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     solver_copy(best, answer, rows);

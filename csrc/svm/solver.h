@@ -53,6 +53,9 @@ struct svm_answer {
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct arena *arena);
 
+/* Returns an answer whose W and lambda are zero, in memory of the arena; arena->failed is set if there is none. */
+struct svm_answer solver_zero(const struct rows *rows, struct arena *arena);
+
 /* Copies the answer `from` into *answer; W and lambda go into the memory that answer->W and answer->lambda already
  * have. */
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows);

@@ -185,6 +185,7 @@ int interior_point_newton(struct interior_point *s)
 int interior_point_equalities(struct interior_point *s)
 {
     struct svm_answer *answer = s->answer;
+    const double *b = s->rows->rhs;
     double *lambda = answer->lambda, most = 0;
     ptrdiff_t worst = -1;
     vector_zero(answer->W, s->D);
@@ -192,16 +193,16 @@ int interior_point_equalities(struct interior_point *s)
     rows_apply(s->h, s->rows, answer->W, s->newton.U);
     double noise = CERTIFICATE_ROUNDING * vector_norm(answer->W, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        double missing = s->rows->rhs[k] - s->h[k];
+        double missing = b[k] - s->h[k];
         lambda[k] = s->rows->equal[k] ? 0 : fmax(missing, 0) / s->ridge[k];
-        if (s->equalities.implied[k] && fabs(missing) > fmax(most, noise + 1e-12 * fabs(s->rows->rhs[k]))) {
+        if (s->equalities.implied[k] && fabs(missing) > fmax(most, noise + 1e-12 * fabs(b[k]))) {
             most = fabs(missing);
             worst = k;
         }
     }
     if (worst >= 0) {
         vector_zero(lambda, s->m);
-        lambda[worst] = s->rows->rhs[worst] > s->h[worst] ? 1 : -1;
+        lambda[worst] = b[worst] > s->h[worst] ? 1 : -1;
     }
     rows_adjoint(s->dW, s->rows, lambda, s->newton.U);
     equalities_project(s->dW, lambda, worst < 0, &s->equalities);

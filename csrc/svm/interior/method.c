@@ -40,19 +40,6 @@ struct interior {
     ptrdiff_t size;         /* number of rows in the working set */
 };
 
-static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
-{
-    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W);
-    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial);
-    f->best.gap = INFINITY;
-    f->best.most = f->options->max_iter;
-    f->U = arena_doubles(arena, g->n, g->p);
-    f->chosen = arena_take(arena, g->m, 1);
-    f->active = arena_take(arena, g->m, 1);
-    f->support = arena_take(arena, g->m, 1);
-    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-}
-
 static void set_pair(struct polish_pair *pair, const double *W, const double *lambda, double gap,
                      const struct coordinates *g)
 {
@@ -61,13 +48,24 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
     vector_copy(pair->lambda, lambda, g->m);
 }
 
-/* Takes the Frobenius answer as the start, and chooses the first working set from it. */
-static void first_set(struct interior *f, const struct coordinates *g)
+/* Takes the Frobenius answer as the start, and chooses the first working set from it.  Returns STATUS_DONE or
+ * STATUS_NO_MEMORY. */
+static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
 {
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial);
+    f->best.most = f->options->max_iter;
+    f->U = arena_doubles(arena, g->n, g->p);
+    f->chosen = arena_take(arena, g->m, 1);
+    f->active = arena_take(arena, g->m, 1);
+    f->support = arena_take(arena, g->m, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         f->start[i] = f->answer->W[i] / g->scale;
     set_pair(&f->best, f->start, f->answer->lambda, INFINITY, g);
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
+    return STATUS_DONE;
 }
 
 /* Computes the gap over all rows of the interior point's best iterate.  If this gap is smaller than that of f->best,
@@ -194,7 +192,6 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE
         || loop_init(&s, &g, f.norm, options, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    first_set(&f, &g);
     ptrdiff_t before;
     do {
         before = f.size;

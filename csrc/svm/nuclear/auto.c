@@ -40,8 +40,7 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
     if (!large)
         steps[n++] = (struct solver_step){"interior", interior_method, METHOD_LIMIT_nuclear_interior, NULL, 0};
     struct svm_options own = *options;
-    struct svm_answer frobenius = {.W = arena_zeros(arena, rows_unknowns(rows), 1),
-                                   .lambda = arena_zeros(arena, rows->count, 1)};
+    struct svm_answer frobenius = solver_zero(rows, arena);
     own.frobenius = arena->failed ? NULL : &frobenius;
     return solver_in_turn(answer, rows, &own, steps, n, arena);
 }

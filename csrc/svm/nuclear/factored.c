@@ -102,7 +102,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
                   struct arena *arena)
 {
     ptrdiff_t D = rows_unknowns(rows);
-    struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
+    struct svm_answer near = solver_zero(rows, arena);
     double *margin = arena_doubles(arena, rows->count, 1), *U = rows_scratch(rows, arena);
     double least = INFINITY;
     if (arena->failed)
