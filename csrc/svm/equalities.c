@@ -100,12 +100,10 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
         }
         cholesky_solve(e->count, e->L, e->multiplier);
         vector_zero(e->margin, rows->count);
-        for (ptrdiff_t i = 0; i < e->count; ++i) {
-            ptrdiff_t k = e->row[i];
-            e->margin[k] = e->multiplier[i];
-            if (lambda != NULL)
-                lambda[k] += e->multiplier[i];
-        }
+        for (ptrdiff_t i = 0; i < e->count; ++i)
+            e->margin[e->row[i]] = e->multiplier[i];
+        if (lambda != NULL)
+            vector_add(lambda, 1, e->margin, rows->count);
         rows_adjoint(e->M, rows, e->margin, e->U);
         vector_add(W, 1, e->M, D);
     }

@@ -18,9 +18,8 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     double *M = arena_doubles(arena, D, 1), *P = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        if (rows->equal[k] || options->start[k] > 0)
-            lambda[k] = options->start[k];
+    vector_copy(lambda, options->start, rows->count);
+    certificate_clean(lambda, rows);
     double top = vector_largest(lambda, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         lambda[k] = top > 0 ? lambda[k] / top : 0;

@@ -117,9 +117,7 @@ static void collect(struct primal_dual_active_set *s)
 static void choose_support(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->inside[k] = !s->rows->equal[k] && s->lambda[k] > 0;
-    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
-        s->inside[s->equalities.row[i]] = 1;
+        s->inside[k] = s->rows->equal[k] ? !s->equalities.implied[k] : s->lambda[k] > 0;
     collect(s);
 }
 

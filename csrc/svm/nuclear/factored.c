@@ -63,7 +63,7 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
     double size = vector_norm(near->W, rows_unknowns(rows));
     *s = (struct factored){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     int status = coordinates_build(g, rows, size, arena);
-    if (status != STATUS_DONE || g->p == 1 || g->q == 1)
+    if (status != STATUS_DONE)
         return status;
     status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
     if (status == STATUS_DONE)
@@ -123,9 +123,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
         near.W[i] = options->start_W[i] * (asked / reached);
     struct factored s;
     int status = factored_init(&s, &near, rows, options->tol, arena);
-    if (status != STATUS_DONE)
-        return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_polish(&s, answer, options, arena);
+    return status != STATUS_DONE ? status : factored_polish(&s, answer, options, arena);
 }
 
 int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
