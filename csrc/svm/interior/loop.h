@@ -41,14 +41,14 @@ int loop_init(struct loop *s, const struct coordinates *g, const struct ball_nor
 /* Starts the interior point on the rows that chosen [all m] marks, from a W [p,q] that meets them.  If `inside`, starts
  * from 2 W, which meets the rows with slack.  Returns STATUS_DONE or STATUS_NO_MEMORY, or STATUS_ITERATION_LIMIT if a
  * factorisation failed. */
-int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena);
+int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside);
 
 /* Continues the interior point with more rows, those that `chosen` marks.  The new rows get multipliers on the central
  * path.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
-int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena);
+int loop_choose(struct loop *s, const unsigned char *chosen);
 
 /* Runs interior point iterations until the relative gap is at most `gap`.  Returns STATUS_DONE if it is,
  * STATUS_ITERATION_LIMIT if *iterations reaches `most` or rounding prevents progress, or STATUS_INTERRUPTED. */
-int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena);
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most);
 
 #endif

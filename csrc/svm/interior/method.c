@@ -139,14 +139,14 @@ static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, 
 static int solve_on_set(struct interior *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
-    int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous, arena);
+    int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous);
     for (size_t stage = 0; status == STATUS_DONE && stage < STAGES; ++stage) {
         double size = fmin(s->best.size, isfinite(s->best.gap) ? vector_norm(s->best.W, g->p * g->q) : 1);
         double lower = 1 / (g->scale * size);
         double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
         double wanted = stage + 1 < STAGES ? fmax(stages[stage], tolerance) : 0;
         /* iterations down to the gap of this stage */
-        status = loop_descend(s, wanted, iterations, most, arena);
+        status = loop_descend(s, wanted, iterations, most);
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
@@ -160,7 +160,7 @@ static int solve_on_set(struct interior *f, struct loop *s, const struct coordin
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
         /* rows that are violated, or met with little slack, join the working set; then the stage is repeated */
         if (stage + 2 < STAGES && interior_join(f, g, SLACK) > 0) {
-            status = loop_choose(s, f->chosen, arena);
+            status = loop_choose(s, f->chosen);
             --stage;
         }
     }
