@@ -10,9 +10,8 @@
  *
  * If two tokens are equal, or the query is zero, the left side of their row is 0 for every W.  (Tokens that differ at
  * all, however little, give a row.)  Such a row is left out if 0 meets it: b <= 0 on a margin row, b = 0 on an equality
- * row.  Otherwise it is impossible: no W meets it.  If `impossible` [entries] is given, it marks the impossible
- * margin rows, which are left out, since a soft margin only penalises them.  Any other impossible row is reported in
- * *entry
+ * row.  Otherwise it is impossible: no W meets it.  If `impossible` [entries] is given, it marks the impossible margin
+ * rows, which are left out, since a soft margin only penalises them.  Any other impossible row is reported in *entry
  * (-1: there is none), and `rows` then holds the first such row alone.
  *
  * Returns STATUS_DONE; STATUS_NO_CONSTRAINT if zero weights meet every row; STATUS_NOT_FINITE if the length of a row is

@@ -151,8 +151,8 @@ static void shuffle(struct block_ascent *blocks)
 }
 
 /* Cyclic coordinate ascent on the multipliers lambda [m] of one query's rows.  On entry g [m] is the negative gradient:
- * margins (plus ridge terms) minus b.  change [m] receives the change of lambda.  Returns the largest move of
- * the first sweep; it is 0 if nothing moved. */
+ * margins (plus ridge terms) minus b.  change [m] receives the change of lambda.  Returns the largest move of the
+ * first sweep; it is 0 if nothing moved. */
 SIMD_DISPATCH
 static double solve_block(double *restrict lambda, double *restrict change, double *restrict g,
                           const double *restrict G, const unsigned char *equal, ptrdiff_t m)
