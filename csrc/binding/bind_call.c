@@ -6,19 +6,6 @@
 #include "binding/bind.h"
 #include "linalg/blas.h"
 
-static const char *sentence(int status)
-{
-    switch (status) {
-#define STATUS_SENTENCE(name, code, word, sentence) \
-    case code: \
-        return sentence;
-        STATUS_LIST(STATUS_SENTENCE)
-#undef STATUS_SENTENCE
-    default:
-        return "unknown status";
-    }
-}
-
 /* Returns the exception that a signal handler or a callback has set, and clears it.  The caller owns the exception.
  * There can be both an exception and a result of the kernel, since a signal may arrive after the answer was final. */
 static PyObject *take_exception(void)
@@ -44,9 +31,10 @@ static void raise_error(const struct bind_call *call, int status, PyObject *rais
                      "%zu MB of working memory were refused: free some, or ask for less (fewer tokens "
                      "or queries, another method=)",
                      (call->arena.refused >> 20) + 1);
+    else if (status == STATUS_NOT_FINITE)
+        PyErr_SetString(PyExc_FloatingPointError, "the weights or logits left the range of double precision");
     else
-        PyErr_SetString(status == STATUS_NOT_FINITE ? PyExc_FloatingPointError : PyExc_ArithmeticError,
-                        sentence(status));
+        PyErr_SetString(PyExc_ArithmeticError, "a matrix factorisation failed");
 }
 
 /* Number of threads of a call.  The default is one, since many small problems in parallel are the usual load.

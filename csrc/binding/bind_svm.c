@@ -43,20 +43,15 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
     const struct method *method = call->entry->context;
     struct rows rows;
     ptrdiff_t entries = call->size['E'];
-    unsigned char *impossible = NULL;
+    unsigned char *impossible = options->soft > 0 ? arena_take(&call->arena, entries, 1) : NULL;
     vector_zero(call->out[DUAL].data, entries);
     vector_zero(answer->W, call->w->dk * call->w->dz);
-    if (options->soft > 0) {
-        impossible = arena_take(&call->arena, entries, 1);
-        if (call->arena.failed)
-            return STATUS_NO_MEMORY;
-        memset(impossible, 0, (size_t)entries);
-    }
     int status = rows_build(&rows, entry, impossible, call->w, call->in[REFERENCE].data, call->in[KEPT].data,
                             call->in[RHS].data, &call->threads, &call->arena);
-    if (status == STATUS_NO_CONSTRAINT)
-        status = presolve_no_constraint(answer, options);
-    else if (status == STATUS_DONE) {
+    if (status == STATUS_NO_CONSTRAINT) { /* every W meets the rows, also W = 0 */
+        answer->method = "presolve";
+        answer->bound = options->soft > 0 ? (struct bounds){0, 0, 0} : (struct bounds){INFINITY, INFINITY, 0};
+    } else if (status == STATUS_DONE) {
         rows.monitor = &call->monitor;
         answer->lambda = arena_zeros(&call->arena, rows.count, 1);
         if (call->in[START].data != NULL) {
@@ -124,9 +119,6 @@ static int interval(struct bind_call *call)
     struct interval out = {call->out[0].data, call->out[1].data, call->out[2].data, call->out[3].data};
     ptrdiff_t entry, entries = call->size['E'];
     unsigned char *impossible = arena_take(&call->arena, entries, 1);
-    if (call->arena.failed)
-        return STATUS_NO_MEMORY;
-    memset(impossible, 0, (size_t)entries);
     int status = rows_build(&rows, &entry, impossible, call->w, call->in[REFERENCE].data, call->in[KEPT].data, NULL,
                             &call->threads, &call->arena);
     if (status != STATUS_DONE && status != STATUS_NO_CONSTRAINT)

@@ -17,11 +17,12 @@ static int reference_copy(struct bind_call *call)
     return STATUS_DONE;
 }
 
-/* Computes the logits of W, one for each entry.  If `reference` (M) is not NULL, computes the margins instead: the
- * logit of the query's reference token minus the logit of the entry. */
-static int compute(struct bind_call *call, const ptrdiff_t *reference)
+/* Computes the logits of W, one for each entry.  If the binding has an argument `reference` (M), computes the margins
+ * instead: (x_reference - x_t) . W z for every token t that a query z sees. */
+static int logits(struct bind_call *call)
 {
     const struct windows *w = call->w;
+    const ptrdiff_t *reference = call->in[2].data;
     double *out = call->out[0].data;
     /* If the keys are the identity, the logits are the transformed queries U = Z W^T. */
     int in_place = windows_identity(w) && reference == NULL;
@@ -37,25 +38,14 @@ static int compute(struct bind_call *call, const ptrdiff_t *reference)
     return STATUS_DONE;
 }
 
-static int logits(struct bind_call *call)
-{
-    return compute(call, NULL);
-}
-
 static int probabilities(struct bind_call *call)
 {
     const struct windows *w = call->w;
-    int status = compute(call, NULL);
+    int status = logits(call);
     double *out = call->out[0].data;
     for (ptrdiff_t q = 0; status == STATUS_DONE && q < w->n_queries; ++q)
         softmax_probabilities(out + w->indptr[q], out + w->indptr[q], windows_length(w, q));
     return status;
-}
-
-/* Computes the margin (x_reference - x_t) . W z of every token t that a query z sees. */
-static int margins(struct bind_call *call)
-{
-    return compute(call, call->in[2].data);
 }
 
 static int top(struct bind_call *call)
@@ -96,7 +86,7 @@ struct bind_entry bind_windows_table[] = {
     BIND(reference, reference_copy, "windows, object object -> object"),
     BIND(logits, logits, "windows, double W[k,z] -> double[E]"),
     BIND(probabilities, probabilities, "windows, double W[k,z] -> double[E]"),
-    BIND(margins, margins, "windows, double W[k,z], reference reference[M] -> double[E]"),
+    BIND(margins, logits, "windows, double W[k,z], reference reference[M] -> double[E]"),
     /* Result: the position of the largest entry within each window, the lowest position on a tie. */
     BIND(top, top, "windows, double entries[E] -> index[M]"),
     BIND(attended, attended, "windows, double values[N,v], double probabilities[E] -> double[M,v]"),

@@ -41,20 +41,21 @@ static int add_tables(PyObject *module)
 #define TABLE(name, list, format, entry) add_object(module, name, Py_BuildValue("{" list(format) "}" list(entry)))
 #define CODE_FORMAT(member, word) "si"
 #define CODE_ENTRY(member, word) , word, (int)member
-#define STATUS_FORMAT(name, code, word, sentence) "is"
-#define STATUS_ENTRY(name, code, word, sentence) , code, word
+#define STATUS_FORMAT(name, code, word) "is"
+#define STATUS_ENTRY(name, code, word) , code, word
 #define METHOD_FORMAT(name, solve, norm, word, problems, limit, purpose) "s(ss)"
 #define METHOD_ENTRY(name, solve, norm, word, problems, limit, purpose) , #name, word, problems
 #define NORM_FORMAT(norm, NORM, ball, singular, exponent) "s(Od)"
 #define NORM_ENTRY(norm, NORM, ball, singular, exponent) , #norm, singular ? Py_True : Py_False, exponent
-    int failed = TABLE("LOSS", LOSS_LIST, CODE_FORMAT, CODE_ENTRY) < 0
-                 || TABLE("HEAD", HEAD_LIST, CODE_FORMAT, CODE_ENTRY) < 0
-                 || TABLE("UPDATE_RULE", UPDATE_RULE_LIST, CODE_FORMAT, CODE_ENTRY) < 0
-                 || TABLE("BALL", BALL_LIST, CODE_FORMAT, CODE_ENTRY) < 0
-                 || TABLE("STATUS", STATUS_LIST, STATUS_FORMAT, STATUS_ENTRY) < 0
-                 || TABLE("METHOD", METHOD_LIST, METHOD_FORMAT, METHOD_ENTRY) < 0
-                 || TABLE("NORM", NORM_LIST, NORM_FORMAT, NORM_ENTRY) < 0;
-    return failed ? -1 : 0;
+    return TABLE("LOSS", LOSS_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                   || TABLE("HEAD", HEAD_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                   || TABLE("UPDATE_RULE", UPDATE_RULE_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                   || TABLE("BALL", BALL_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                   || TABLE("STATUS", STATUS_LIST, STATUS_FORMAT, STATUS_ENTRY) < 0
+                   || TABLE("METHOD", METHOD_LIST, METHOD_FORMAT, METHOD_ENTRY) < 0
+                   || TABLE("NORM", NORM_LIST, NORM_FORMAT, NORM_ENTRY) < 0
+               ? -1
+               : 0;
 }
 
 static int execute(PyObject *module)

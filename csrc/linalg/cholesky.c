@@ -38,7 +38,7 @@ void cholesky_solve(ptrdiff_t n, const double *L, double *b)
 
 void cholesky_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, double *B, struct monitor *monitor)
 {
-    ptrdiff_t most = monitor != NULL ? matrix_rows_between((double)n * (double)n) : k;
+    ptrdiff_t most = matrix_rows_between((double)n * (double)n);
     for (ptrdiff_t i = 0; i < k && !(i > 0 && monitor_stops(monitor)); i += most)
         blas_solve_rows(most < k - i ? most : k - i, n, L, n, B + i * n, n);
 }

@@ -16,7 +16,7 @@ int cholesky_factor(ptrdiff_t n, double *A, struct monitor *monitor);
 /* b [n] = (L L^T)^-1 b, for a lower triangular L [n,n]. */
 void cholesky_solve(ptrdiff_t n, const double *L, double *b);
 
-/* Replaces every row b of B [k,n] by L^-1 b, for a lower triangular L [n,n]. */
+/* Replaces every row b of B [k,n] by L^-1 b, for a lower triangular L [n,n].  The monitor must be given. */
 void cholesky_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, double *B, struct monitor *monitor);
 
 #endif

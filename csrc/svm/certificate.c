@@ -125,8 +125,6 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
     const struct windows *w = rows->w;
     double *a = keys, *x = keys + w->dk;
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        if (rows->first[q] == rows->first[q + 1])
-            continue;
         const double *z = w->queries + q * w->dz;
         windows_key(a, w, w->start[q] + rows->reference[q]);
         for (ptrdiff_t i = 0; i < w->dk; ++i) {

@@ -42,12 +42,11 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
 {
     struct rows_part part;
     unsigned char *own = arena_take(arena, g->m, 1);
-    ptrdiff_t m = 0, p = g->p, q = g->q;
     for (ptrdiff_t k = 0; k < g->m && !arena->failed; ++k)
-        m += own[k] = chosen[k] && !g->equalities.implied[k];
-    if (arena->failed || rows_build_part(&part, g->rows, own, m, arena) != STATUS_DONE)
+        own[k] = chosen[k] && !g->equalities.implied[k];
+    if (arena->failed || rows_build_part(&part, g->rows, own, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    ptrdiff_t n = part.w.n_queries;
+    ptrdiff_t m = part.rows.count, n = part.w.n_queries, p = g->p, q = g->q;
     *packed = (struct coordinates_packed){.m = m, .n = n, .p = p, .q = q, .monitor = g->rows->monitor};
     packed->row = part.row;
     packed->first = part.rows.first;

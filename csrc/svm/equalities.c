@@ -16,12 +16,12 @@
 
 /* Computes columns [rank,n] of a pivoted Cholesky factor of E E^*, the Gram matrix of the n equality rows e->row, and
  * their pivots.  Returns the rank, at most the number of entries of W.  Only the columns of E E^* that belong to pivots
- * are computed.  left [n] receives the diagonal that remains after these pivots; delta [dk] is scratch. */
-static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
+ * are computed.  left [n] receives the diagonal that remains after these pivots.  `parts` has the data of the rows. */
+static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, const struct rows_parts *parts,
                                   const struct equalities *e)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t rank = 0, most = rows_unknowns(rows);
+    ptrdiff_t n = parts->size, rank = 0, most = rows_unknowns(rows);
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
     while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
@@ -34,9 +34,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
             break;
         /* column of the factor that belongs to this pivot */
         double *column = columns + rank * n;
-        rows_gram_column(e->margin, delta, e->U, rows, e->row[pivot]);
-        for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] = e->margin[e->row[i]];
+        rows_gram_column(column, parts, rows, e->row[pivot]);
         for (ptrdiff_t j = 0; j < rank; ++j)
             vector_add(column, -columns[j * n + pivot], columns + j * n, n);
         left[pivot] = column[pivot]; /* the diagonal of E E^* is 0 for a row that no W can meet */
@@ -64,14 +62,16 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
     e->U = arena_doubles(arena, n > 0 ? rows->w->n_queries : 0, rows->w->dk);
     e->multiplier = arena_doubles(arena, most, 1);
     double *left = arena_doubles(arena, n, 1), *columns = arena_doubles(arena, most, n);
-    double *delta = arena_doubles(arena, rows->w->dk, 1);
+    struct rows_parts parts;
     e->L = arena_doubles(arena, most, most);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         if (rows->equal[k])
             e->row[found++] = k;
-    e->count = pivoted_cholesky(columns, pivot, left, delta, n, e);
+    if (rows_parts(&parts, rows, e->row, n, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    e->count = pivoted_cholesky(columns, pivot, left, &parts, e);
     if (n > 0 && rows->monitor->stopped)
         return STATUS_INTERRUPTED;
     memcpy(e->implied, rows->equal, (size_t)rows->count);
@@ -100,12 +100,10 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
         }
         cholesky_solve(e->count, e->L, e->multiplier);
         vector_zero(e->margin, rows->count);
-        for (ptrdiff_t i = 0; i < e->count; ++i) {
-            ptrdiff_t k = e->row[i];
-            e->margin[k] = e->multiplier[i];
-            if (lambda != NULL)
-                lambda[k] += e->multiplier[i];
-        }
+        for (ptrdiff_t i = 0; i < e->count; ++i)
+            e->margin[e->row[i]] = e->multiplier[i];
+        if (lambda != NULL)
+            vector_add(lambda, 1, e->margin, rows->count);
         rows_adjoint(e->M, rows, e->margin, e->U);
         vector_add(W, 1, e->M, D);
     }

@@ -35,11 +35,6 @@
 svm_method frobenius_auto, frobenius_active, frobenius_block, frobenius_gradient, frobenius_interior;
 svm_method nuclear_auto, nuclear_factored, nuclear_capped, interior_method;
 
-/* Methods that only method="auto" calls.  Both return STATUS_DECLINED if another method will do better.
- * frobenius_block_if_loose, for a hard or a soft margin, declines if a few epochs show that the problem is tight; it
- * does not search for a proof of infeasibility.  nuclear_factored_if_quick declines if its first round takes long. */
-svm_method frobenius_block_if_loose, nuclear_factored_if_quick;
-
 /* The default iteration limits of all methods: METHOD_LIMIT_frobenius_active and so on. */
 enum method_limit {
 #define METHOD_LIMIT(name, solve, norm, word, problems, max_iter, purpose) METHOD_LIMIT_##name = max_iter,

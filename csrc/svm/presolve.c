@@ -1,6 +1,5 @@
 #include "svm/presolve.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -29,13 +28,6 @@ struct reduced {
     struct span keys, queries;
     double *start, *start_W;
 };
-
-int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options)
-{
-    answer->method = "presolve";
-    answer->bound = options->soft > 0 ? (struct bounds){0, 0, 0} : (struct bounds){INFINITY, INFINITY, 0};
-    return STATUS_NO_CONSTRAINT;
-}
 
 /* Sets X [N,p] to the tokens in the coordinates of the basis, after the first reference token was subtracted from
  * each. */
@@ -131,7 +123,7 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
         copies = copies_find(chosen, rows, arena);
     if (copies == 0 && r->keys.basis == NULL && r->queries.basis == NULL)
         return STATUS_DECLINED;
-    status = rows_build_part(&r->part, rows, chosen, rows->count - copies, arena);
+    status = rows_build_part(&r->part, rows, chosen, arena);
     return status == STATUS_DONE ? change_coordinates(r, rows, options, arena) : status;
 }
 
@@ -171,8 +163,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         struct svm_options own = *options;
         own.start = r.start;
         own.start_W = r.start_W;
-        struct svm_answer found = {.W = arena_zeros(arena, r.part.w.dk, r.part.w.dz),
-                                   .lambda = arena_zeros(arena, r.part.rows.count, 1)};
+        struct svm_answer found = solver_zero(&r.part.rows, arena);
         status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.part.rows, &own, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;

@@ -11,7 +11,4 @@
 int presolve_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    svm_method *method, struct arena *arena);
 
-/* Makes the answer W = 0, for a problem without constraints: every W meets its rows.  Returns STATUS_NO_CONSTRAINT. */
-int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options);
-
 #endif

@@ -98,12 +98,11 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     struct arena_mark mark = arena_mark(arena);
     struct rows_part part;
     double *start = arena_doubles(arena, g->size, 1), size = 0;
-    int status = rows_build_part(&part, g->rows, g->chosen, g->size, arena);
+    struct svm_options inner = *options;
+    rows_build_part(&part, g->rows, g->chosen, arena);
+    struct svm_answer found = solver_zero(&part.rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    struct svm_options inner = *options;
-    ptrdiff_t D = rows_unknowns(g->rows);
-    struct svm_answer found = {.W = arena_zeros(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
     for (ptrdiff_t i = 0; i < g->size; ++i) {
         start[i] = answer->lambda[part.row[i]];
         size += fabs(start[i]);
@@ -111,13 +110,11 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     inner.start = size > 0 ? start : NULL;
     if (options->max_iter > 0)
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
     /* a copy of the monitor polls for Ctrl-C, but shows no gap: the gap over the working set is no bound of the whole
      * problem */
     struct monitor quiet = *g->rows->monitor;
     part.rows.monitor = &quiet;
-    status = method(&found, &part.rows, &inner, arena);
+    int status = method(&found, &part.rows, &inner, arena);
     g->rows->monitor->stopped = quiet.stopped;
     answer->iterations += found.iterations;
     if (status == STATUS_INTERRUPTED)
@@ -162,32 +159,31 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     int status = guess(&g, answer, options, arena);
     if (status == STATUS_DONE && rows->count >= DEAR)
         status = first_rounds(answer, &g, options, arena);
-    if (status != STATUS_DONE)
-        return solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
-    for (int round = 0; round < MOST_ROUNDS; ++round) {
-        /* Accuracy of this round.  If the support is more than half of the unknowns, the methods solve systems by
-         * factors, which give the exact solution at once. */
-        int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
-        inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
-        /* solves roughly at first, and accurately once no row is violated by more than the rough tolerance */
-        for (;;) {
-            /* solution on the working set */
-            status = solve_part(answer, &g, &inner, method, arena);
-            if (status != STATUS_DONE)
-                return solver_conclude(answer, rows, options, status, arena);
-            /* violated rows join the working set */
-            rows_apply(g.margin, rows, answer->W, g.U);
-            double size = vector_norm(answer->W, rows_unknowns(rows));
-            if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
-                break;
+    double accurate = options->tol / 2, rough = fmax(accurate, ROUGH_TOL);
+    inner.tol = rough;
+    for (int round = 0; status == STATUS_DONE && round < MOST_ROUNDS;) {
+        /* solution on the working set: rough at first, and accurate once no row is violated by more than the rough
+         * tolerance */
+        status = solve_part(answer, &g, &inner, method, arena);
+        if (status != STATUS_DONE)
+            break;
+        /* violated rows join the working set */
+        rows_apply(g.margin, rows, answer->W, g.U);
+        double size = vector_norm(answer->W, rows_unknowns(rows));
+        if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) == 0) {
             /* stopping test */
-            if (inner.tol <= options->tol / 2)
-                return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);
-            inner.tol = options->tol / 2;
+            if (inner.tol <= accurate)
+                break;
+            inner.tol = accurate;
+            continue;
         }
+        /* Accuracy of the next round.  If the support is more than half of the unknowns, the methods solve systems by
+         * factors, which give the exact solution at once. */
+        ++round;
+        inner.tol = 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows) ? accurate : rough;
         if (monitor_stops(rows->monitor))
-            return solver_conclude(answer, rows, options, STATUS_INTERRUPTED, arena);
+            status = STATUS_INTERRUPTED;
     }
-    return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }

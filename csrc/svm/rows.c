@@ -14,11 +14,12 @@
  * Iterative refinement removes the effect on the solution. */
 #define JITTER 1e-14
 
-INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                           const double *length, ptrdiff_t m, ptrdiff_t d, int single)
+INLINE void window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u,
+                           const ptrdiff_t *token, const double *length, ptrdiff_t m, int single)
 {
-    const void *a = matrix_at(X, reference * d, single);
-    ptrdiff_t k = 0;
+    const struct windows *w = rows->w;
+    ptrdiff_t d = w->dk, k = 0;
+    const void *X = windows_token(w, w->start[q]), *a = matrix_at(X, rows->reference[q] * d, single);
     for (; k + 4 <= m; k += 4) { /* four rows at a time, so that their additions overlap */
         const void *x0 = matrix_at(X, token[k] * d, single), *x1 = matrix_at(X, token[k + 1] * d, single);
         const void *x2 = matrix_at(X, token[k + 2] * d, single), *x3 = matrix_at(X, token[k + 3] * d, single);
@@ -47,11 +48,12 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
         margin[k] /= length[k];
 }
 
-INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d,
-                        int single)
+INLINE void window_pull(double *restrict p, const struct rows *rows, ptrdiff_t q, const double *restrict lambda,
+                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, int single)
 {
-    const void *restrict a = matrix_at(X, reference * d, single);
+    const struct windows *w = rows->w;
+    ptrdiff_t d = w->dk;
+    const void *restrict X = windows_token(w, w->start[q]), *restrict a = matrix_at(X, rows->reference[q] * d, single);
     vector_zero(p, d);
     for (ptrdiff_t k = 0; k < m; ++k) {
         if (lambda[k] == 0)
@@ -64,37 +66,23 @@ INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t re
 }
 
 SIMD_DISPATCH
-static void margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                    const double *length, ptrdiff_t m, ptrdiff_t d, int single)
-{
-    if (single)
-        window_margins(margin, X, reference, u, token, length, m, d, 1);
-    else
-        window_margins(margin, X, reference, u, token, length, m, d, 0);
-}
-
-SIMD_DISPATCH
-static void pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                 const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d, int single)
-{
-    if (single)
-        window_pull(p, X, reference, lambda, token, length, m, d, 1);
-    else
-        window_pull(p, X, reference, lambda, token, length, m, d, 0);
-}
-
 void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
                         const double *length, ptrdiff_t count)
 {
-    const struct windows *w = rows->w;
-    margins(margin, windows_token(w, w->start[q]), rows->reference[q], u, token, length, count, w->dk, w->keys == NULL);
+    if (rows->w->keys == NULL)
+        window_margins(margin, rows, q, u, token, length, count, 1);
+    else
+        window_margins(margin, rows, q, u, token, length, count, 0);
 }
 
-void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                     const double *length, ptrdiff_t count)
+SIMD_DISPATCH
+void rows_token_pull(double *restrict p, const struct rows *rows, ptrdiff_t q, const double *restrict lambda,
+                     const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t count)
 {
-    const struct windows *w = rows->w;
-    pull(p, windows_token(w, w->start[q]), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
+    if (rows->w->keys == NULL)
+        window_pull(p, rows, q, lambda, token, length, count, 1);
+    else
+        window_pull(p, rows, q, lambda, token, length, count, 0);
 }
 
 /* Context of the parallel loops over the rows.  apply_part sets margin = delta . u_q / length; if W is given, it sets
@@ -114,9 +102,9 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     if (p->W != NULL)
         matrix_rows_times_rows(p->transformed + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
     for (ptrdiff_t q = from; q < to; ++q) {
-        ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
-        if (m > 0)
-            rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, rows->length + k, m);
+        ptrdiff_t k = rows->first[q];
+        rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, rows->length + k,
+                           rows->first[q + 1] - k);
     }
 }
 
@@ -137,11 +125,8 @@ static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     (void)worker;
     const struct product *p = context;
     const struct windows *w = p->rows->w;
-    if (to - from == w->dk)
-        matrix_columns_times_columns(p->out, p->P, w->queries, w->dk, w->dz, w->n_queries);
-    else
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk,
-                    w->queries, w->dz, 0.0, p->out + from * w->dz, w->dz);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk, w->queries,
+                w->dz, 0.0, p->out + from * w->dz, w->dz);
 }
 
 /* Returns the number of multiplications for Z W^T, all queries times W. */
@@ -179,11 +164,16 @@ void rows_pull(double *P, const struct rows *rows, const double *lambda)
     threads_for(rows->threads, rows->w->n_queries, window_cost(rows), pull_part, &p);
 }
 
-void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P)
+void rows_combine(double *W, const struct rows *rows, double *P)
 {
     struct product p = {.rows = rows, .P = P, .out = W};
-    rows_pull(P, rows, lambda);
     threads_for(rows->threads, rows->w->dk, product_cost(rows), outer_part, &p);
+}
+
+void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P)
+{
+    rows_pull(P, rows, lambda);
+    rows_combine(W, rows, P);
 }
 
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
@@ -198,29 +188,42 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
         delta[i] = scale * (matrix_number(a, i, single) - matrix_number(x, i, single));
 }
 
+int rows_parts(struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+               struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    *parts = (struct rows_parts){.size = size, .query = arena_indices(arena, size)};
+    parts->D = arena_doubles(arena, size, w->dk);
+    parts->Z = arena_doubles(arena, size, w->dz);
+    parts->delta = arena_doubles(arena, w->dk, 1);
+    parts->products = arena_doubles(arena, size, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        ptrdiff_t q = rows->query[member[i]];
+        if (i == 0 || q != rows->query[member[i - 1]])
+            vector_copy(parts->Z + parts->queries++ * w->dz, w->queries + q * w->dz, w->dz);
+        parts->query[i] = parts->queries - 1;
+        rows_delta(parts->D + i * w->dk, rows, member[i]);
+    }
+    return STATUS_DONE;
+}
+
 int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
               const double *ridge, struct arena *arena)
 {
     /* The Gram matrix G of rows is the elementwise product of the Gram matrices of their differences and of their
      * queries. */
     const struct windows *w = rows->w;
-    ptrdiff_t queries = 0, *z = parts->query = arena_indices(arena, size);
-    double *D = parts->D = arena_doubles(arena, size, w->dk), *Z = parts->Z = arena_doubles(arena, size, w->dz);
-    if (arena->failed)
+    if (rows_parts(parts, rows, member, size, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < size; ++i) {
-        ptrdiff_t q = rows->query[member[i]];
-        if (i == 0 || q != rows->query[member[i - 1]])
-            vector_copy(Z + queries++ * w->dz, w->queries + q * w->dz, w->dz);
-        z[i] = queries - 1;
-        rows_delta(D + i * w->dk, rows, member[i]);
-    }
     struct arena_mark mark = arena_mark(arena);
+    ptrdiff_t queries = parts->queries, *z = parts->query;
     double *K = arena_doubles(arena, queries, queries);
-    if (arena->failed)
+    if (K == NULL)
         return STATUS_NO_MEMORY;
-    matrix_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries, rows->monitor);
-    matrix_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size, rows->monitor);
+    matrix_syrk(queries, w->dz, 1.0, parts->Z, w->dz, 0.0, K, queries, rows->monitor);
+    matrix_syrk(size, w->dk, 1.0, parts->D, w->dk, 0.0, G, size, rows->monitor);
     for (ptrdiff_t i = 0; i < size; ++i) {
         /* the query numbers z ascend, so the lower triangle of K = Z Z^T, for the queries Z, is enough */
         for (ptrdiff_t j = 0; j < i; ++j)
@@ -246,20 +249,14 @@ void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptr
     }
 }
 
-void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)
+void rows_gram_column(double *column, const struct rows_parts *parts, const struct rows *rows, ptrdiff_t k)
 {
-    /* Row k as a matrix is delta z^T; its product with query z_q is (z_q . z) delta. */
     const struct windows *w = rows->w;
-    const double *z = w->queries + rows->query[k] * w->dz;
-    rows_delta(delta, rows, k);
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        double product = 0;
-        for (ptrdiff_t i = 0; i < w->dz; ++i)
-            product += w->queries[q * w->dz + i] * z[i];
-        for (ptrdiff_t i = 0; i < w->dk; ++i)
-            U[q * w->dk + i] = product * delta[i];
-    }
-    rows_apply_transformed(column, rows, U);
+    rows_delta(parts->delta, rows, k);
+    matrix_times_vector(column, parts->D, parts->delta, parts->size, w->dk);
+    matrix_times_vector(parts->products, parts->Z, w->queries + rows->query[k] * w->dz, parts->queries, w->dz);
+    for (ptrdiff_t i = 0; i < parts->size; ++i)
+        column[i] *= parts->products[parts->query[i]];
 }
 
 ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,

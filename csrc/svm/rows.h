@@ -63,6 +63,9 @@ void rows_apply_transformed(double *margin, const struct rows *rows, const doubl
 /* Computes the margins [m] of all rows, A(W) for W [dk,dz].  U [M,dk] receives Z W^T. */
 void rows_apply(double *margin, const struct rows *rows, const double *W, double *U);
 
+/* Computes W [dk,dz] = P^T Z = sum_q p_q z_q^T from the pulls P [M,dk]. */
+void rows_combine(double *W, const struct rows *rows, double *P);
+
 /* Computes W [dk,dz] = A^*(lambda) for lambda [m].  P [M,dk] receives the result of rows_pull. */
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P);
 
@@ -73,9 +76,19 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 /* The data of a set of rows: the differences of the rows as rows_delta gives them, the distinct queries, and the index
  * of each row's query among these queries. */
 struct rows_parts {
-    double *D, *Z; /* differences (size, dk); queries (at most size, dz) */
-    ptrdiff_t *query;
+    ptrdiff_t size, queries;  /* numbers of rows and of distinct queries */
+    double *D, *Z;            /* differences (size, dk); queries (at most size, dz) */
+    ptrdiff_t *query;         /* (size) */
+    double *delta, *products; /* scratch of rows_gram_column: (dk), (size) */
 };
+
+/* Collects the data of the rows member [size], in ascending order, in memory of the arena.  Returns STATUS_DONE or
+ * STATUS_NO_MEMORY. */
+int rows_parts(struct rows_parts *parts, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+               struct arena *arena);
+
+/* Computes column [size] of the Gram matrix entries of the rows in `parts` (at least one) with row k. */
+void rows_gram_column(double *column, const struct rows_parts *parts, const struct rows *rows, ptrdiff_t k);
 
 /* Computes the Gram matrix G [size,size], lower triangle only, of the rows member [size], in ascending order.  The
  * diagonal is 1 + ridge [m], plus a jitter that keeps G factorable if rows nearly depend on each other.  `parts`
@@ -88,10 +101,6 @@ int rows_gram(double *G, struct rows_parts *parts, const struct rows *rows, cons
  * diagonal is 1 + ridge [m].  D [size,dk] receives the rows_delta of each row. */
 void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
                         const double *ridge);
-
-/* Computes column [m] of the Gram matrix A A^*, the column that belongs to row k.  delta [dk] and U [M,dk] are
- * scratch. */
-void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
 /* Adds to the working set, chosen [m], the rows whose margin [m] is below b [m] by more than part * |b| + noise, for
  * the arguments `part` and `noise`.  If a query has more than `most` such rows, only the `most` rows that are furthest

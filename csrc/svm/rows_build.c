@@ -2,6 +2,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/simd.h"
@@ -64,15 +65,17 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena)
 {
-    *rows = (struct rows){.reference = reference, .threads = threads};
+    *rows = (struct rows){.reference = reference, .homogeneous = 1, .threads = threads};
     rows_init(rows, w, windows_entries(w) - w->n_queries, arena);
     double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
     double *difference = arena_doubles(arena, w->dk, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    if (impossible != NULL)
+        memset(impossible, 0, (size_t)windows_entries(w));
     *entry = -1;
-    ptrdiff_t m = 0, n_equal = 0;
-    int asks = 0, homogeneous = 1;
+    ptrdiff_t m = 0;
+    int asks = 0;
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
         const double *X = windows_keys(w, q, keys);
@@ -108,23 +111,22 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
             /* the maximum is written out, because calls of fmax would be slow */
             rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest;
             asks |= equal ? b != 0 : b > 0;
-            homogeneous &= equal ? b == 0 : b > 0;
-            n_equal += equal;
+            rows->homogeneous &= equal ? b == 0 : b > 0;
+            rows->n_equal += equal;
             ++m;
         }
     }
     rows->first[w->n_queries] = m;
     rows->count = m;
-    rows->n_equal = n_equal;
-    rows->homogeneous = homogeneous;
     return asks ? STATUS_DONE : STATUS_NO_CONSTRAINT;
 }
 
-int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, ptrdiff_t m,
-                    struct arena *arena)
+int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, *start = arena_indices(arena, M), *stop = arena_indices(arena, M), n = 0, i = 0;
+    ptrdiff_t M = w->n_queries, *start = arena_indices(arena, M), *stop = arena_indices(arena, M), n = 0, i = 0, m = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        m += chosen[k];
     ptrdiff_t *indptr = arena_indices(arena, M + 1), *reference = arena_indices(arena, M);
     double *queries = arena_doubles(arena, M, w->dz);
     *part = (struct rows_part){.w = *w, .rows = *rows, .row = arena_indices(arena, m)};

@@ -10,8 +10,8 @@
  *
  * If two tokens are equal, or the query is zero, the left side of their row is 0 for every W.  (Tokens that differ at
  * all, however little, give a row.)  Such a row is left out if 0 meets it: b <= 0 on a margin row, b = 0 on an equality
- * row.  Otherwise it is impossible: no W meets it.  If `impossible` [entries] is given, impossible margin rows are
- * marked in it and left out, since a soft margin only penalises them.  Any other impossible row is reported in *entry
+ * row.  Otherwise it is impossible: no W meets it.  If `impossible` [entries] is given, it marks the impossible margin
+ * rows, which are left out, since a soft margin only penalises them.  Any other impossible row is reported in *entry
  * (-1: there is none), and `rows` then holds the first such row alone.
  *
  * Returns STATUS_DONE; STATUS_NO_CONSTRAINT if zero weights meet every row; STATUS_NOT_FINITE if the length of a row is
@@ -28,9 +28,8 @@ struct rows_part {
     ptrdiff_t *row;
 };
 
-/* Builds the problem of the `count` rows that chosen [m] marks.  *part must not be moved or copied, because its rows
+/* Builds the problem of the rows that chosen [m] marks.  *part must not be moved or copied, because its rows
  * point into it.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
-int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, ptrdiff_t count,
-                    struct arena *arena);
+int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, struct arena *arena);
 
 #endif

@@ -18,9 +18,8 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     double *M = arena_doubles(arena, D, 1), *P = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        if (rows->equal[k] || options->start[k] > 0)
-            lambda[k] = options->start[k];
+    vector_copy(lambda, options->start, rows->count);
+    certificate_clean(lambda, rows);
     double top = vector_largest(lambda, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         lambda[k] = top > 0 ? lambda[k] / top : 0;
@@ -116,14 +115,17 @@ int solver_check(struct svm_answer *answer, const struct rows *rows, const struc
                  struct arena *arena)
 {
     answer->method = "presolve";
-    answer->iterations = 0;
-    vector_zero(answer->W, rows_unknowns(rows));
     if (options->start_W != NULL)
         vector_copy(answer->W, options->start_W, rows_unknowns(rows));
-    vector_zero(answer->lambda, rows->count);
     if (options->start != NULL)
         vector_copy(answer->lambda, options->start, rows->count);
     return solver_conclude(answer, rows, options, STATUS_UNDECIDED, arena);
+}
+
+struct svm_answer solver_zero(const struct rows *rows, struct arena *arena)
+{
+    return (struct svm_answer){.W = arena_zeros(arena, rows_unknowns(rows), 1),
+                               .lambda = arena_zeros(arena, rows->count, 1)};
 }
 
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows)
@@ -138,10 +140,8 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
 
 int solver_keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
 {
-    if (best->W == NULL) {
-        best->W = arena_doubles(arena, rows_unknowns(rows), 1);
-        best->lambda = arena_doubles(arena, rows->count, 1);
-    }
+    if (best->W == NULL)
+        *best = solver_zero(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     solver_copy(best, answer, rows);
@@ -184,6 +184,7 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
             continue;
         struct arena_mark mark = arena_mark(arena);
         struct svm_options own = *options;
+        own.declines = steps[i].declines;
         own.max_iter = options->max_iter > 0 ? options->max_iter : steps[i].max_iter;
         if (options->soft > 0 && isfinite(best.bound.gap) && best.W != NULL)
             own.start = best.lambda;

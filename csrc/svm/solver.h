@@ -19,6 +19,10 @@ struct svm_options {
     const double *start;
     /* Warm start (dk, dz): weights of any scale, for nuclear_factored and the presolve; NULL: none. */
     const double *start_W;
+    /* 1 if the method may return STATUS_DECLINED, because method="auto" will try another method: frobenius_block does
+     * if a few epochs show that the problem is tight, nuclear_factored if its first round takes long.  Such a
+     * frobenius_block does not search for a proof of infeasibility. */
+    int declines;
     /* Cache for several methods that run on the same rows; NULL: no cache.  The first method that finds a Frobenius
      * answer with a positive lower bound stores it here, and later methods reuse it. */
     struct svm_answer *frobenius;
@@ -44,10 +48,13 @@ struct svm_answer {
  *     STATUS_UNDECIDED        neither a W that meets the rows nor a proof that there is none was found
  *     STATUS_STATIONARY       nuclear_capped is at a stationary point; the upper bound is that without the cap
  *     STATUS_INTERRUPTED      the best point so far, with its bounds
- *     STATUS_DECLINED         no answer, another method should be used; only methods for method="auto" return it
+ *     STATUS_DECLINED         no answer, another method should be used; only if options->declines is set
  *     negative                an error, no answer */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct arena *arena);
+
+/* Returns an answer whose W and lambda are zero, in memory of the arena; arena->failed is set if there is none. */
+struct svm_answer solver_zero(const struct rows *rows, struct arena *arena);
 
 /* Copies the answer `from` into *answer; W and lambda go into the memory that answer->W and answer->lambda already
  * have. */
@@ -67,6 +74,7 @@ struct solver_step {
     ptrdiff_t max_iter; /* iteration limit of this method if the options give none */
     /* Returns 0 if this method is not worth a try after another method has left an answer; NULL: it always is. */
     int (*worth)(const struct svm_answer *best, const struct rows *rows);
+    int declines; /* options->declines of this method */
 };
 
 /* Tries the methods in turn until one returns a final status (done, infeasible, interrupted or negative).  If none
@@ -94,8 +102,9 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
                     struct arena *arena);
 
 /* The function `check` of _core: gives solver_conclude multipliers and weights that are known beforehand.  W and lambda
- * are options->start_W and options->start, unchanged, or 0 if these are NULL.  Returns STATUS_INFEASIBLE if lambda is a
- * Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or STATUS_UNDECIDED. */
+ * are options->start_W and options->start, unchanged; if these are NULL, they stay as they are on entry.  Returns
+ * STATUS_INFEASIBLE if lambda is a Farkas certificate, otherwise STATUS_DONE, STATUS_ITERATION_LIMIT or
+ * STATUS_UNDECIDED. */
 svm_method solver_check;
 
 /* Concludes in the Frobenius norm from lambda alone: sets W = A^*(lambda), which is formed once for both bounds, and

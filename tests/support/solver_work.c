@@ -39,7 +39,6 @@ static double of_system(const struct rows *rows, const struct svm_answer *answer
 #define WORK_LIST(WORK) \
     WORK(frobenius_active, of_step) \
     WORK(frobenius_block, of_ascent) \
-    WORK(frobenius_block_if_loose, of_ascent) \
     WORK(frobenius_gradient, of_ascent) \
     WORK(frobenius_interior, of_system)
 

@@ -17,6 +17,13 @@ def test_rows_beyond_the_unknowns_need_little():
             assert sol.status == "optimal" and sol.method == "interior" and sol.iterations < 100
 
 
+def test_more_rows_and_unknowns_than_a_factor_holds():
+    """Block ascent is then the only method, with its own limit."""
+    case = gaussian(0, 600, 10, 64)
+    sol = attsvm.solve_svm(case.data, case.selected, C=1.0)
+    assert sol.status == "optimal" and sol.method == "block"
+
+
 def test_interior_is_soon_there_at_a_large_price():
     """Here each exchange of the support lets in a row or two, although rows outnumber the entries of W."""
     case = gaussian(2, 60, 20, 8)

@@ -82,17 +82,15 @@ struct auto_size auto_size(const struct rows *rows)
         double own = (double)(rows->first[q + 1] - rows->first[q]);
         pairs += own * own;
     }
-    return (struct auto_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
+    return (struct auto_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, (double)rows->w->dk, pairs};
 }
 
 /* Returns the number of multiplications for one linear system of a dense method, of order min(rows, unknowns). */
-static double system_cost(const struct rows *rows)
+static double system_cost(const struct auto_size *s)
 {
-    struct auto_size s = auto_size(rows);
-    double dk = (double)rows->w->dk;
-    if (s.rows < s.unknowns)
-        return s.rows * s.rows * (s.rows / 3 + dk);
-    return s.queries * s.unknowns * s.unknowns / 2 + s.rows * dk * dk + s.unknowns * s.unknowns * s.unknowns / 3;
+    if (s->rows < s->unknowns)
+        return s->rows * s->rows * (s->rows / 3 + s->dk);
+    return s->unknowns * s->unknowns * (s->queries / 2 + s->unknowns / 3) + s->rows * s->dk * s->dk;
 }
 
 ptrdiff_t auto_budget(double dense, double iteration)
@@ -102,32 +100,26 @@ ptrdiff_t auto_budget(double dense, double iteration)
 
 /* Returns the budget of block ascent and its active-set runs, counted in epochs and iterations of conjugate
  * gradients. */
-static ptrdiff_t block_budget(const struct rows *rows, double dense)
+static ptrdiff_t block_budget(const struct auto_size *s, double dense)
 {
-    struct auto_size s = auto_size(rows);
-    return auto_budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
+    return auto_budget(dense, 2 * (s->dk * fmin(s->rows, VISITED * s->queries) + s->queries * s->unknowns));
 }
 
 /* Returns the number of active-set steps that cost half as much as a dense method.  Step i computes the margins of all
  * rows from i multipliers. */
-static ptrdiff_t active_budget(const struct rows *rows, double dense)
+static ptrdiff_t active_budget(const struct auto_size *s, double dense)
 {
-    double dk = (double)rows->w->dk;
-    return (ptrdiff_t)(1 + sqrt(dk * dk + dense / (double)rows->count) - dk);
+    return (ptrdiff_t)(1 + sqrt(s->dk * s->dk + dense / s->rows) - s->dk);
 }
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
     /* after an interior point all multipliers are positive, and every row counts as a support row */
     double support = (double)vector_nonzeros(best->lambda, rows->count);
-    return fmin(support, auto_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
+    return fmin(support, (double)rows_unknowns(rows)) * (double)rows->count <= ACTIVE_MOST;
 }
 
-#define STEP(name, method) \
-    (struct solver_step) \
-    { \
-        name, method, METHOD_LIMIT_##method, NULL \
-    }
+#define STEP(name, method) (struct solver_step){name, method, METHOD_LIMIT_##method, NULL, 0}
 
 /* Returns 1 if the windows are so long that the Gram matrices of the queries, which block ascent holds, have far more
  * entries than the Gram matrix of the rows that support W.  The measure is the number of rows in the window of a row,
@@ -140,10 +132,9 @@ static int windows_are_long(const struct auto_size *s)
 
 /* Returns 1 for a hard margin that should go to the active set or the interior point at any number of rows: block
  * ascent would take tens of times as long. */
-static int is_tight_and_small(const struct rows *rows)
+static int is_tight_and_small(const struct rows *rows, const struct auto_size *s)
 {
-    struct auto_size s = auto_size(rows);
-    return s.bits > TIGHT && s.unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0;
+    return s->bits > TIGHT && s->unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0;
 }
 
 /* Returns 1 if some query is a copy of another, up to the relative distance NEAR_COPY.  Rows of copies that contradict
@@ -174,23 +165,23 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
     double few = s.rows >= LONG * s.queries ? 2 * ACTIVE_SET_ROWS : ACTIVE_SET_ROWS;
     int tight = s.bits > TIGHT, large = s.smaller > AUTO_DENSE, n = 0;
     struct solver_step active = STEP("active", frobenius_active), interior = STEP("interior", frobenius_interior);
-    if (s.rows <= few || is_tight_and_small(rows)) {
+    if (s.rows <= few || is_tight_and_small(rows, &s)) {
         int many = s.unknowns > INTERIOR_MANY && s.queries > INTERIOR_MANY * s.unknowns && options->start == NULL;
         steps[n++] = many ? interior : active;
         steps[n++] = many ? active : interior;
         return n;
     }
     int probes = tight && !large && options->start == NULL;
-    double dense = fmax(AUTO_LEAST_COST, AUTO_SYSTEMS * system_cost(rows));
+    double dense = fmax(AUTO_LEAST_COST, AUTO_SYSTEMS * system_cost(&s));
     int repeats = s.unknowns <= AUTO_DENSE && options->start == NULL && queries_repeat(rows->w);
     if (repeats) {
         steps[n] = active;
-        steps[n++].max_iter = tight ? active_budget(rows, dense) : REPEATED / 8;
+        steps[n++].max_iter = tight ? active_budget(&s, dense) : REPEATED / 8;
     }
     steps[n] = STEP("block", frobenius_block);
-    steps[n].solve = probes ? frobenius_block_if_loose : frobenius_block;
+    steps[n].declines = probes;
     if (!large)
-        steps[n].max_iter = repeats && !tight ? REPEATED : block_budget(rows, dense);
+        steps[n].max_iter = repeats && !tight ? REPEATED : block_budget(&s, dense);
     ++n;
     active.worth = active_is_affordable;
     steps[n++] = probes ? interior : active;
@@ -207,7 +198,7 @@ static int is_within_slack(const struct rows *rows, double C, struct arena *aren
     struct arena_mark mark = arena_mark(arena);
     double *lambda, *margin, *W = arena_doubles(arena, rows_unknowns(rows), 1), *P = rows_scratch(rows, arena);
     ARENA_DOUBLES(arena, m, 1, &lambda, &margin);
-    int failed = arena->failed, within = !failed && rows->n_equal == 0;
+    int within = !arena->failed && rows->n_equal == 0;
     if (within) {
         for (ptrdiff_t k = 0; k < m; ++k)
             lambda[k] = fmax(rows->rhs[k], 0) / rows_ridge(rows, k, C);
@@ -217,8 +208,7 @@ static int is_within_slack(const struct rows *rows, double C, struct arena *aren
             within = margin[k] < rows->rhs[k];
     }
     arena_release(arena, mark);
-    if (failed)
-        arena_recover(arena);
+    arena_recover(arena);
     return within;
 }
 
@@ -230,15 +220,17 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
 {
     struct auto_size s = auto_size(rows);
     int large = s.smaller > AUTO_DENSE, n = 0;
-    double dense = AUTO_SYSTEMS * system_cost(rows);
+    double dense = AUTO_SYSTEMS * system_cost(&s);
     int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns
-                && s.pairs * (double)rows->w->dk <= GRAM_WORTH * dense && !is_within_slack(rows, options->soft, arena);
+                && s.pairs * s.dk <= GRAM_WORTH * dense && !is_within_slack(rows, options->soft, arena);
     if (loose && dense <= AT_ONCE)
         steps[n++] = STEP("interior", frobenius_interior);
     if (large || (loose && !windows_are_long(&s))) {
         steps[n] = STEP("block", frobenius_block);
-        steps[n].solve = large || options->start != NULL ? frobenius_block : frobenius_block_if_loose;
-        steps[n++].max_iter = large ? 0 : block_budget(rows, dense);
+        steps[n].declines = !large && options->start == NULL;
+        if (!large)
+            steps[n].max_iter = block_budget(&s, dense);
+        ++n;
     }
     if (!large)
         steps[n++] = STEP("interior", frobenius_interior);
@@ -255,7 +247,7 @@ static int is_many(const struct rows *rows, const struct svm_options *options)
 {
     struct auto_size s = auto_size(rows);
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
-                             : windows_are_long(&s) || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
+                             : windows_are_long(&s) || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows, &s));
 }
 
 static int frobenius_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -275,7 +267,7 @@ static int generated(struct svm_answer *answer, const struct rows *rows, const s
 int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    struct arena *arena)
 {
-    struct solver_step steps[1 + MOST_STEPS] = {{"row generation", generated, 0, NULL}};
+    struct solver_step steps[1 + MOST_STEPS] = {{"row generation", generated, 0, NULL, 0}};
     int generates = is_many(rows, options), n = plan_frobenius(steps + 1, rows, options, arena);
     return solver_in_turn(answer, rows, options, steps + !generates, n + generates, arena);
 }

@@ -22,6 +22,7 @@ svm_method frobenius_auto_first;
 
 struct auto_size {
     double rows, queries, unknowns, smaller, bits;
+    double dk;
     double pairs; /* entries of the Gram matrices of all queries: the sum of (rows of the query)^2 */
 };
 

@@ -76,8 +76,6 @@ static int guess(struct primal_dual_active_set *s)
     return solver_start(s->lambda, rows, &own, s->arena);
 }
 
-enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
-
 /* Returns 1 if the problem counts as tight by the rules for LOOK_AFTER and OVERFULL.  `support` and `first` are the
  * numbers of positive multipliers after this epoch and after the first one. */
 static int is_tight(int epoch, double support, double first, double unknowns, double soft)
@@ -87,9 +85,9 @@ static int is_tight(int epoch, double support, double first, double unknowns, do
     return support > OVERFULL * unknowns || (epoch == LOOK_AFTER && support * (support / first) > crowded);
 }
 
-/* Runs at most `most` epochs of block ascent from s->lambda.  Unless `how` is ALL_EPOCHS, it stops earlier once the
- * support is steady.  Returns STATUS_DECLINED if `how` is IF_LOOSE and the problem is tight. */
-static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
+/* Runs at most `most` epochs of block ascent from s->lambda.  The first ascent stops earlier once the support is
+ * steady, and returns STATUS_DECLINED if the options allow that and the problem is tight. */
+static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, int is_first)
 {
     int status = STATUS_DONE;
     double unknowns = (double)rows_unknowns(s->rows), first = 0;
@@ -111,13 +109,13 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
         /* is the problem tight? */
         if (epoch == 0)
             first = (double)support;
-        if (how == IF_LOOSE && is_tight(epoch, (double)support, first, unknowns, s->options->soft)) {
+        if (is_first && s->options->declines && is_tight(epoch, (double)support, first, unknowns, s->options->soft)) {
             status = STATUS_DECLINED;
             break;
         }
         /* stop once the support is steady; if a Cholesky factor is cheap, the active set takes over earlier */
         double last = (primal_dual_active_set_is_cheap(s, (double)support) ? 5 : 1) * LAST_FLIPS;
-        if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= last * (double)support)
+        if (is_first && epoch > 1 && (double)flips <= last * (double)support)
             break;
     }
     block_ascent_end(blocks);
@@ -127,9 +125,8 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     return status;
 }
 
-/* Alternates block ascent and active-set runs until the gap is small enough.  `first` says how the first ascent
- * ends. */
-static int block_search(struct primal_dual_active_set *s, enum ascent first)
+/* Alternates block ascent and active-set runs until the gap is small enough. */
+static int block_search(struct primal_dual_active_set *s)
 {
     struct block_ascent blocks;
     double unknowns = (double)rows_unknowns(s->rows);
@@ -151,7 +148,7 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR_START) * s->lower)) {
-        status = ascend(s, &blocks, MOST_EPOCHS, first);
+        status = ascend(s, &blocks, MOST_EPOCHS, 1);
         if (status == STATUS_DECLINED)
             return status;
         primal_dual_active_set_measure(s);
@@ -162,7 +159,7 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
         if ((double)count > FULL * unknowns && count < fewest) {
             fewest = count;
             epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
-            status = ascend(s, &blocks, epochs, ALL_EPOCHS);
+            status = ascend(s, &blocks, epochs, 0);
             continue;
         }
         /* active-set run */
@@ -172,14 +169,14 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
         /* the run has failed: more epochs of block ascent */
         if (epochs < MOST_EPOCHS)
             epochs *= 2;
-        status = ascend(s, &blocks, epochs, ALL_EPOCHS);
+        status = ascend(s, &blocks, epochs, 0);
     }
     return status;
 }
 
 /* Runs block ascent and active-set runs.  Fills W and lambda with the best points found, not yet certified.  Margin
  * rows are soft if options->soft > 0. */
-static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, enum ascent first,
+static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                struct arena *arena)
 {
     struct primal_dual_active_set s = {.rows = rows,
@@ -191,7 +188,7 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
     answer->iterations = 0;
     int status = primal_dual_active_set_init(&s);
     if (status == STATUS_DONE)
-        status = block_search(&s, first);
+        status = block_search(&s);
     if (status < 0)
         return status;
     vector_copy(answer->lambda, s.best_lambda, rows->count);
@@ -220,7 +217,7 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     struct monitor quiet = *rows->monitor;
     struct rows own = *rows;
     own.monitor = &quiet;
-    int status = run(answer, &own, &soft, UNTIL_STEADY, arena);
+    int status = run(answer, &own, &soft, arena);
     rows->monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
     return solver_conclude(answer, rows, options, status, arena);
@@ -229,19 +226,11 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
 int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                     struct arena *arena)
 {
-    int status = run(answer, rows, options, UNTIL_STEADY, arena);
+    int status = run(answer, rows, options, arena);
+    if (status == STATUS_DECLINED)
+        return status;
     status = solver_conclude(answer, rows, options, status, arena);
-    if (status == STATUS_UNDECIDED && answer->iterations < options->max_iter)
+    if (status == STATUS_UNDECIDED && !options->declines && answer->iterations < options->max_iter)
         return probe(answer, rows, options, arena);
-    return status;
-}
-
-int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                             struct arena *arena)
-{
-    int status = run(answer, rows, options, IF_LOOSE, arena);
-    if (status != STATUS_DECLINED)
-        return solver_conclude(answer, rows, options, status, arena);
-    answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;
 }

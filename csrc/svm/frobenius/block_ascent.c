@@ -65,18 +65,11 @@ void block_ascent_end(struct block_ascent *blocks)
     arena_free(blocks->arena);
 }
 
-/* Context of the parallel loop that computes the Gram matrices of queries. */
-struct grams {
-    const struct block_ascent *blocks;
-    double *delta; /* (most, dk) scratch for each worker thread; `most` is the largest number of rows of a query */
-};
-
 static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
-    const struct grams *g = context;
-    const struct block_ascent *blocks = g->blocks;
+    const struct block_ascent *blocks = context;
     const struct rows *rows = blocks->rows;
-    double *delta = g->delta + worker * blocks->most * rows->w->dk;
+    double *delta = blocks->delta + worker * blocks->most * rows->w->dk;
     for (ptrdiff_t i = begin; i < end; ++i) {
         if (worker == 0 && monitor_stops(rows->monitor))
             break;
@@ -128,14 +121,14 @@ static int inspect(struct block_ascent *blocks, const double *lambda)
     double *G = arena_doubles(blocks->arena, total, 1);
     struct arena_mark mark = arena_mark(blocks->arena);
     ptrdiff_t deltas = (threads != NULL ? threads->most : 1) * blocks->most;
-    struct grams grams = {blocks, arena_doubles(blocks->arena, deltas, rows->w->dk)};
+    blocks->delta = arena_doubles(blocks->arena, deltas, rows->w->dk);
     if (blocks->arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < n_changed; ++i) {
         blocks->gram[blocks->changed[i]] = G;
         G += blocks->n_near[blocks->changed[i]] * blocks->n_near[blocks->changed[i]];
     }
-    threads_for(threads, n_changed, (double)total * (double)rows->w->dk, gram_part, &grams);
+    threads_for(threads, n_changed, (double)total * (double)rows->w->dk, gram_part, blocks);
     arena_release(blocks->arena, mark);
     return STATUS_DONE;
 }
@@ -158,13 +151,13 @@ static void shuffle(struct block_ascent *blocks)
 }
 
 /* Cyclic coordinate ascent on the multipliers lambda [m] of one query's rows.  On entry g [m] is the negative gradient:
- * margins (plus ridge terms) minus b.  change [m] receives the change of lambda.  Returns the sum over the sweeps of
- * their largest moves; 0 if nothing moved. */
+ * margins (plus ridge terms) minus b.  change [m] receives the change of lambda.  Returns the largest move of the
+ * first sweep; it is 0 if nothing moved. */
 SIMD_DISPATCH
 static double solve_block(double *restrict lambda, double *restrict change, double *restrict g,
                           const double *restrict G, const unsigned char *equal, ptrdiff_t m)
 {
-    double first = 0, total = 0;
+    double first = 0;
     vector_zero(change, m);
     for (int sweep = 0; sweep < SWEEPS; ++sweep) {
         double largest = 0;
@@ -179,13 +172,12 @@ static double solve_block(double *restrict lambda, double *restrict change, doub
                 g[k] += move * G[t * m + k];
             largest = fmax(largest, fabs(move));
         }
-        total += largest;
         if (sweep == 0)
             first = largest;
         if (largest <= STEADY_SWEEP * first)
             break;
     }
-    return total;
+    return first;
 }
 
 SIMD_DISPATCH

@@ -26,6 +26,7 @@ struct block_ascent {
     double **gram;
     /* changed (M): queries with new rows to visit. chosen (most): scratch. */
     ptrdiff_t *changed, *chosen;
+    double *delta;       /* (most, dk) for each thread: scratch of the Gram matrices */
     struct arena *arena; /* memory of the Gram matrices G_q */
     /* (M) queries that have rows; an epoch visits the first n_moving of them, in random order */
     ptrdiff_t *order;

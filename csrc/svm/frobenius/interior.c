@@ -65,21 +65,22 @@ static void find_margins(struct interior_point *s)
  * every b is positive. */
 static void interior_point_start(struct interior_point *s)
 {
+    const double *b = s->rows->rhs;
     double mean = 0, top = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        mean += fabs(s->rows->rhs[k]) / (double)s->m;
+        mean += fabs(b[k]) / (double)s->m;
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->x[k] = s->rows->equal[k] ? 0 : 1 / ((double)s->n_margin * fmax(fabs(s->rows->rhs[k]), LEAST_SHARE * mean));
+        s->x[k] = s->rows->equal[k] ? 0 : 1 / (s->n_margin * fmax(fabs(b[k]), LEAST_SHARE * mean));
     rows_adjoint(s->W, s->rows, s->x, s->newton.U);
     find_margins(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
+        top = fmax(top, fabs(s->margin[k]) * s->x[k] * s->n_margin);
     /* the level is so low that, for b > 0, each product of a slack s_k and a multiplier x_k is at least 1/21 of the
      * mean of these products */
     s->level = -1.1 * top;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
-            s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
+            s->s[k] = fmax(s->margin[k] - s->level * b[k], 0.1 * top / (s->x[k] * s->n_margin));
 }
 
 /* Projects W onto the equality rows; computes margins, bounds and the Farkas residual; keeps the best bounds.  Returns
@@ -87,22 +88,23 @@ static void interior_point_start(struct interior_point *s)
 static double measure(struct interior_point *s)
 {
     const struct rows *rows = s->rows;
+    const double *b = rows->rhs;
     double least = INFINITY, product = 0, weight = 0, short_of = 0, cost = 0;
     equalities_project(s->W, s->x, s->level, &s->equalities);
     find_margins(s);
-    rows_adjoint(s->M, s->rows, s->x, s->newton.U);
+    rows_adjoint(s->M, rows, s->x, s->newton.U);
     vector_subtract(s->rest, s->M, s->W, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         cost += s->ridge[k] * s->x[k] * s->x[k];
     double of_w = sqrt(vector_dot(s->W, s->W, s->D) + cost), of_x = sqrt(vector_dot(s->M, s->M, s->D) + cost);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        product += s->rows->rhs[k] * s->x[k];
-        weight += rows->rhs[k] * s->x[k] * rows->length[k];
+        product += b[k] * s->x[k];
+        weight += b[k] * s->x[k] * rows->length[k];
         if (rows->equal[k])
             continue;
-        short_of = fmax(short_of, s->level * s->rows->rhs[k] - s->margin[k]);
-        if (s->rows->rhs[k] > 0)
-            least = fmin(least, s->margin[k] / s->rows->rhs[k]);
+        short_of = fmax(short_of, s->level * b[k] - s->margin[k]);
+        if (b[k] > 0)
+            least = fmin(least, s->margin[k] / b[k]);
     }
     /* if b fixes the scale of W, only W / level can meet the rows, and it does so only if A(W) >= level b */
     if (!rows->homogeneous)
@@ -127,13 +129,13 @@ static double measure(struct interior_point *s)
 static void direction(struct interior_point *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;
+    const double *b = s->rows->rhs;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         double pull = equal[k] ? 0 : (mu - s->correction[k]) / s->x[k];
-        s->h[k] = s->level * s->rows->rhs[k] - s->margin[k] + pull;
+        s->h[k] = s->level * b[k] - s->margin[k] + pull;
     }
     newton_system_solve(&s->newton, s->dx, s->dW, s->h, s->rest, NEWTON_SYSTEM_CORRECTIONS);
-    s->dlevel = (1 - vector_dot(s->rows->rhs, s->x, s->m) - vector_dot(s->rows->rhs, s->dx, s->m))
-                / vector_dot(s->rows->rhs, s->dx_level, s->m);
+    s->dlevel = (1 - vector_dot(b, s->x, s->m) - vector_dot(b, s->dx, s->m)) / vector_dot(b, s->dx_level, s->m);
     vector_add(s->dW, s->dlevel, s->dW_level, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->dx[k] += s->dlevel * s->dx_level[k];
@@ -159,7 +161,7 @@ static double longest_step(const struct interior_point *s)
 static int interior_point_advance(struct interior_point *s)
 {
     ptrdiff_t m = s->m;
-    double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
+    double mu = vector_dot(s->s, s->x, m) / s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
     /* factors the system; computes the steps dx and dW per unit of a step of the level, for the predictor and the
@@ -174,7 +176,7 @@ static int interior_point_advance(struct interior_point *s)
     double step = longest_step(s);
     for (ptrdiff_t k = 0; k < m; ++k) {
         s->correction[k] = s->dx[k] * s->ds[k];
-        after += (s->x[k] + step * s->dx[k]) * (s->s[k] + step * s->ds[k]) / (double)s->n_margin;
+        after += (s->x[k] + step * s->dx[k]) * (s->s[k] + step * s->ds[k]) / s->n_margin;
     }
     /* centring parameter: Mehrotra's rule aims at mu (mu_predicted / mu)^3 for the mean product mu */
     double left = after / mu;
@@ -261,7 +263,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                                .arena = arena,
                                .m = rows->count,
                                .D = rows_unknowns(rows),
-                               .n_margin = rows->count - rows->n_equal,
+                               .n_margin = (double)(rows->count - rows->n_equal),
                                .upper = INFINITY,
                                .proximal = LEAST_PROXIMAL};
     answer->iterations = 0;

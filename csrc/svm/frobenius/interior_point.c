@@ -86,6 +86,12 @@ static int solve_on_support(struct interior_point *s, int passes, int correction
     return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
 }
 
+/* Certifies the answer, which solves the problem if its support is right.  Returns a status of solver_conclude. */
+static int certify(struct interior_point *s)
+{
+    return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
+}
+
 int interior_point_finish(struct interior_point *s)
 {
     ptrdiff_t before = PTRDIFF_MAX, size = 0;
@@ -104,7 +110,7 @@ int interior_point_finish(struct interior_point *s)
         /* exchange of the rows with the wrong sign */
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
-            return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
+            return certify(s);
         if (wrong >= before && i != 1) /* the number of wrong rows may rise once, after the first guess */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
@@ -170,7 +176,7 @@ int interior_point_newton(struct interior_point *s)
             return status;
         if (is_met(s)) {
             refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
-            return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
+            return certify(s);
         }
         /* line search and next iterate */
         vector_subtract(s->dW, answer->W, s->W, s->D);
@@ -185,6 +191,7 @@ int interior_point_newton(struct interior_point *s)
 int interior_point_equalities(struct interior_point *s)
 {
     struct svm_answer *answer = s->answer;
+    const double *b = s->rows->rhs;
     double *lambda = answer->lambda, most = 0;
     ptrdiff_t worst = -1;
     vector_zero(answer->W, s->D);
@@ -192,20 +199,20 @@ int interior_point_equalities(struct interior_point *s)
     rows_apply(s->h, s->rows, answer->W, s->newton.U);
     double noise = CERTIFICATE_ROUNDING * vector_norm(answer->W, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        double missing = s->rows->rhs[k] - s->h[k];
+        double missing = b[k] - s->h[k];
         lambda[k] = s->rows->equal[k] ? 0 : fmax(missing, 0) / s->ridge[k];
-        if (s->equalities.implied[k] && fabs(missing) > fmax(most, noise + 1e-12 * fabs(s->rows->rhs[k]))) {
+        if (s->equalities.implied[k] && fabs(missing) > fmax(most, noise + 1e-12 * fabs(b[k]))) {
             most = fabs(missing);
             worst = k;
         }
     }
     if (worst >= 0) {
         vector_zero(lambda, s->m);
-        lambda[worst] = s->rows->rhs[worst] > s->h[worst] ? 1 : -1;
+        lambda[worst] = b[worst] > s->h[worst] ? 1 : -1;
     }
     rows_adjoint(s->dW, s->rows, lambda, s->newton.U);
     equalities_project(s->dW, lambda, worst < 0, &s->equalities);
-    return solver_conclude(answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
+    return certify(s);
 }
 
 /* The multipliers v of the proof are corrected by  v <- v - D A (I + A^* D A)^-1 A^* v,  where the diagonal D is

@@ -14,7 +14,8 @@ struct interior_point {
     struct arena *arena;
     struct newton_system newton;
     struct equalities equalities;
-    ptrdiff_t m, D, n_margin;
+    ptrdiff_t m, D;
+    double n_margin; /* number of margin rows */
     double level, dlevel, proximal;
     double *ridge; /* (m) ridge of the soft margin, rows_ridge; 0 on hard rows */
     /* (m) each: the multipliers x and slacks s of the iterate, and its margins A(W) + ridge o x */

@@ -49,8 +49,7 @@ int primal_dual_active_set_init(struct primal_dual_active_set *s)
     ARENA_ZEROS(s->arena, m, 1, &s->lambda, &s->best_lambda, &s->w);
     s->best_W = arena_zeros(s->arena, D, 1);
     ARENA_DOUBLES(s->arena, m, 1, &s->b, &s->step, &s->margin, &s->trial, &s->ridge);
-    s->W = arena_doubles(s->arena, D, 1);
-    s->corrected = arena_doubles(s->arena, D, 1);
+    ARENA_DOUBLES(s->arena, D, 1, &s->W, &s->corrected);
     s->U = rows_scratch(s->rows, s->arena);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
@@ -118,9 +117,7 @@ static void collect(struct primal_dual_active_set *s)
 static void choose_support(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->inside[k] = !s->rows->equal[k] && s->lambda[k] > 0;
-    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
-        s->inside[s->equalities.row[i]] = 1;
+        s->inside[k] = s->rows->equal[k] ? !s->equalities.implied[k] : s->lambda[k] > 0;
     collect(s);
 }
 

@@ -28,10 +28,10 @@ struct ball_norm {
     /* Computes the first point of the cone from W, which meets the rows, and its multipliers from M = A^*(lambda).
      * Returns the factor by which lambda must be scaled to lie well inside the dual ball, or NAN if a factorisation
      * failed. */
-    double (*start)(struct ball *ball, struct arena *arena);
+    double (*start)(struct ball *ball);
     /* Computes the blocks kappa and T (as factors) of the Hessian H at the current point, and w, the dW that minimises
      * H(1, dW).  Returns 0, or another number if rounding has put the point outside the cone. */
-    int (*scale)(struct ball *ball, struct arena *arena);
+    int (*scale)(struct ball *ball);
     /* V [p,q] <- T^-1 V. */
     void (*solve)(struct ball *ball, double *V);
     /* Fills the Schur matrix K [m,m] = A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal.  T and
@@ -62,6 +62,7 @@ extern const struct ball_norm nuclear_ball, spectral_ball, entrywise_ball;
 
 struct ball {
     const struct ball_norm *norm;
+    struct arena *arena; /* memory of the solve */
     enum svm_norm name;
     ptrdiff_t p, q;
     double power; /* exponent p of the entrywise norm */

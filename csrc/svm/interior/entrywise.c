@@ -80,9 +80,8 @@ static void images(struct entries *b)
 
 /* Sets the slacks x, which follow from W, and the multipliers y.  In the max norm x and y are on the central path; in
  * other norms y is feasible for the dual. */
-static double entrywise_start(struct ball *ball, struct arena *arena)
+static double entrywise_start(struct ball *ball)
 {
-    (void)arena;
     struct entries *b = (struct entries *)ball;
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
@@ -105,9 +104,8 @@ static double entrywise_start(struct ball *ball, struct arena *arena)
     return isfinite(sum) ? inside : NAN;
 }
 
-static int entrywise_scale(struct ball *ball, struct arena *arena)
+static int entrywise_scale(struct ball *ball)
 {
-    (void)arena;
     struct entries *b = (struct entries *)ball;
     struct side *minus = &b->side[0], *plus = &b->side[1];
     ball->kappa = !b->common;

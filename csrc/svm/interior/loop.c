@@ -37,6 +37,7 @@ int loop_init(struct loop *s, const struct coordinates *g, const struct ball_nor
     if (arena->failed)
         return STATUS_NO_MEMORY;
     ball->norm = norm;
+    ball->arena = arena;
     ball->name = options->norm;
     ball->power = options->p;
     ball->p = p;
@@ -52,8 +53,8 @@ static int pack(struct loop *s, const unsigned char *chosen)
     if (coordinates_pack(&s->set, s->g, chosen, inside) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m;
-    ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
-                &s->rest, &s->best.lambda, &s->best.s);
+    ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->missing, &s->a, &s->u, &s->right, &s->rest,
+                &s->best.lambda, &s->best.s);
     s->K = arena_doubles(inside, m, m);
     s->best.gap = s->best.size = s->best.top = INFINITY;
     s->ball->norm->pack(s->ball, &s->set, inside);
@@ -76,15 +77,15 @@ static void keep_best(struct loop *s, double size, double top)
 }
 
 /* Returns the norm of a matrix V, or its dual norm if `dual` is set; infinity if the norm cannot be computed. */
-static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
+static double norm_of(const double *V, const struct ball *ball, int dual)
 {
     double size;
-    int status = certificate_norm(&size, V, ball->p, ball->q, ball->name, ball->power, dual, arena);
+    int status = certificate_norm(&size, V, ball->p, ball->q, ball->name, ball->power, dual, ball->arena);
     return status == STATUS_DONE ? size : INFINITY;
 }
 
 /* Computes the margins A(W), the primal and dual residuals and the gap of the current point. */
-static void measure(struct loop *s, struct arena *arena)
+static void measure(struct loop *s)
 {
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
@@ -99,13 +100,13 @@ static void measure(struct loop *s, struct arena *arena)
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D);
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
         || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {
-        size = norm_of(ball->W, ball, 0, arena);
-        top = norm_of(s->dV, ball, 1, arena);
+        size = norm_of(ball->W, ball, 0);
+        top = norm_of(s->dV, ball, 1);
     }
     keep_best(s, size, top);
 }
 
-int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena)
+int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside)
 {
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
@@ -125,11 +126,11 @@ int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int
             s->lambda[k] = 1 / s->s[k];
         }
     coordinates_adjoint(ball->M, set, s->lambda);
-    double part = ball->norm->start(ball, arena);
+    double part = ball->norm->start(ball);
     if (isnan(part))
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_ITERATION_LIMIT;
+        return ball->arena->failed ? STATUS_NO_MEMORY : STATUS_ITERATION_LIMIT;
     vector_scale(s->lambda, part, set->m);
-    measure(s, arena);
+    measure(s);
     return STATUS_DONE;
 }
 
@@ -145,7 +146,7 @@ static double complementarity(const struct loop *s, double primal, double dual)
     return sum / pairs;
 }
 
-int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena)
+int loop_choose(struct loop *s, const unsigned char *chosen)
 {
     struct coordinates_packed *set = &s->set;
     double mu = complementarity(s, 0, 0), mean = 0;
@@ -165,7 +166,7 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
             s->lambda[k] = mu / s->s[k];
         }
     }
-    measure(s, arena);
+    measure(s);
     return STATUS_DONE;
 }
 
@@ -211,10 +212,9 @@ static void direction(struct loop *s, double mu, int corrected)
     vector_copy(s->force, s->adjoint, D);
     ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
+        /* right side of the Schur system; lambda ds + s dlambda = product - s lambda */
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
-        /* right side of the Schur system */
-        s->target[k] = set->equal[k] ? 0 : product - s->s[k] * s->lambda[k];
-        s->right[k] = s->missing[k] + (set->equal[k] ? 0 : s->target[k] / s->lambda[k]);
+        s->right[k] = s->missing[k] + (set->equal[k] ? 0 : (product - s->s[k] * s->lambda[k]) / s->lambda[k]);
         s->dlambda[k] = 0;
     }
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
@@ -259,12 +259,12 @@ static void lengths(struct loop *s, double *primal, double *dual)
 }
 
 /* Does one interior point iteration.  Returns STATUS_ITERATION_LIMIT if no further progress is possible. */
-static int predict_and_correct(struct loop *s, struct arena *arena)
+static int predict_and_correct(struct loop *s)
 {
     struct ball *ball = s->ball;
     double primal, dual;
     /* scaling of the ball and Schur matrix */
-    if (ball->norm->scale(ball, arena) != 0)
+    if (ball->norm->scale(ball) != 0)
         return STATUS_ITERATION_LIMIT;
     coordinates_apply(s->u, &s->set, ball->w);
     int status = factor(s);
@@ -296,7 +296,7 @@ static int predict_and_correct(struct loop *s, struct arena *arena)
     return STATUS_DONE;
 }
 
-int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena)
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most)
 {
     int idle = 0;
     while (!(s->best.gap <= gap)) {
@@ -308,12 +308,12 @@ int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t mo
         if (*iterations >= most || idle == SOLVER_STAGNANT)
             return STATUS_ITERATION_LIMIT;
         /* predictor, corrector and step */
-        int status = predict_and_correct(s, arena);
+        int status = predict_and_correct(s);
         if (status != STATUS_DONE)
             return status;
         ++*iterations;
         /* progress */
-        measure(s, arena);
+        measure(s);
         idle = s->best.gap < before || !isfinite(before) ? 0 : idle + 1;
         s->set.monitor->gap = s->best.gap;
     }

@@ -14,9 +14,9 @@ struct loop {
     struct coordinates_packed set;
     /* Multipliers and slacks of the m rows, and their steps. s and ds are 0 on equality rows. */
     double *lambda, *s, *dlambda, *ds;
-    /* Arrays over the m rows: target is the right side of lambda ds + s dlambda = target; missing is the primal
-     * residual b + s - A(W); a = A(W); u = A(w) for the w of the ball's Hessian (ball.h). */
-    double *target, *missing, *a, *u;
+    /* Arrays over the m rows: missing is the primal residual b + s - A(W); a = A(W); u = A(w) for the w of the ball's
+     * Hessian (ball.h). */
+    double *missing, *a, *u;
     double *right, *rest; /* (m) scratch */
     double *K;            /* (m,m) Schur matrix, then its Cholesky factor */
     /* Matrices (p,q): adjoint is the dual residual A^*(lambda) - M; dM = A^*(dlambda) is the step of M, dV a part of
@@ -41,14 +41,14 @@ int loop_init(struct loop *s, const struct coordinates *g, const struct ball_nor
 /* Starts the interior point on the rows that chosen [all m] marks, from a W [p,q] that meets them.  If `inside`, starts
  * from 2 W, which meets the rows with slack.  Returns STATUS_DONE or STATUS_NO_MEMORY, or STATUS_ITERATION_LIMIT if a
  * factorisation failed. */
-int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena);
+int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside);
 
 /* Continues the interior point with more rows, those that `chosen` marks.  The new rows get multipliers on the central
  * path.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
-int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena);
+int loop_choose(struct loop *s, const unsigned char *chosen);
 
 /* Runs interior point iterations until the relative gap is at most `gap`.  Returns STATUS_DONE if it is,
  * STATUS_ITERATION_LIMIT if *iterations reaches `most` or rounding prevents progress, or STATUS_INTERRUPTED. */
-int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena);
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most);
 
 #endif

@@ -40,19 +40,6 @@ struct interior {
     ptrdiff_t size;         /* number of rows in the working set */
 };
 
-static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
-{
-    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W);
-    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial);
-    f->best.gap = INFINITY;
-    f->best.most = f->options->max_iter;
-    f->U = arena_doubles(arena, g->n, g->p);
-    f->chosen = arena_take(arena, g->m, 1);
-    f->active = arena_take(arena, g->m, 1);
-    f->support = arena_take(arena, g->m, 1);
-    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-}
-
 static void set_pair(struct polish_pair *pair, const double *W, const double *lambda, double gap,
                      const struct coordinates *g)
 {
@@ -61,13 +48,24 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
     vector_copy(pair->lambda, lambda, g->m);
 }
 
-/* Takes the Frobenius answer as the start, and chooses the first working set from it. */
-static void first_set(struct interior *f, const struct coordinates *g)
+/* Takes the Frobenius answer as the start, and chooses the first working set from it.  Returns STATUS_DONE or
+ * STATUS_NO_MEMORY. */
+static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
 {
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial);
+    f->best.most = f->options->max_iter;
+    f->U = arena_doubles(arena, g->n, g->p);
+    f->chosen = arena_take(arena, g->m, 1);
+    f->active = arena_take(arena, g->m, 1);
+    f->support = arena_take(arena, g->m, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         f->start[i] = f->answer->W[i] / g->scale;
     set_pair(&f->best, f->start, f->answer->lambda, INFINITY, g);
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
+    return STATUS_DONE;
 }
 
 /* Computes the gap over all rows of the interior point's best iterate.  If this gap is smaller than that of f->best,
@@ -141,14 +139,14 @@ static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, 
 static int solve_on_set(struct interior *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
-    int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous, arena);
+    int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous);
     for (size_t stage = 0; status == STATUS_DONE && stage < STAGES; ++stage) {
         double size = fmin(s->best.size, isfinite(s->best.gap) ? vector_norm(s->best.W, g->p * g->q) : 1);
         double lower = 1 / (g->scale * size);
         double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
         double wanted = stage + 1 < STAGES ? fmax(stages[stage], tolerance) : 0;
         /* iterations down to the gap of this stage */
-        status = loop_descend(s, wanted, iterations, most, arena);
+        status = loop_descend(s, wanted, iterations, most);
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
@@ -162,7 +160,7 @@ static int solve_on_set(struct interior *f, struct loop *s, const struct coordin
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
         /* rows that are violated, or met with little slack, join the working set; then the stage is repeated */
         if (stage + 2 < STAGES && interior_join(f, g, SLACK) > 0) {
-            status = loop_choose(s, f->chosen, arena);
+            status = loop_choose(s, f->chosen);
             --stage;
         }
     }
@@ -194,7 +192,6 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE
         || loop_init(&s, &g, f.norm, options, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    first_set(&f, &g);
     ptrdiff_t before;
     do {
         before = f.size;

@@ -61,13 +61,13 @@ static void nuclear_pack(struct ball *ball, const struct coordinates_packed *set
     s->square = arena_doubles(arena, set->n, set->n);
 }
 
-static double nuclear_start(struct ball *ball, struct arena *arena)
+static double nuclear_start(struct ball *ball)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q;
     double size, top;
-    if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
-        || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
+    if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, ball->arena) != STATUS_DONE
+        || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, ball->arena) != STATUS_DONE)
         return NAN;
     /* if there are only equality rows, which start with multipliers 0, M = A^*(lambda) and its norm are 0 */
     double inside = top > 0 ? BALL_INSIDE / top : 0;
@@ -83,12 +83,12 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
     return inside;
 }
 
-static int nuclear_scale(struct ball *ball, struct arena *arena)
+static int nuclear_scale(struct ball *ball)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q;
     const double *P = s->psd.P;
-    if (psd_frame(&s->psd, 1, ball->M, arena) != 0)
+    if (psd_frame(&s->psd, 1, ball->M, ball->arena) != 0)
         return 1;
     for (ptrdiff_t i = 0; i < p; ++i)
         vector_copy(s->root + i * p, P + i * N, p);

@@ -78,12 +78,12 @@ static void spectral_pack(struct ball *ball, const struct coordinates_packed *se
     metric_gram_init(&s->gram, set, s->r, s->r, 1, arena);
 }
 
-static double spectral_start(struct ball *ball, struct arena *arena)
+static double spectral_start(struct ball *ball)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     double size, top;
-    if (certificate_norm(&size, ball->W, ball->p, ball->q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
-        || certificate_norm(&top, ball->M, ball->p, ball->q, NORM_SPECTRAL, 0, 1, arena) != STATUS_DONE)
+    if (certificate_norm(&size, ball->W, ball->p, ball->q, NORM_SPECTRAL, 0, 0, ball->arena) != STATUS_DONE
+        || certificate_norm(&top, ball->M, ball->p, ball->q, NORM_SPECTRAL, 0, 1, ball->arena) != STATUS_DONE)
         return NAN;
     ball->h = BALL_ABOVE * size;
     int info = psd_centre(&s->psd, ball->h, ball->W, 1);
@@ -138,22 +138,22 @@ static void along(struct spectral_ball *s)
     s->ball.kappa = vector_dot(s->E, s->E, N * N);
 }
 
-static int spectral_scale(struct ball *ball, struct arena *arena)
+static int spectral_scale(struct ball *ball)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     struct psd *psd = &s->psd;
     ptrdiff_t p = ball->p, q = ball->q, N = psd->N, r = s->r;
     double *P = psd->P, *P_12 = psd->one;
-    if (psd_frame(psd, ball->h, ball->W, arena) != 0 || inverse_root(s->L, P, p, N, psd->one) != 0
+    if (psd_frame(psd, ball->h, ball->W, ball->arena) != 0 || inverse_root(s->L, P, p, N, psd->one) != 0
         || inverse_root(s->K, P + p * N + p, q, N, psd->one) != 0)
         return 1;
-    struct arena_mark mark = arena_mark(arena);
+    struct arena_mark mark = arena_mark(ball->arena);
     for (ptrdiff_t i = 0; i < p; ++i)
         vector_copy(P_12 + i * q, P + i * N + p, q);
     matrix_product(psd->two, s->L, P_12, p, q, p);
     matrix_rows_times_rows(s->half, psd->two, s->K, p, q, q);
-    int info = blas_svd(p, q, s->half, s->U, s->c, s->V, arena);
-    arena_release(arena, mark);
+    int info = blas_svd(p, q, s->half, s->U, s->c, s->V, ball->arena);
+    arena_release(ball->arena, mark);
     if (info != 0 || !(s->c[0] < 1))
         return 1;
     for (ptrdiff_t i = 0; i < r; ++i)

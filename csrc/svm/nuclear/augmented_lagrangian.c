@@ -10,20 +10,11 @@
 #include "linalg/matrix.h"
 #include "svm/polish/polish.h"
 
-/* Packs the rows that s->chosen marks (those that were not dropped) into s->part. */
-static int pack_chosen(struct nuclear_augmented_lagrangian *s, struct arena *arena)
-{
-    ptrdiff_t count = 0;
-    for (ptrdiff_t k = 0; k < s->g->m; ++k)
-        count += s->chosen[k];
-    return rows_build_part(&s->part, s->g->rows, s->chosen, count, arena);
-}
-
 int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
                                       struct arena *arena)
 {
     *s = (struct nuclear_augmented_lagrangian){.g = g, .r = r};
-    s->Y = arena_zeros(arena, g->p + g->q, r);
+    s->Y = arena_doubles(arena, g->p + g->q, r);
     ARENA_DOUBLES(arena, g->n, r, &s->zQ, &s->PK);
     ARENA_DOUBLES(arena, g->n, g->p, &s->P, &s->U);
     ARENA_DOUBLES(arena, g->m, 1, &s->a, &s->c);
@@ -33,7 +24,7 @@ int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, co
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->chosen[k] = !g->equalities.implied[k];
-    return pack_chosen(s, arena);
+    return rows_build_part(&s->part, g->rows, s->chosen, arena);
 }
 
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
@@ -61,7 +52,7 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
         M[i] = W[i] / g->scale;
     if ((status = blas_svd(dk, dz, M, U, values, V, arena)) != STATUS_DONE)
         return status;
-    fixed_rank_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
+    fixed_rank_roots(s->Y, r, U, values, V, dk, dz);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
@@ -120,5 +111,5 @@ int nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, 
         ptrdiff_t i = s->part.row[k];
         s->chosen[i] = s->part.rows.equal[k] || s->lambda[i] != 0 || !(s->a[k] > s->g->b[i] + spare * s->unit);
     }
-    return pack_chosen(s, arena);
+    return rows_build_part(&s->part, s->g->rows, s->chosen, arena);
 }

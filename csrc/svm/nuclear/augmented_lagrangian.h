@@ -31,7 +31,7 @@ struct nuclear_augmented_lagrangian {
     double *zQ, *PK, *P, *U; /* scratch of the shapes (n,r), (n,r), (n,p), (n,p) */
 };
 
-/* Allocates factors K and Q with r columns, all zero.  Returns STATUS_DONE or STATUS_NO_MEMORY. */
+/* Allocates factors K and Q with r columns, r <= min(p,q).  Returns STATUS_DONE or STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
                                       struct arena *arena);
 

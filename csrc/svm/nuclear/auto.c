@@ -14,10 +14,9 @@
 /* Returns the number of evaluations that the augmented Lagrangian may take.  The interior point's working set usually
  * has about as many rows as W has entries.  If there are very many rows, more of them may join it, so the budget of the
  * augmented Lagrangian grows. */
-static ptrdiff_t factored_budget(const struct rows *rows, const struct auto_size *s)
+static ptrdiff_t factored_budget(const struct auto_size *s)
 {
-    double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
-           join = fmin(fmax(s->rows / (JOINS * s->unknowns), 1), 4),
+    double dk = s->dk, N = dk + s->unknowns / dk, join = fmin(fmax(s->rows / (JOINS * s->unknowns), 1), 4),
            set = fmin(s->rows, fmax(ACTIVE_SET_ROWS / 2, join * s->unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
     return auto_budget(fmax(AUTO_LEAST_COST, 4 * AUTO_SYSTEMS * system),
@@ -28,22 +27,20 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
                  struct arena *arena)
 {
     struct auto_size s = auto_size(rows);
-    struct solver_step steps[2], factored = {"factored", nuclear_factored, METHOD_LIMIT_nuclear_factored, NULL};
+    struct solver_step steps[2], factored = {"factored", nuclear_factored, METHOD_LIMIT_nuclear_factored, NULL, 0};
     int n = 0, large = s.smaller > AUTO_DENSE;
     if (!large) {
-        factored.max_iter = factored_budget(rows, &s);
+        factored.max_iter = factored_budget(&s);
         /* the augmented Lagrangian may give up after a slow first round only if there are few enough rows for the
          * interior point, which then takes over */
-        if (s.rows <= JOINS * s.unknowns)
-            factored.solve = nuclear_factored_if_quick;
+        factored.declines = s.rows <= JOINS * s.unknowns;
     }
     if (factored.max_iter > NUCLEAR_LOOSE || options->start_W != NULL)
         steps[n++] = factored;
     if (!large)
-        steps[n++] = (struct solver_step){"interior", interior_method, METHOD_LIMIT_nuclear_interior, NULL};
+        steps[n++] = (struct solver_step){"interior", interior_method, METHOD_LIMIT_nuclear_interior, NULL, 0};
     struct svm_options own = *options;
-    struct svm_answer frobenius = {.W = arena_zeros(arena, rows_unknowns(rows), 1),
-                                   .lambda = arena_zeros(arena, rows->count, 1)};
+    struct svm_answer frobenius = solver_zero(rows, arena);
     own.frobenius = arena->failed ? NULL : &frobenius;
     return solver_in_turn(answer, rows, &own, steps, n, arena);
 }

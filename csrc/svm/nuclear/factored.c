@@ -63,7 +63,7 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
     double size = vector_norm(near->W, rows_unknowns(rows));
     *s = (struct factored){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     int status = coordinates_build(g, rows, size, arena);
-    if (status != STATUS_DONE || g->p == 1 || g->q == 1)
+    if (status != STATUS_DONE)
         return status;
     status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
     if (status == STATUS_DONE)
@@ -102,7 +102,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
                   struct arena *arena)
 {
     ptrdiff_t D = rows_unknowns(rows);
-    struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
+    struct svm_answer near = solver_zero(rows, arena);
     double *margin = arena_doubles(arena, rows->count, 1), *U = rows_scratch(rows, arena);
     double least = INFINITY;
     if (arena->failed)
@@ -123,13 +123,11 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
         near.W[i] = options->start_W[i] * (asked / reached);
     struct factored s;
     int status = factored_init(&s, &near, rows, options->tol, arena);
-    if (status != STATUS_DONE)
-        return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_polish(&s, answer, options, arena);
+    return status != STATUS_DONE ? status : factored_polish(&s, answer, options, arena);
 }
 
-static int factored_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                          int if_quick, struct arena *arena)
+int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct arena *arena)
 {
     ptrdiff_t many = options->max_iter > NUCLEAR_LOOSE * NUCLEAR_LOOSE ? options->max_iter / NUCLEAR_LOOSE
                                                                        : NUCLEAR_LOOSE;
@@ -156,7 +154,7 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
         return solver_conclude(answer, rows, options, status, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t left = options->max_iter - answer->iterations;
-        int looks = if_quick && i == 0 && left > many;
+        int looks = options->declines && i == 0 && left > many;
         /* augmented Lagrangian: descent and multiplier update */
         status = nuclear_augmented_lagrangian_round(&s.lagrange, rounds[i].eps, rounds[i].gradient, looks ? many : left,
                                                     &answer->iterations, arena);
@@ -175,20 +173,8 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
-        if (if_quick && s.gap > 1)
+        if (options->declines && s.gap > 1)
             return STATUS_DECLINED;
     }
     return solver_conclude(answer, rows, options, status, arena);
-}
-
-int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     struct arena *arena)
-{
-    return factored_solve(answer, rows, options, 0, arena);
-}
-
-int nuclear_factored_if_quick(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              struct arena *arena)
-{
-    return factored_solve(answer, rows, options, 1, arena);
 }

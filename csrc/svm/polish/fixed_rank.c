@@ -103,11 +103,11 @@ static int fixed_rank_step(struct polish *at)
     return STATUS_DONE;
 }
 
-void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
-                      ptrdiff_t p, ptrdiff_t q)
+void fixed_rank_roots(double *Y, ptrdiff_t r, const double *U, const double *values, const double *V, ptrdiff_t p,
+                      ptrdiff_t q)
 {
     ptrdiff_t least = p < q ? p : q;
-    for (ptrdiff_t j = 0; j < first; ++j) {
+    for (ptrdiff_t j = 0; j < r; ++j) {
         double root = sqrt(values[j]);
         for (ptrdiff_t i = 0; i < p; ++i)
             Y[i * r + j] = root * U[i * least + j];
@@ -154,7 +154,7 @@ static int fixed_rank_init(struct fixed_rank *s, const struct polish_pair *pair,
     schur_init_slack(&s->slack, p, q, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    fixed_rank_roots(s->Y, r, r, U, values, V, p, q);
+    fixed_rank_roots(s->Y, r, U, values, V, p, q);
     return STATUS_DONE;
 }
 

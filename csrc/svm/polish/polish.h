@@ -62,9 +62,9 @@ int newton_init(struct polish *s, const struct polish_pair *pair, unsigned char 
  * polish_method. */
 int newton_iterate(struct polish_pair *pair, struct polish *s, double tol, ptrdiff_t *iterations);
 
-/* Sets the first columns of Y = [K; Q], [p+q,r], to balanced factors of U diag(values) V: sqrt(values) times the
- * columns of U [p,min(p,q)] and the rows of V [min(p,q),q].  `first` is the number of these columns. */
-void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
-                      ptrdiff_t p, ptrdiff_t q);
+/* Sets Y = [K; Q], [p+q,r], to balanced factors of U diag(values) V, cut off at rank r <= min(p,q): sqrt(values) times
+ * the first r columns of U [p,min(p,q)] and rows of V [min(p,q),q]. */
+void fixed_rank_roots(double *Y, ptrdiff_t r, const double *U, const double *values, const double *V, ptrdiff_t p,
+                      ptrdiff_t q);
 
 #endif

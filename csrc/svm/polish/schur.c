@@ -91,13 +91,12 @@ void schur_combine(double *G, const double *H, const double *XDZ, const double *
         }
 }
 
-/* Computes the Schur matrix (here called G), on and below the diagonal. */
-static void matrix(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
-                   const struct schur_slack *slack)
+int schur_factor(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
+                 const struct schur_slack *slack, double ridge)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
-    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, r, p, 1.0, g->delta, p, Y, r, 0.0, s->XD, r);
-    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, r, q, 1.0, g->z, q, Y + p * r, r, 0.0, s->XZ, r);
+    matrix_product(s->XD, g->delta, Y, m, r, p);
+    matrix_product(s->XZ, g->z, Y + p * r, n, r, q);
     matrix_product(s->PD, g->delta, slack->R, m, q, p);
     matrix_rows_times_rows(s->PZ, g->z, slack->F, n, q, q);
     matrix_rows_times_rows(s->XDZ, s->XZ, s->XD, n, m, r);
@@ -108,13 +107,6 @@ static void matrix(struct schur *s, const struct coordinates_packed *g, const do
     matrix_syrk(m, p, 1 / slack->c, g->delta, p, 0.0, s->G, m, NULL);
     matrix_syrk(m, q, 1.0, s->PD, q, 1.0, s->G, m, NULL);
     schur_combine(s->G, s->H, s->XDZ, s->PDZ, s->XZZ, s->PZZ, g);
-}
-
-int schur_factor(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
-                 const struct schur_slack *slack, double ridge)
-{
-    ptrdiff_t m = g->m;
-    matrix(s, g, Y, r, slack);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->G[k * m + k] *= 1 + ridge;
     return cholesky_factor(m, s->G, NULL);

@@ -185,7 +185,7 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
 {
     struct semismooth s = {.tau = 0};
     struct arena_mark mark = arena_mark(arena);
-    int status = newton_init(&s.at, pair, active, g, arena);
+    newton_init(&s.at, pair, active, g, arena);
     s.at.freedom = g->p * g->q;
     s.at.patience = PATIENCE;
     s.at.pack = semismooth_pack;
@@ -193,10 +193,7 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
     s.at.step = semismooth_step;
     s.Z = arena_doubles(arena, g->p, g->q);
     clip_init(&s.clip, g->p, g->q, arena);
-    if (arena->failed)
-        status = STATUS_NO_MEMORY;
-    if (status == STATUS_DONE)
-        status = newton_iterate(pair, &s.at, tol, iterations);
+    int status = arena->failed ? STATUS_NO_MEMORY : newton_iterate(pair, &s.at, tol, iterations);
     arena_release(arena, mark);
     return status;
 }

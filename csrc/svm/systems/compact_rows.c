@@ -92,15 +92,6 @@ static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
-{
-    (void)worker;
-    const struct compact_rows *r = context;
-    const struct windows *w = r->rows->w;
-    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, end - begin, w->dz, w->n_queries, 1.0, r->P + begin, w->dk, w->queries,
-                w->dz, 0.0, r->W + begin * w->dz, w->dz);
-}
-
 static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
@@ -131,7 +122,7 @@ static void apply(struct compact_rows *r, double *out, const double *x)
     r->x = x;
     threads_for(rows->threads, M, sums, pull_part, r);
     if (r->K == NULL)
-        threads_for(rows->threads, rows->w->dk, product, weights_part, r);
+        rows_combine(r->W, rows, r->P);
     threads_for(rows->threads, M, product + sums, margins_part, r);
 }
 

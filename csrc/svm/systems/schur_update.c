@@ -18,10 +18,6 @@ void schur_update_init(struct schur_update *e, const struct rows *rows, const do
     *e = (struct schur_update){.rows = rows, .ridge = ridge, .arena = arena_inside(arena)};
     e->place = arena_indices(arena, rows->count);
     e->slot = arena_indices(arena, rows->count);
-    if (arena->failed)
-        return;
-    memset(e->place, -1, (size_t)rows->count * sizeof(ptrdiff_t));
-    memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
 }
 
 /* Makes `member` the base set B and factors its matrix A_B A_B^* + diag(ridge). */
@@ -37,74 +33,58 @@ static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t siz
     e->L = arena_doubles(e->arena, size, size);
     e->Y = arena_doubles(e->arena, e->room, size);
     e->products = arena_doubles(e->arena, e->room, e->room);
-    if (e->arena->failed)
-        return STATUS_NO_MEMORY;
-    memcpy(e->member, member, (size_t)size * sizeof(ptrdiff_t));
     int status = rows_gram(e->L, &e->parts, rows, member, size, e->ridge, e->arena);
     if (status != STATUS_DONE)
         return status;
-    for (ptrdiff_t i = 0; i < size; ++i)
-        e->place[member[i]] = i;
     if (cholesky_factor(size, e->L, rows->monitor) != 0)
         return STATUS_FACTORIZATION;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        e->member[i] = member[i];
+        e->place[member[i]] = i;
+    }
     e->size = size;
     return STATUS_DONE;
 }
 
-/* Compares S = member with the base set B: lists the rows of S outside B in `came`, and the rows of B outside S in
- * `left`. */
-static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
-                    ptrdiff_t *left, ptrdiff_t *n_left)
+/* Compares S = member with the base set B: lists in `changed` the rows of B outside S, then the rows of S outside B.
+ * *n_left and *n_came become their numbers. */
+static void compare(const struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *changed,
+                    ptrdiff_t *n_left, ptrdiff_t *n_came)
 {
-    ptrdiff_t i = 0;
-    *n_came = *n_left = 0;
-    for (ptrdiff_t j = 0; j < size; ++j) {
-        while (i < e->size && e->member[i] < member[j])
-            left[(*n_left)++] = e->member[i++];
-        if (i < e->size && e->member[i] == member[j])
-            ++i;
-        else
-            came[(*n_came)++] = member[j];
+    *n_left = *n_came = 0;
+    for (ptrdiff_t i = 0, j = 0; i < e->size; ++i) {
+        while (j < size && member[j] < e->member[i])
+            ++j;
+        if (j == size || member[j] != e->member[i])
+            changed[(*n_left)++] = e->member[i];
     }
-    while (i < e->size)
-        left[(*n_left)++] = e->member[i++];
+    for (ptrdiff_t j = 0; j < size; ++j)
+        if (e->size == 0 || e->place[member[j]] < 0)
+            changed[*n_left + (*n_came)++] = member[j];
 }
 
-/* Returns the number of exchanged rows, listed in changed [count], that have no column in Y = L^-1 C yet
- * (schur_update.h). */
-static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
-{
-    ptrdiff_t without = 0;
-    for (ptrdiff_t c = 0; c < count; ++c)
-        without += e->slot[changed[c]] < 0;
-    return without;
-}
-
-/* Computes the columns of Y = L^-1 C for the exchanged rows that have none yet, all of them at once, and the products
- * Y^T Y. schur_update.h defines C. */
+/* Computes the columns of Y = L^-1 C for the exchanged rows, listed in changed [count], that have none yet, all of them
+ * at once, and the products Y^T Y. schur_update.h defines C.  Returns STATUS_FACTORIZATION if there is no room for
+ * them. */
 static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t n = e->size, dk = rows->w->dk, dz = rows->w->dz, from = e->n_columns;
-    double *Y = e->Y + from * n, *delta = arena_doubles(e->arena, dk, 1), *k_z = arena_doubles(e->arena, n, 1);
-    if (e->arena->failed)
-        return STATUS_NO_MEMORY;
+    ptrdiff_t n = e->size, from = e->n_columns;
+    double *Y = e->Y + from * n;
     for (ptrdiff_t c = 0; c < count; ++c) {
         ptrdiff_t k = changed[c];
         if (e->slot[k] >= 0)
             continue;
+        if (e->n_columns == e->room)
+            return STATUS_FACTORIZATION;
         double *column = e->Y + e->n_columns * n;
         e->slot[k] = e->n_columns++;
         if (e->place[k] >= 0) {
             vector_zero(column, n);
             column[e->place[k]] = 1;
-            continue;
+        } else {
+            rows_gram_column(column, &e->parts, rows, k);
         }
-        rows_delta(delta, rows, k);
-        matrix_times_vector(column, e->parts.D, delta, n, dk);
-        matrix_times_vector(k_z, e->parts.Z, rows->w->queries + rows->query[k] * dz, e->parts.query[n - 1] + 1, dz);
-        for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] *= k_z[e->parts.query[i]];
     }
     ptrdiff_t added = e->n_columns - from;
     if (added == 0)
@@ -128,11 +108,12 @@ static double product(const struct schur_update *e, ptrdiff_t k, ptrdiff_t l)
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
  *
  * Two Cholesky factors are used: of R R^T, and of the complement E - A A^T + A R^T (R R^T)^-1 R A^T. */
-static int complement(struct schur_update *e, double *u, const double *y, const double *b, const ptrdiff_t *came,
-                      ptrdiff_t n_came, const ptrdiff_t *left, ptrdiff_t n_left)
+static int complement(struct schur_update *e, double *u, const double *y, const double *b, const ptrdiff_t *left,
+                      ptrdiff_t n_left, ptrdiff_t n_came)
 {
     const struct rows *rows = e->rows;
     ptrdiff_t n = e->size;
+    const ptrdiff_t *came = left + n_left;
     double *N = arena_doubles(e->arena, n_left, n_left), *S = arena_doubles(e->arena, n_came, n_came);
     double *T = arena_doubles(e->arena, n_left, n_came), *came_u = u + n_left;
     struct rows_parts parts;
@@ -159,8 +140,7 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     if (n_left > 0 && n_came > 0) {
         blas_solve_lower(MATRIX_PLAIN, n_left, n_came, N, T);
         for (ptrdiff_t r = 0; r < n_left; ++r)
-            for (ptrdiff_t a = 0; a < n_came; ++a)
-                came_u[a] += T[r * n_came + a] * u[r];
+            vector_add(came_u, u[r], T + r * n_came, n_came);
         matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, n_came, n_came, n_left, 1.0, T, n_came, T, n_came, 1.0, S, n_came);
     }
     if (n_came > 0) {
@@ -175,36 +155,30 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     return STATUS_DONE;
 }
 
-/* Solves the system on the new set S by the factor of the base set, with one column of Y for each row that came or
- * left. */
-static int solve_changed(struct schur_update *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
-                         const ptrdiff_t *left, ptrdiff_t n_left)
+/* Solves the system on the new set S by the factor of the base set, with one column of Y for each exchanged row: the
+ * rows in `changed` that left, then those that came. */
+static int solve_changed(struct schur_update *e, double *x, const double *b, const ptrdiff_t *changed, ptrdiff_t n_left,
+                         ptrdiff_t n_came)
 {
     ptrdiff_t n = e->size, both = n_left + n_came;
     double *y = arena_doubles(e->arena, n, 1), *u = arena_doubles(e->arena, both, 1);
     if (e->arena->failed)
         return STATUS_NO_MEMORY;
+    int status = add_columns(e, changed, both);
+    if (status != STATUS_DONE)
+        return status;
     for (ptrdiff_t i = 0; i < n; ++i)
         y[i] = b[e->member[i]];
     blas_solve_vector(MATRIX_PLAIN, n, e->L, y);
-    int status = add_columns(e, left, n_left);
-    if (status == STATUS_DONE)
-        status = add_columns(e, came, n_came);
-    if (status == STATUS_DONE && both > 0)
-        status = complement(e, u, y, b, came, n_came, left, n_left);
-    if (status != STATUS_DONE)
+    if (both > 0 && (status = complement(e, u, y, b, changed, n_left, n_came)) != STATUS_DONE)
         return status;
-    for (ptrdiff_t c = 0; c < both; ++c) {
-        const double *column = e->Y + e->slot[c < n_left ? left[c] : came[c - n_left]] * n;
-        vector_add(y, -u[c], column, n);
-    }
+    for (ptrdiff_t c = 0; c < both; ++c)
+        vector_add(y, -u[c], e->Y + e->slot[changed[c]] * n, n);
     blas_solve_vector(MATRIX_TRANSPOSED, n, e->L, y);
     for (ptrdiff_t i = 0; i < n; ++i)
         x[e->member[i]] = y[i];
-    for (ptrdiff_t c = 0; c < n_left; ++c)
-        x[left[c]] = 0;
-    for (ptrdiff_t c = 0; c < n_came; ++c)
-        x[came[c]] = u[n_left + c];
+    for (ptrdiff_t c = 0; c < both; ++c)
+        x[changed[c]] = c < n_left ? 0 : u[c];
     return STATUS_DONE;
 }
 
@@ -214,21 +188,18 @@ int schur_update_solve(struct schur_update *e, double *x, const double *b, const
     if (size == 0)
         return STATUS_DONE;
     struct arena_mark mark = arena_mark(e->arena);
-    ptrdiff_t n_came, n_left, *came = arena_indices(e->arena, size), *left = arena_indices(e->arena, e->size);
-    if (e->arena->failed)
+    ptrdiff_t n_left, n_came, *changed = arena_indices(e->arena, e->size + size);
+    if (changed == NULL)
         return STATUS_NO_MEMORY;
-    compare(e, member, size, came, &n_came, left, &n_left);
+    compare(e, member, size, changed, &n_left, &n_came);
     int status = STATUS_FACTORIZATION;
-    if ((double)(n_came + n_left) <= EXCHANGED * (double)e->size
-        && e->n_columns + fresh(e, came, n_came) + fresh(e, left, n_left) <= e->room)
-        status = solve_changed(e, x, b, came, n_came, left, n_left);
+    if ((double)(n_left + n_came) <= EXCHANGED * (double)e->size)
+        status = solve_changed(e, x, b, changed, n_left, n_came);
     arena_release(e->arena, mark);
-    if (status != STATUS_FACTORIZATION)
-        return status;
-    if ((status = factor(e, member, size)) != STATUS_DONE)
+    if (status != STATUS_FACTORIZATION || (status = factor(e, member, size)) != STATUS_DONE)
         return status;
     mark = arena_mark(e->arena);
-    status = solve_changed(e, x, b, NULL, 0, NULL, 0);
+    status = solve_changed(e, x, b, NULL, 0, 0);
     arena_release(e->arena, mark);
     return status;
 }
