@@ -49,10 +49,10 @@ class Vocabulary:
         """Expands an answer for classes to all tokens: the tokens of a class share its multipliers and have the same
         weights."""
         M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        # pull: minus the multipliers; the entry of a query's reference class makes the sum over the query zero
-        pull = -answer.dual.reshape(M, K)
-        pull[every, self.request.selection.reference] = -pull.sum(axis=1)
-        dual = (pull / -self.count)[:, self.class_of]
+        classes = answer.dual.reshape(M, K).copy()
+        # the multiplier of a query's reference class makes the sum over the query zero
+        classes[every, self.request.selection.reference] = -classes.sum(axis=1)
+        dual = (classes / self.count)[:, self.class_of]
         dual[every, self.reference] = 0
         q, k = divmod(answer.entry, K)
         return answer._replace(
