@@ -437,7 +437,7 @@ class Separation(Result):
             columns["margin"] = data._flat_margins(self.W, chosen.reference)
             columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
-        return columns | {"support": self._holding & ~selected}
+        return columns | {"support": self._holding}
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()

@@ -35,7 +35,6 @@ UNIT = 2.0**-53  # relative error of one rounding in double precision
 # Bound on the rounding error of a computed excess loss, relative to the numbers from which it is computed.
 # The computation of an excess loss takes at most 20 operations.
 EVALUATED = 64 * UNIT
-CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
@@ -130,17 +129,16 @@ class BestTokens:
 
     def __init__(self, problem: Problem):
         data, self.problem = problem.data, problem
-        self.scores, begin = problem._flat_scores, data._begin
-        self.heads, self.begin, self.of_query = problem.heads or 1, begin, data._query_of()
+        self.scores, self.begin, self.of_query = problem._flat_scores, data._begin, data._query_of()
         self.best = _core.top(data._handle, self.scores)
         self.several = data.lengths > 1
-        score = self.scores[begin + self.best]
-        others = self.scores.copy()
-        others[begin + self.best] = -np.inf
-        self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
+        chosen, others = self.begin + self.best, self.scores.copy()
+        score = self.scores[chosen]
+        others[chosen] = -np.inf
+        self.second = np.where(self.several, np.maximum.reduceat(others, self.begin), score)
         # best score minus second, g_i1 - g_i2; 0 if these tie, and for a query that sees one token
         self.gap = score - self.second
-        self.top = score * self.heads
+        self.top = score * (problem.heads or 1)
         with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
@@ -259,21 +257,12 @@ class BestTokens:
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
     """The Frobenius norm of each query's longest row ``(x_a - x_t) z^T``, (M,).  ``best`` has each query's token a; if
     it is None, x_a is the mean of the query's tokens."""
-    found, of_entry = np.empty(len(data.queries)), data._token_of()
-    chunk = max(1, CHUNK // (data.dk * data._longest))
-    for first in range(0, len(found), chunk):
-        part = slice(first, first + chunk)
-        lengths, begin = data.lengths[part], data._begin[part]
-        tokens = data.keys[of_entry[begin[0] :][: lengths.sum()]].astype(np.float64)
-        begin = begin - begin[0]
-        if best is None:
-            centre = np.add.reduceat(tokens, begin, axis=0) / lengths[:, None]
-        else:
-            centre = data.keys[(data.start + best)[part]]
-        tokens -= np.repeat(centre, lengths, axis=0)
-        squares = np.maximum.reduceat(np.einsum("ij,ij->i", tokens, tokens), begin)
-        found[part] = np.sqrt(squares) * np.linalg.norm(data.queries[part], axis=1)
-    return found
+    squares = np.empty(len(data.queries))
+    for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
+        tokens = data.keys[start:stop].astype(np.float64)
+        tokens -= tokens.mean(axis=0) if best is None else tokens[best[q]]
+        squares[q] = np.einsum("ij,ij->i", tokens, tokens).max()
+    return np.sqrt(squares) * np.linalg.norm(data.queries, axis=1)
 
 
 def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
@@ -285,8 +274,7 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
     is at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row.
     """
     if data._rows <= EXACT_ROWS:
-        q, chosen, token = data._rows_of(best)
-        q, chosen, token = (part[chosen != token] for part in (q, chosen, token))
+        q, chosen, token = data._rows_of(best, np.delete(np.arange(data._entries), data._begin + best))
         difference = data._differences(chosen, token)
         gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
         squares = np.diag(gram)
