@@ -69,7 +69,7 @@ class Tangent:
     def __init__(self, sol: Separation):
         _check(sol)
         self.data = sol.data
-        self.rows = rows = _holding_rows(sol)
+        rows = _holding_rows(sol)
         self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
         self.rows = rows._replace(multiplier=y)
         # A change dr_k of each row r_k changes the margin by margin^3 sum_k y_k <dr_k, W>, with y_k its multiplier.
@@ -123,23 +123,22 @@ def _holding_rows(sol: Separation) -> Rows:
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
-    equal = selection.flags(data) & (token != chosen)
+    equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
     margins = data._flat_margins(sol.W, selection.reference)
     size = np.linalg.norm(data._differences(chosen, token), axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
     pull = np.abs(sol.flat_dual) * size
     holds = equal | (pull > HOLDS * pull.max())
-    soft = np.where(equal, 0.0, 0.0 if sol.C is None else 0.5 / sol.C)
-    slack = margins + soft * sol.flat_dual - asked
-    row = (token != chosen) & (asked > -np.inf)
-    unsure = np.flatnonzero(row & ~holds & (slack < HOLDS * selection.largest))
+    soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
+    slack = margins + soft * sol.flat_dual - asked  # infinite where there is no row
+    unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))
     if len(unsure):
         q = int(query[unsure[0]])
         raise ValueError(
             f"the answer has no derivative: token {int(token[unsure[0]] - data.start[q])} of query {q} is on the "
             "margin with no multiplier, so that the support may change either way"
         )
-    at = np.flatnonzero(row & holds)
+    at = np.flatnonzero(holds)
     delta = data._differences(chosen[at], token[at])
     z, y = data.queries[query[at]], sol.flat_dual[at]
     if sol.C is None:

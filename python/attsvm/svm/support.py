@@ -64,7 +64,7 @@ LARGEST = 4_000_000  # largest number of elements in the matrix of the restricte
 def is_unique(sol: Any) -> bool | None:
     """Whether the W of an answer is the only one of least norm; None if rounding or the problem's size does not allow a
     decision."""
-    if sol.C is not None or isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
+    if isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # W is unique: the norm is strictly convex, or W = 0
     query, delta, multiplier, slack = _rows(sol)
     # Uniqueness does not depend on scale: scale to order one, since squares of the numbers may leave double precision.

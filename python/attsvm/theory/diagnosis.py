@@ -350,11 +350,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 def _check_scale(problem: Problem) -> None:
     """Raises ValueError if products that the conditions need would underflow or overflow."""
     data = problem.data
-    sizes = {
-        "tokens": data._largest_key,
-        "queries": largest(data.queries),
-        "scores": largest(problem._flat_scores),
-    }
+    sizes = {"tokens": data._largest_key, "queries": largest(data.queries), "scores": largest(problem._flat_scores)}
     if min(sizes.values()) == 0:
         return
     tokens, queries, scores = (math.log10(size) for size in sizes.values())

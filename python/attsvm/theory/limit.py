@@ -13,7 +13,7 @@ import numpy as np
 from .. import _core
 from ..svm.separation import Separation
 from ..training.run import Run
-from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
+from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, curvature, descends
 
 Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
 # update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
@@ -128,12 +128,10 @@ class Judge:
             self._local[key] = LocalTokens(self.best, chosen)
         local = self._local[key]
         state = local.at(W, step)
-        return local if local.keeps(state, self._longest_step(local, state)) else None
-
-    def _longest_step(self, local: LocalTokens, state: State) -> float:
-        """An upper bound on the length of each later step: ``lr``, or ``lr R sum |mu|`` for plain descent, with R the
-        longest row and mu the multipliers of the rows."""
-        return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
+        # An upper bound on the length of each later step.  For plain descent it is lr R sum |mu|, with R the longest
+        # row and mu the multipliers of the rows.
+        longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
+        return local if local.keeps(state, longest) else None
 
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
         """The limit that recorded weights and their loss prove by theorem A or theorem B.  Returns the selected tokens;
@@ -147,11 +145,6 @@ class Judge:
     @cached_property
     def infimum(self) -> float:
         return self.run.problem._mean_loss(self.best.top)
-
-    def suggests(self, found: Excess) -> bool:
-        """Whether a record determines the limit of the run, provided that no later step raises the loss."""
-        enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
-        return bool(enough and self.rows.margin > 0)
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """The fields of a Limit for this run: status, step, message, final (M,) and solution.
@@ -170,13 +163,17 @@ class Judge:
             first, proof = steps[k], found
         if proof is not None:
             final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
-            return "proved", first, self._says(first, proof[0]), final, proof[1]
+            same = np.array_equal(proof[0], self.data._layout.flatten_queries("selected", run.selected))
+            tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
+            return "proved", first, f"the SVM of {tokens}, proved from the record of step {first} on", final, proof[1]
         highest = -np.inf
         # go back from the last record, while no later record has a larger loss
         for k in records:
             here = self.best.at(run.weights[k], steps[k])
             highest = max(highest, here.total)
-            if here.total < highest or not self.suggests(here):
+            # whether the record determines the limit, provided that no later step raises the loss
+            enough = here.in_cone if self.along else bool(here.final.all() and self.best.several.any())
+            if here.total < highest or not (enough and self.rows.margin > 0):
                 break
             first = steps[k]
         if first is None:
@@ -184,11 +181,6 @@ class Judge:
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
         why = f"no proof covers {self.uncovered}" if self.uncovered else "the steps are longer than proofs allow"
         return "conditional", first, f"{tokens}: {why}", last.final, self.rows.solution
-
-    def _says(self, step: int | None, chosen: np.ndarray) -> str:
-        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", self.run.selected))
-        tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
-        return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
         """The message if the limit is not proved: the condition that the last record does not meet, and the query that

@@ -63,10 +63,10 @@ class NextToken(Result):
 
     def columns(self) -> dict[str, Any]:
         """One row per edge."""
-        edges = np.concatenate([*self.graphs.values(), np.empty((0, 2), dtype=np.intp)])
+        edges = np.concatenate(list(self.graphs.values()))
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
-        tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
-        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
+        tied = [len({*self.components[k][edge]}) == 1 for k, edge in zip(after, edges, strict=True)]
+        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.array(tied, dtype=bool)}
 
     def _state(self) -> dict[str, Any]:
         # the problem is not kept in the file, since it is made from the data again
@@ -137,10 +137,9 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         i = int(there.argmin())
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
-    by_last = np.argsort(np.repeat(last, lengths), kind="stable")
-    known, entries = np.unique(np.repeat(last, lengths), return_counts=True)
-    kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
-    for k, of in zip(known.tolist(), np.split(by_last, np.cumsum(entries)), strict=False):
+    after, kept, graphs, components = np.repeat(last, lengths), np.empty(len(tokens), dtype=bool), {}, {}
+    for k in np.unique(last).tolist():
+        of = np.flatnonzero(after == k)
         others = of[tokens[of] != label[of]]
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))

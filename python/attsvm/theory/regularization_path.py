@@ -176,18 +176,24 @@ def regularization_path(
         raise ValueError("give either radii or ridges")
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
     tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
-    if selected is None and problem._from_scores:
-        W = feasible(problem.data, problem.optimal).W
-        search = _Search(problem, norm, tol, max_iter, None if W is None or not W.any() else W / size(W, "frobenius"))
-    elif ridges is None:
-        search = _LocalSearch(problem, norm, tol, max_iter, _cone(problem, norm, selected))
-    else:
+    local = selected is not None or not problem._from_scores
+    if local and ridges is not None:
         raise ValueError("ridges must come without selected and with a linear head: local paths go by radii")
+    toward = np.zeros(problem.data._W_shape)
+    if not local:
+        W = feasible(problem.data, problem.optimal).W
+        toward = toward if W is None or not W.any() else W / size(W, "frobenius")
+    elif selected is not None:
+        svm = solve_svm(problem.data, selected, norm)
+        if svm.W is None:
+            raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
+        toward = svm.W * svm.margin
+    search = _Search(problem, norm, tol, max_iter, local, toward)
+    next_point = search.point if ridges is None else search.ridge
     points: list[_Point] = []
     try:
         for number in wanted:
-            before = points[-1] if points else None
-            points.append(search.point(number, before) if ridges is None else search.ridge(number, before))
+            points.append(next_point(number, points[-1] if points else None))
     except KeyboardInterrupt as interrupt:
         interrupt.partial = _path(problem, norm, points, "interrupted")  # type: ignore[attr-defined]
         raise
@@ -223,33 +229,27 @@ def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Pat
     return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
 
 
-def _cone(problem: Problem, norm: Ball, selected: Any) -> np.ndarray:
-    """Where a local search starts: at the direction of the SVM solution of ``selected``, of norm 1; at zero if no
-    tokens are given."""
-    if selected is None:
-        return np.zeros(problem.data._W_shape)
-    svm = solve_svm(problem.data, selected, norm)
-    if svm.W is None:
-        raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
-    return svm.W * svm.margin
-
-
 @dataclass(frozen=True)
 class _Search:
     problem: Problem
     norm: Ball
     tol: float
     max_iter: int
-    toward: np.ndarray | None  # a direction of norm 1 that ranks the optimal tokens first, or None
+    local: bool  # whether the path is local: stationary points in a cone around ``toward``, for any head
+    toward: np.ndarray  # a direction of norm 1 that ranks the given (local path) or optimal tokens first; or zero
 
     def point(self, radius: float, before: _Point | None) -> _Point:
-        """The point of the path at a given radius.  If the first descent does not end at the optimal tokens, a second
-        descent starts from weights that rank these tokens first, and the better point is returned."""
-        shape = self.problem.data._W_shape
-        start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
+        """The point of the path at a given radius.  A global path starts at zero.  If its descent does not end at the
+        optimal tokens, a second descent starts from weights that rank these tokens first, and the better point is
+        returned."""
+        first = np.where(self.local, self.toward * radius, 0.0)
+        start = first if before is None else before.W * (radius / before.radius)
+        if self.local:
+            W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
+            return self._made(radius, W, math.nan, log_gradient, gap)
         found, data = self._descend(start, radius), self.problem.data._handle
         chosen, best = (_core.top(data, of) for of in (_core.logits(data, found.W), self.problem._flat_scores))
-        if self.toward is None or np.array_equal(chosen, best):
+        if not self.toward.any() or np.array_equal(chosen, best):
             return found
         return min(found, self._descend(self.toward * radius, radius), key=lambda point: point.log_excess)
 
@@ -291,16 +291,6 @@ class _Search:
         return high
 
 
-class _LocalSearch(_Search):
-    """Finds the points of a local path: stationary points in a cone, for any head."""
-
-    def point(self, radius: float, before: _Point | None) -> _Point:
-        assert self.toward is not None
-        start = self.toward * radius if before is None else before.W * (radius / before.radius)
-        W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
-        return self._made(radius, W, math.nan, log_gradient, gap)
-
-
 def stationary_point(
     problem: Problem, start: np.ndarray, radius: float, norm: Ball, tol: float, max_iter: int
 ) -> tuple[np.ndarray, float, float]:
@@ -329,7 +319,7 @@ def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[fl
     dual = float(size(G, norm, dual=True))
     if dual == 0:
         return -math.inf, 0.0
-    gap = float(np.vdot(G, W)) + radius * dual
-    if size(W, norm) < INSIDE * radius:
-        return math.log(dual) + gradient.log_scale, gap * math.exp(min(gradient.log_scale, 700)) / abs(loss)
-    return math.log(dual) + gradient.log_scale, gap / (radius * dual)
+    gap, log_scale = float(np.vdot(G, W)) + radius * dual, gradient.log_scale
+    inside = size(W, norm) < INSIDE * radius
+    gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if inside else gap / (radius * dual)
+    return math.log(dual) + log_scale, gap

@@ -122,8 +122,8 @@ class Decomposition(Solved):
     unconverged: Any
 
     def _title(self) -> str:
-        kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
-        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.solution.norm_name} norm"
+        kept = sum(int(part.sum()) for part in self.selected)
+        return f"W ~ W_fin + R W_svm, {kept} tokens selected, {self.solution.norm_name} norm"
 
     def _lines(self) -> Lines:
         lines = [
