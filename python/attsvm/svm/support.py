@@ -77,7 +77,7 @@ def is_unique(sol: Any) -> bool | None:
     equal = np.isinf(slack)
     pull = np.where(equal, 0.0, multiplier * length)
     faces: dict[Any, Any] = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}
-    held, face = _split(pull, pull.max()), faces[sol.norm](M, W) if sol.norm in faces else None
+    held, face = _split(pull, pull.max()), faces[sol.norm](M, W)
     if held is None or face is None:
         return None
     held |= equal
@@ -103,7 +103,7 @@ def _rows(sol: Any) -> tuple[Any, ...]:
     query, chosen, token = data._rows_of(selection.reference)
     delta = data._differences(chosen, token)
     asked = selection.asked(np.arange(len(token)))
-    slack = (np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T) - asked) / selection.largest
+    slack = (data._flat_margins(sol.W, selection.reference) - asked) / selection.largest
     slack[selection.flags(data)] = np.inf
     row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     return query[row], delta[row], sol.flat_dual[row], slack[row]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.kinds import cross_attention
-from ..common.check import as_count, as_floats, as_number, as_numeric, check_shape
+from ..common.check import as_count, as_finite, as_floats, as_number, check_shape
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -86,7 +86,7 @@ def train_stack(
     >>> bool((stack.attention[-1].max(axis=-1) > 0.8).all())
     True
     """
-    X = np.asarray(as_numeric("X", X), dtype=np.float64)
+    X = as_finite("X", X)
     if X.ndim < 3:
         raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
     batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
@@ -124,7 +124,7 @@ def of_layers(V: Any, inner: int) -> Any:
 
 
 def _of_runs(batch: tuple[int, ...], name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(as_numeric(name, value), dtype=np.float64)
+    array = as_finite(name, value)
     check_shape(name, array[(0,) * (array.ndim - len(shape))], "n, d"[: 3 * len(shape) - 2], shape)
     return np.broadcast_to(array, (*batch, *shape))
 
@@ -308,7 +308,7 @@ def hierarchy(
     values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(of_layers(V, len(inner)))]
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
-        tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
+        tokens.append(tokens[-1] + _limit(p, kept) @ tokens[-1] @ v)
     # way: bool (n, T), marks the tokens that the layers above select on the way to the output.
     # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
@@ -324,13 +324,10 @@ def hierarchy(
         data = cross_attention(list(h), [rows[some] for rows, some in zip(h, queries, strict=True)])
         shaped = (data._layout.shape_entries(part[queries].ravel(), 0) for part in (mixed, asked))
         found.append(solve_svm(data, next(shaped), norm, margins=next(shaped)))
-        i, s = np.nonzero(queries)
-        holds = _holds(found[-1], T)
-        held |= (mixed & held[..., None]).any(axis=1)
-        np.logical_or.at(held, i, holds)
-        held[i, s] |= holds.any(axis=1)
-        i, s = np.nonzero(way)
-        way[i, chosen[i, s]] = True
+        holds = np.zeros_like(mixed)
+        holds[queries] = _holds(found[-1], T)
+        held |= (mixed & held[..., None] | holds).any(axis=1) | holds.any(axis=2)
+        way |= (mixed & way[..., None]).any(axis=1)
         held &= ~way
     return found[::-1]
 
@@ -349,7 +346,7 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
     return p.argmax(axis=-1)
 
 
-def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
+def _limit(p: np.ndarray, kept: float) -> np.ndarray:
     """Attention in the limit of training: 1 on the token that a query has selected; if it has selected none, shared by
     the tokens with more attention than ``kept``."""
     one = np.arange(p.shape[-1]) == p.argmax(axis=-1)[..., None]
@@ -359,5 +356,5 @@ def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
 
 def _holds(sol: Separation, T: int) -> Any:
     """Which tokens have a multiplier so large that they hold an SVM in place, as a bool array (queries, T)."""
-    sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
+    sizes = np.abs(sol.flat_dual).reshape(-1, T)
     return sizes > HOLDS * sizes.max()
