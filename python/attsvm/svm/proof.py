@@ -176,7 +176,13 @@ def _hex(array: Any) -> Any:
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     sol, W = rows.sol, np.asarray(rows.sol.W)
-    witness = _equations_of_weights(rows)
+    at, witness = np.flatnonzero(rows.equation), {}
+    if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
+        places = list(np.ndindex(W.shape))
+        exact = _square(
+            rows.dense(at), rows.names(at), places, np.ones(W.size), lambda k, e: rows.entry(at[e], *places[k])
+        )
+        witness = exact or {"basis": []}
     M = rows.combined(rows.dual)
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
         moved = W + nudge * _inward(rows, W) if nudge else W
@@ -206,17 +212,6 @@ def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
     U, sizes, Vt = np.linalg.svd(A, full_matrices=False)
     left, right = (np.sqrt(sizes), np.sqrt(sizes)) if balanced else (sizes, np.ones_like(sizes))
     return [_hex((U * left).T), _hex(right[:, None] * Vt)]
-
-
-def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
-    """The witness that some W near the answer meets its equality rows exactly; the unknowns are the entries of W."""
-    at = np.flatnonzero(rows.equation)
-    if not len(at):
-        return {}
-    A = rows.dense(at)
-    places = list(np.ndindex(rows.sol.W.shape))
-    found = _square(A, rows.names(at), places, np.ones(A.shape[1]), lambda k, e: rows.entry(at[e], *places[k]))
-    return found or {"basis": []}
 
 
 # --------------------------------------------------------------------------------- proofs that no weights exist

@@ -316,6 +316,12 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     iota, size = conditions.first_gradient(problem, best.best)
     L = conditions.smoothness(problem)
     local = _locally(problem, solution)
+    why_none = None
+    if ideal.W is not None and gap > 0 and ideal.status != "no constraint":
+        why_none = "all tokens support" if conditions.all_tight(ideal, EQUAL) else "equal scores" if equal else None
+    rows = Rows(data, best.best)
+    rows.solution = ideal
+    provable = not best.uncovered and len(best.tied) == 0 and rows.margin > 0
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,
@@ -332,7 +338,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         score_gap=gap,
         score_spread=spread,
         equal_scores=equal,
-        no_stationary_point=_why_none(ideal, gap > 0, conditions.all_tight(ideal, EQUAL), equal),
+        no_stationary_point=why_none,
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
         local_cone=(
@@ -343,7 +349,8 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
         undecided=selected.undecided if isinstance(selected, Run) else None,
-        **_limit(best, ideal),
+        barrier=best.barrier if provable else None,
+        longest_step=longest_step(rows.margin, float(rows.lengths.max()), rows.apart) if provable else None,
     )
 
 
@@ -363,17 +370,6 @@ def _check_scale(problem: Problem) -> None:
         )
 
 
-def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
-    """The fields ``barrier`` and ``longest_step`` of a Diagnosis; an empty dict if best scores tie, no margin is
-    certified, or no proof covers the problem."""
-    rows = Rows(best.problem.data, best.best)
-    rows.solution = ideal
-    if best.uncovered or len(best.tied) or not rows.margin > 0:
-        return {}
-    step = longest_step(rows.margin, float(rows.lengths.max()), rows.apart)
-    return {"barrier": best.barrier, "longest_step": step}
-
-
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None or solution.status not in ("optimal", "no constraint"):
         return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
@@ -386,9 +382,3 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
         "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),
         "locally_optimal": not beaten.any(),
     }
-
-
-def _why_none(ideal: Separation, unique: bool, all_support: bool | None, equal: bool) -> str | None:
-    if ideal.W is None or not unique or ideal.status == "no constraint":
-        return None
-    return "all tokens support" if all_support else "equal scores" if equal else None

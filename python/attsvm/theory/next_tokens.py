@@ -55,11 +55,14 @@ class NextToken(Result):
         return f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
 
     def _lines(self) -> Lines:
-        cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
-        lines = ["acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"]
-        lines += [f"  after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
-        lines += [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
-        return [("", line) for line in lines]
+        cycles = [
+            f"  after {k}: {', '.join(map(str, np.flatnonzero(component == least)))}"
+            for k, component in self.components.items()
+            for least in np.flatnonzero(np.bincount(component) > 1)
+        ]
+        first = "acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"
+        more = [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
+        return [("", line) for line in (first, *cycles[:SHOWN], *more)]
 
     def columns(self) -> dict[str, Any]:
         """One row per edge."""
@@ -211,12 +214,6 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     met[np.repeat(last, lengths), tokens] = True
     components = np.where(met, met.argmax(axis=1)[:, None], np.arange(K))
     return Identifiability(bool(met.all()), components)
-
-
-def _several(component: np.ndarray) -> Any:
-    """The members of each strongly connected component that has more than one member."""
-    sizes = np.bincount(component, minlength=len(component))
-    return ((np.flatnonzero(component == c).tolist()) for c in np.flatnonzero(sizes > 1))
 
 
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:

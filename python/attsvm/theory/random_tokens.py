@@ -128,18 +128,15 @@ def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
 def log_volumes(T: int) -> np.ndarray:
     """The logarithms of the intrinsic volumes v_1 .. v_T of the cone ``{y in R^T: y_1 >= y_t}``."""
     found = np.empty(T)
+    w = np.linspace(-REACH, REACH, POINTS)
     for k in range(1, T + 1):
         j = T - k
-        found[k - 1] = math.lgamma(T) - math.lgamma(k) - math.lgamma(j + 1) + _log_above(k - 1, j) + log_inside(j)
+        # above: log P(the mean of j + 1 standard normal numbers exceeds k - 1 others), which is
+        # log E Phi(w / sqrt(j + 1))^(k - 1) with w standard normal
+        log_below = np.log([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
+        above = _log_sum((k - 1) * log_below - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
+        found[k - 1] = math.lgamma(T) - math.lgamma(k) - math.lgamma(j + 1) + above + log_inside(j)
     return found
-
-
-def _log_above(m: int, j: int) -> float:
-    """log P(the mean of j + 1 standard normal numbers exceeds m others) = log E Phi(w / sqrt(j + 1))^m, with w standard
-    normal."""
-    w = np.linspace(-REACH, REACH, POINTS)
-    below = np.array([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
-    return _log_sum(m * np.log(below) - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
 
 
 def _log_sum(logs: np.ndarray) -> float:
