@@ -520,8 +520,8 @@ def _impossible_pair(sol: Separation) -> str | None:
     None."""
     if sol.answer.entry < 0:
         return None
-    q = int(sol.data._query_at(sol.answer.entry))
-    token, chosen = int(sol.answer.entry - sol.data.indptr[q]), int(sol.selection.reference[q])
+    q = sol.data._query_at(sol.answer.entry)
+    token, chosen = sol.answer.entry - sol.data.indptr[q], sol.selection.reference[q]
     if not sol.data.queries[q].any():
         return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
     equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"

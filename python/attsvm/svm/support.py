@@ -76,8 +76,7 @@ def is_unique(sol: Any) -> bool | None:
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     equal = np.isinf(slack)
     pull = np.where(equal, 0.0, multiplier * length)
-    faces: dict[Any, Any] = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}
-    held, face = _split(pull, pull.max()), faces[sol.norm](M, W)
+    held, face = _split(pull, pull.max()), _face(sol.norm, M, W)
     if held is None or face is None:
         return None
     held |= equal
@@ -116,37 +115,26 @@ def _split(values: np.ndarray, top: float) -> np.ndarray | None:
     return large if (large | (np.abs(values) <= ZERO * top)).all() else None
 
 
-# _max, _spectral and _nuclear describe a face of the norm ball: its points of largest inner product with M.
-# M is the sum of the rows of the SVM times their multipliers.
-# _max, _spectral and _nuclear return whether W lies inside the face, and a function that restricts rows to the face.
-# _max, _spectral and _nuclear return None if rounding does not decide the dimension of the face.
+def _face(norm: str, M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
+    """The face of the norm ball that holds its points of largest inner product with M, the sum of the rows of the SVM
+    times their multipliers.
 
-
-def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    fixed = _split(M, np.abs(M).max())
+    Returns whether W lies inside the face, and a function that restricts rows to the face; None if rounding does not
+    decide the dimension of the face.
+    """
+    U, s, Vt = np.linalg.svd(M, full_matrices=norm == "spectral")
+    fixed = _split(M, np.abs(M).max()) if norm == "max" else _split(s if norm == "spectral" else s[0] - s, s[0])
     if fixed is None:
         return None
-    inside = (np.abs(W[~fixed]) < (1 - NONZERO) * np.abs(W).max()).all()
-    return inside, lambda delta, z: products(delta, z)[:, ~fixed.ravel()]
-
-
-def _spectral(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    U, s, Vt = np.linalg.svd(M)
-    ranked = _split(s, s[0])
-    if ranked is None:
-        return None
-    U, V = U[:, ranked.sum() :], Vt[ranked.sum() :].T
-    free = U.T @ W @ V
-    inside = free.size == 0 or np.linalg.norm(free, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
-    return inside, lambda delta, z: products(delta @ U, z @ V)
-
-
-def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    U, s, Vt = np.linalg.svd(M, full_matrices=False)
-    below = _split(s[0] - s, s[0])
-    if below is None:
-        return None
-    r = int((~below).sum())
+    if norm == "max":
+        inside = (np.abs(W[~fixed]) < (1 - NONZERO) * np.abs(W).max()).all()
+        return inside, lambda delta, z: products(delta, z)[:, ~fixed.ravel()]
+    if norm == "spectral":
+        U, V = U[:, fixed.sum() :], Vt[fixed.sum() :].T
+        free = U.T @ W @ V
+        inside = free.size == 0 or np.linalg.norm(free, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
+        return inside, lambda delta, z: products(delta @ U, z @ V)
+    r = int((~fixed).sum())  # nuclear norm: the singular values that equal the largest one are not fixed
     sigma = np.linalg.svd(W, compute_uv=False)
     i, j = np.triu_indices(r)
 
