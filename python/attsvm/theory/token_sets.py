@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
-from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
 from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, is_ragged
 from ..common.result import Lines, Solved
@@ -245,15 +244,12 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     They solve the SVM of the selected tokens alone, in which every row is an equality ``(x_ref - x_t)^T W z = log(p_ref
     / p_t)``.
     """
-    lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
-    _, _, token = data._rows_of(np.zeros_like(lengths))
-    layout = Layout(lengths, np.ones_like(lengths), single=True)
-    alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
-    selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
-    logs = np.log(p[kept])
-    selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
+    selection = Selection(data, data._layout.shape_entries(kept, False))
+    logs = np.log(np.where(kept, p, 1.0))
+    differences = np.repeat(logs[data._begin + selection.reference], data.lengths) - logs
+    selection.rhs = np.where(kept, differences, -np.inf)  # other tokens have no row
     # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
-    sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
+    sol = solve_request(data, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
     return sol.W  # W is not None, since the status is optimal or no constraint
