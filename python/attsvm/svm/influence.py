@@ -70,9 +70,10 @@ class Influence(Solved):
         return f"Influence of each {self.unit} on a {self.solution.norm_name} SVM"
 
     def _lines(self) -> Lines:
-        count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
+        count = int(self.solved.sum())
         lines = [("support", f"{count} of {len(self.turn)}; without any other {self.unit} the answer is the same")]
-        if most is not None and count:
+        if count and np.isfinite(self.turn).any():
+            most = np.nanargmax(self.turn)
             lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self.unit} {most}"))
         if self.unfinished:
             lines.append(("unfinished", f"stopped before the tolerance without {self.unfinished}"))

@@ -72,16 +72,16 @@ def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[An
     fits = data._rows > LEVELS_ROWS and len(data) <= LEVELS_MOST and data._powers is None
     if not (fits and data.queries.any(axis=1).all()):
         return None, request
-    found = solve_levels(
+    W, dual, steps, exception = solve_levels(
         data.queries, vocabulary.chosen, vocabulary.count, request.tol / 2, request.max_iter, request.report
     )
-    request = replace(request, dual=found.dual.ravel())
-    proposed = replace(request, W=found.W / vocabulary.scale[:, None], max_iter=0, report=None)
-    answer = _call(_core.check, data, proposed)
-    answer = answer._replace(method="newton", iterations=found.iterations, exception=found.exception)
-    if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:
+    request = replace(request, dual=dual.ravel())
+    answer = _call(
+        _core.check, data, replace(request, W=W / vocabulary.scale[:, None], max_iter=0, report=None)
+    )._replace(method="newton", iterations=steps, exception=exception)
+    if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= steps:
         return answer, request
-    return None if found.exception is None else answer._replace(status=CODE["interrupted"]), request
+    return None if exception is None else answer._replace(status=CODE["interrupted"]), request
 
 
 def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:

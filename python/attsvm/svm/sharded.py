@@ -34,8 +34,8 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
     arguments and returns the request."""
     request = workers.together(ask)
     selection, tol = request.selection, request.tol
-    norm, shape = str(request.norm), {"dk": data.dk, "dz": data.dz}
-    workers.agree(norm=norm, **shape, tol=tol, max_iter=request.max_iter, method=request.method)
+    norm, method = str(request.norm), request.method
+    workers.agree(norm=norm, dk=data.dk, dz=data.dz, tol=tol, max_iter=request.max_iter, method=method)
     held = selection.flags(data)  # flags of the selected tokens, which have no margin row
     own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0

@@ -224,14 +224,14 @@ def find_limit(run: Run) -> Limit:
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
     """Makes a function that says whether a record (weights, step, loss) of a run like ``run`` proves the run's limit;
     with several runs, whether the limits of all are proved."""
-    judges = _judges(run)
-    known = [False] * len(judges)
+    unproved = dict(enumerate(_judges(run)))
 
     def proves(weights: np.ndarray, step: int, loss: Any) -> bool:
         stack, losses = (weights, loss) if run.stacked else ([weights], [loss])
-        for r, judge in enumerate(judges):
-            known[r] = known[r] or judge.proved_at(stack[r], step, float(losses[r])) is not None
-        return all(known)
+        for r, judge in list(unproved.items()):
+            if judge.proved_at(stack[r], step, float(losses[r])) is not None:
+                del unproved[r]
+        return not unproved
 
     return proves
 

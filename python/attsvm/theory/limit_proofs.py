@@ -142,7 +142,7 @@ class BestTokens:
         with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
-        self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
+        self.reach = data._largest_key * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
         # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
         self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
@@ -400,7 +400,7 @@ class LocalTokens(Rows):
         """Returns the certified margin rho; and the least margin of a threat (a token that scores at least as much as
         the selected token of its query) under the SVM solution's direction.  Both are 0 if no margin is certified."""
         rho, W = self.margin, self.solution.W
-        if not rho > 0 or W is None:
+        if not rho > 0:
             return 0.0, 0.0
         unit = W / np.linalg.norm(W)
         under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))

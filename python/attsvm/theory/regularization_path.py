@@ -246,14 +246,19 @@ class _Search:
         start = first if before is None else before.W * (radius / before.radius)
         if self.local:
             W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
-            return self._made(radius, W, math.nan, log_gradient, gap)
-        found, data = self._descend(start, radius), self.problem.data._handle
-        chosen, best = (_core.top(data, of) for of in (_core.logits(data, found.W), self.problem._flat_scores))
-        if not self.toward.any() or np.array_equal(chosen, best):
-            return found
-        return min(found, self._descend(self.toward * radius, radius), key=lambda point: point.log_excess)
+            log_excess = math.nan
+        else:
+            found, data = self._descend(start, radius), self.problem.data._handle
+            chosen, best = (_core.top(data, of) for of in (_core.logits(data, found[0]), self.problem._flat_scores))
+            if self.toward.any() and not np.array_equal(chosen, best):
+                found = min(found, self._descend(self.toward * radius, radius), key=lambda answer: answer[1])
+            W, log_excess, log_gradient, gap = found
+        # the ridge for which W is stationary: ||G||_F = 2 ridge ||W||_F, with G the gradient of the loss at W, or
+        # ||G||_op = 2 ridge for the nuclear norm
+        of_W = math.log(radius) if self.norm == "frobenius" else 0.0
+        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
-    def _descend(self, start: np.ndarray, radius: float) -> _Point:
+    def _descend(self, start: np.ndarray, radius: float) -> tuple[np.ndarray, float, float, float]:
         problem, W = self.problem, np.ascontiguousarray(start)
         arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
         try:
@@ -264,13 +269,7 @@ class _Search:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
         if _core.STATUS[code] == "interrupted":
             raise exception or KeyboardInterrupt
-        return self._made(radius, W, log_excess, log_gradient, gap)
-
-    def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """A point W of the path, with the ridge for which W is stationary: ``||G||_F = 2 ridge ||W||_F``, with G the
-        gradient of the loss at W, or ``||G||_op = 2 ridge`` for the nuclear norm."""
-        of_W = math.log(radius) if self.norm == "frobenius" else 0.0
-        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
+        return W, log_excess, log_gradient, gap
 
     def ridge(self, ridge: float, before: _Point | None) -> _Point:
         """The point of the path for a given ridge.  The matching ridge falls as the ball's radius grows, so the radius
