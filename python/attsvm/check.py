@@ -165,33 +165,33 @@ def statement(proof, witness):
     (keys, kd), (queries, qd) = table(proof["keys"]), table(proof["queries"])
     norm = proof["norm"] if proof["norm"] in DUAL else number(proof["norm"])
     C, dk, dz, scale = None if proof["C"] is None else number(proof["C"]), len(keys[0]), len(queries[0]), kd * qd
-    rows, (start, stop, selected, kept, rhs) = {}, (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
+    start, stop, selected, kept, rhs = (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
     kept, rhs = [[a] for a in selected] if kept is None else kept, [None] * len(selected) if rhs is None else rhs
-    lists, gone = (start, stop, selected, kept, rhs), proof.get("without", [])
-    for q, (z, i, j, a, beside, asked) in enumerate(zip(queries, *lists, strict=True)):
+    gone, rows, b, equal = proof.get("without", []), {}, {}, []
+    lists = zip(queries, start, stop, selected, kept, rhs, strict=True)
+    for q, (z, i, j, a, beside, asked) in enumerate(lists):
         inside = i in range(j) and j in range(len(keys) + 1) and a in beside and all(t in range(j - i) for t in beside)
         inside = inside and (asked is None or len(asked) == j - i)
         need(inside, "an index out of range, or a list too short", ValueError)
         spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
         for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # -inf: no row
-            # a row: x_a - x_t, z, its right side b, whether it is an equation, and the indices of the keys a and t
-            b = Fraction(t not in beside) if asked is None else number(asked[t])
-            rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
+            rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, (i + a, i + t)  # x_a - x_t, z, indices of keys
+            b[q, t] = Fraction(t not in beside) if asked is None else number(asked[t])
+            equal += [(q, t)] * (t in beside)
     need(fits(gone, [int]) and {*gone} <= {*range(len(queries))}, "without names a query that is none", ValueError)
     need((norm in DUAL or norm > 1) and (C is None or C > 0 and norm == "frobenius"), "norm or C is none", ValueError)
     numbers, units = table([[x] for *_, x in proof["dual"]])
     y = {(q, t): n for (q, t, _), (n,) in zip(proof["dual"], numbers, strict=True)}
-    margins = [e for e, row in rows.items() if not row[3]]
+    margins = rows.keys() - equal
     need(len(y) == len(proof["dual"]) and y.keys() <= rows.keys(), "a multiplier has no row of its own", ValueError)
     need(all(y.get(e, 0) >= 0 for e in margins), "a multiplier is negative")
     need(not gone or proof["claim"] == "optimal" and not {q for q, _ in y} & {*gone}, "a query without part has one")
-    total = sum(x * rows[e][2] for e, x in y.items()) / units
-    some = y if infeasible else [e for e, row in rows.items() if row[3]]
-    spend(1000 * len(some) * dk * dz)
+    total = sum(x * b[e] for e, x in y.items()) / units
+    spend(1000 * len(y if infeasible else equal) * dk * dz)
     place = {tuple(key): k for k, key in enumerate(keys)}  # `lift` treats distinct tokens as orthogonal
     entries = {}  # the entries of A_e times `scale`
-    for e in some:
-        difference, z, _, _, pair = rows[e]
+    for e in y if infeasible else equal:
+        difference, z, pair = rows[e]
         a, t = (place[tuple(keys[k])] for k in pair)
         lifted = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] and infeasible else enumerate(difference)
         entries[e] = {(i, j): d * x for i, d in dict(lifted).items() for j, x in enumerate(z) if d * x}
@@ -202,8 +202,8 @@ def statement(proof, witness):
             equations.setdefault(i, {})[e] = x
         missed = {i: Fraction(-sum(y[e] * x for e, x in row.items()), scale * units) for i, row in equations.items()}
         change = step(equations, scale, missed, witness)
-        steady = all(rows[e][3] or y[e] >= change * units for e in map(tuple, witness["basis"]))
-        room = total - change * sum(abs(rows[q, t][2]) for q, t in witness["basis"])
+        steady = all(e not in margins or y[e] >= change * units for e in map(tuple, witness["basis"]))
+        room = total - change * sum(abs(b[q, t]) for q, t in witness["basis"])
         need(steady and room > 0, "the multipliers do not exclude every W")
         return "no W exists", None
     M = times([[x * d for d in rows[e][0]] for e, x in y.items()], [rows[e][1] for e in y])
@@ -217,17 +217,17 @@ def statement(proof, witness):
     W, w = table(proof["W"], dk, dz)
     U = times([*zip(*queries, strict=True)], [*zip(*W, strict=True)])
     reached = {e: Fraction(sum(map(mul, row[0], U[e[0]])), scale * w) for e, row in rows.items()}
-    moved = root(len(entries)) * step(entries, scale, {e: rows[e][2] - reached[e] for e in entries}, witness)
+    moved = root(len(entries)) * step(entries, scale, {e: b[e] - reached[e] for e in entries}, witness)
     for e in margins if moved else []:
         reached[e] -= moved * root(squares([rows[e][0]], kd) * squares([rows[e][1]], qd))
     if C is not None:
-        name, short = f"soft-margin objective (C = {float(C):g})", (max(0, rows[e][2] - reached[e]) for e in margins)
+        name, short = f"soft-margin objective (C = {float(C):g})", (max(0, b[e] - reached[e]) for e in margins)
         upper = (root(squares(W, w)) + moved) ** 2 / 2 + C * sum(x * x for x in short)
         lower = total - squares(M, units * scale) / 2 - sum(y.get(e, 0) ** 2 for e in margins) / (4 * C * units**2)
     else:
-        asked = [] if any(rows[e][2] for e in entries) else [e for e in margins if rows[e][2] > 0]
-        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # keeps equations = 0
-        need(all(stretch * reached[e] >= rows[e][2] for e in margins), "W misses a margin")
+        asked = [] if any(b[e] for e in entries) else [e for e in margins if b[e] > 0]
+        stretch = max((b[e] / reached[e] for e in asked if reached[e] > 0), default=1)  # keeps equations = 0
+        need(all(stretch * reached[e] >= b[e] for e in margins), "W misses a margin")
         growth = min(dk, dz) if norm == "nuclear" else 1 if norm in DUAL else dk * dz  # over Frobenius
         upper = stretch * (bound(W, w, norm, witness.get("W")) + moved * root(growth))
     need(lower > 0, "the multipliers prove no bound")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..common.check import as_floats, is_ragged
-from ..common.norms import conjugate
+from ..common.norms import conjugate, of_values
 from .separation import Separation
 from .support import products
 
@@ -70,7 +70,7 @@ class Tangent:
         _check(sol)
         self.data = sol.data
         rows = _holding_rows(sol)
-        self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
+        self.W, y, self._solve = _SYSTEMS.get(sol.norm, _entrywise)(sol, rows)
         self.rows = rows._replace(multiplier=y)
         # A change dr_k of each row r_k changes the margin by margin^3 sum_k y_k <dr_k, W>, with y_k its multiplier.
         # The multipliers must add up to ||W||^2, weighted by the margins asked, for this derivative of the margin.
@@ -161,44 +161,35 @@ def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
     return (vectors / values) @ vectors.T
 
 
-def _frobenius(sol: Separation, rows: Rows) -> Any:
-    """For the Frobenius norm, where W is the sum of the support rows r_k times their multipliers y_k: W, all y_k, and a
-    function that solves the linear system for their changes (dW, dy).
-
-    The matrix of the system is the Gram matrix of the support rows r_k.
-    """
-    gram = (rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft)
-    inverse = _inverse(gram)
-    y = inverse @ rows.asked
-
-    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
-        dy = inverse @ (s - rows.apply(P))
-        return P + rows.adjoint(dy), dy
-
-    return rows.adjoint(y), y, solve
-
-
 def _entrywise(sol: Separation, rows: Rows) -> Any:
     """For an entrywise norm, where W is the gradient of ``||M||_q^2 / 2`` at M, the sum of the support rows times their
     multipliers y: W, y, and a function that solves the linear system for their changes (dW, dy).
 
-    The gradient is ``||M||^(2-q) sign(M) |M|^(q-1)``, with q the conjugate exponent.
+    The gradient is ``||M||^(2-q) sign(M) |M|^(q-1)``, with q the conjugate exponent.  It is M for the Frobenius norm,
+    where the matrix of the system is the Gram matrix of the support rows.
     """
-    q, y, dense = conjugate(sol.norm), rows.multiplier, rows.dense
-    for _ in range(STEPS):
-        M = rows.adjoint(y).ravel()
-        length = np.linalg.norm(M, q)
-        unit = np.abs(M) / length
-        if q < 2 and unit.min() < HOLDS:
-            raise ValueError(
-                "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
-            )
-        W = length * np.sign(M) * unit ** (q - 1)
-        # the Hessian of ||M||_q^2 / 2 with respect to the entries of M is diag(scale) + (2 - q) slope slope^T
-        scale, slope = (q - 1) * unit ** (q - 2), W / length
-        curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
-        inverse = _inverse(curved @ dense.T)
-        y = y + inverse @ (rows.asked - dense @ W)
+    q, y = conjugate(of_values(sol.norm)[1]), rows.multiplier
+    if sol.norm == "frobenius":
+        inverse = _inverse((rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft))
+        y = inverse @ rows.asked
+        W = rows.adjoint(y).ravel()
+        scale, slope = np.ones_like(W), np.zeros_like(W)
+    else:
+        dense = rows.dense
+        for _ in range(STEPS):
+            M = rows.adjoint(y).ravel()
+            length = np.linalg.norm(M, q)
+            unit = np.abs(M) / length
+            if q < 2 and unit.min() < HOLDS:
+                raise ValueError(
+                    "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
+                )
+            W = length * np.sign(M) * unit ** (q - 1)
+            # the Hessian of ||M||_q^2 / 2 with respect to the entries of M is diag(scale) + (2 - q) slope slope^T
+            scale, slope = (q - 1) * unit ** (q - 2), W / length
+            curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
+            inverse = _inverse(curved @ dense.T)
+            y = y + inverse @ (rows.asked - dense @ W)
 
     def bend(P: np.ndarray) -> np.ndarray:
         flat = P.ravel()
@@ -274,7 +265,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     return (places @ u).reshape(M.shape), y, solve
 
 
-_SYSTEMS = {"frobenius": _frobenius, "entrywise": _entrywise, "nuclear": _nuclear, "max": _max}
+_SYSTEMS = {"nuclear": _nuclear, "max": _max}
 
 
 def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:

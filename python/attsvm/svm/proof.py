@@ -244,10 +244,10 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
         place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # for each key, the index of the last key that equals it
         chosen, token = (place[of[at], None] == np.arange(len(place)) for of in (rows.chosen, rows.key))
         D = 1.0 * chosen - token
-    keys, queries = np.flatnonzero(D.any(axis=0)), np.flatnonzero(Z.any(axis=0))
-    A = products(D[:, keys], Z[:, queries]).T
+    keys = np.flatnonzero(D.any(axis=0))
+    A = products(D[:, keys], Z).T
     touched = np.flatnonzero(A.any(axis=1))
-    places = [(keys[k // len(queries)].item(), queries[k % len(queries)].item()) for k in touched]
+    places = [(keys[k // Z.shape[1]].item(), k % Z.shape[1]) for k in touched.tolist()]
     names, wanted = rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
 
     def entry(unknown: int, equation: int) -> Fraction:

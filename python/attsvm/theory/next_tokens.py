@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,11 +45,14 @@ class NextToken(Result):
     """
 
     data: Data
-    problem: Problem
     selected: Any
     graphs: dict[int, np.ndarray]
     components: dict[int, np.ndarray]
     acyclic: bool
+
+    @cached_property
+    def problem(self) -> Problem:
+        return Problem(self.data, None, LinearHead([1.0]), loss="log")
 
     def _title(self) -> str:
         edges = sum(map(len, self.graphs.values()))
@@ -70,14 +74,6 @@ class NextToken(Result):
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
         tied = [len({*self.components[k][edge]}) == 1 for k, edge in zip(after, edges, strict=True)]
         return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.array(tied, dtype=bool)}
-
-    def _state(self) -> dict[str, Any]:
-        # the problem is not kept in the file, since it is made from the data again
-        return {name: value for name, value in vars(self).items() if name != "problem"}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> NextToken:
-        return cls(problem=_label_loss(state["data"]), **state)
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
@@ -150,11 +146,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     values = (tokens == label).astype(np.float64)[:, None]
     data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
     acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
-    return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
-
-
-def _label_loss(data: Data) -> Problem:
-    return Problem(data, None, LinearHead([1.0]), loss="log")
+    return NextToken(data, data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
 
 class Identifiability(NamedTuple):
