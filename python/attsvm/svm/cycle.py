@@ -58,9 +58,9 @@ def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
     onward = dict(zip(tail[edges].tolist(), edges.tolist(), strict=True))
     at: dict[int, int] = {}
     path: list[int] = []
-    node = int(tail[edges[0]])
+    node = tail[edges[0]]
     while node not in at:
         at[node] = len(path)
         path.append(onward[node])
-        node = int(head[path[-1]])
+        node = head[path[-1]]
     return path[at[node] :]

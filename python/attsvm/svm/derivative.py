@@ -133,9 +133,9 @@ def _holding_rows(sol: Separation) -> Rows:
     slack = margins + soft * sol.flat_dual - asked  # infinite where there is no row
     unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))
     if len(unsure):
-        q = int(query[unsure[0]])
+        q = query[unsure[0]]
         raise ValueError(
-            f"the answer has no derivative: token {int(token[unsure[0]] - data.start[q])} of query {q} is on the "
+            f"the answer has no derivative: token {token[unsure[0]] - data.start[q]} of query {q} is on the "
             "margin with no multiplier, so that the support may change either way"
         )
     at = np.flatnonzero(holds)
@@ -250,7 +250,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     M = rows.adjoint(rows.multiplier)
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
     # W = places @ u: column k marks the entries that unknown u_k sets (a free entry of W; the last unknown is h)
-    places = np.zeros((M.size, int(free.sum()) + 1))
+    places = np.zeros((M.size, free.sum() + 1))
     places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
     places[~free, -1] = np.sign(M).ravel()[~free]
     J = rows.dense @ places

@@ -62,9 +62,9 @@ def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
     bounded = request.C is None and request.selection.rhs is None
     if bounded and plain.W is not None and plain.status != "no constraint":
         ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
-        low, high = (float(end[0]) for end in ends)
+        low, high = (end[0] for end in ends)
         if low > 0:  # scale W so that its least margin is 1 again after rounding in the whitening
-            W = W / (low * float(size(W, metric)))
+            W = W / (low * size(W, metric))
         if not high <= low * (1 + LOOSEST):
             answer = answer._replace(status=CODE["iteration limit"])
     found = answer._replace(W=W, lower=low, upper=high)

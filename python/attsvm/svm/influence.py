@@ -70,7 +70,7 @@ class Influence(Solved):
         return f"Influence of each {self.unit} on a {self.solution.norm_name} SVM"
 
     def _lines(self) -> Lines:
-        count = int(self.solved.sum())
+        count = self.solved.sum()
         lines = [("support", f"{count} of {len(self.turn)}; without any other {self.unit} the answer is the same")]
         if count and np.isfinite(self.turn).any():
             most = np.nanargmax(self.turn)
@@ -88,7 +88,7 @@ def influence_of(sol: Separation) -> Influence:
     """Computes the influence of each sequence on an SVM answer: see :meth:`attsvm.Separation.influence`."""
     check_removable(sol)
     owner = owners(sol.data)
-    n = int(owner[-1]) + 1
+    n = owner[-1] + 1
     solved = np.bincount(owner, moving(sol), n) > 0
     turn, unfinished = np.zeros(n), []
     margin, objective = np.full(n, sol.margin), np.full(n, sol.objective)

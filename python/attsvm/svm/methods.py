@@ -125,5 +125,5 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         return answer
     dual = np.zeros(len(entries))
     dual[entries] = answer.dual
-    where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1
+    where = np.flatnonzero(entries)[answer.entry] if answer.entry >= 0 else -1
     return answer._replace(dual=dual, entry=where)

@@ -327,7 +327,7 @@ def _pivots(A: np.ndarray) -> np.ndarray:
     least = DEPENDENT * np.linalg.norm(A, axis=0).max(initial=0.0)
     for _ in range(min(A.shape)):
         lengths = np.linalg.norm(A, axis=0)
-        k = int(lengths.argmax())
+        k = lengths.argmax()
         if lengths[k] <= least:
             break
         q = A[:, k] / lengths[k]

@@ -202,7 +202,7 @@ class Plane(Result):
         check_shapes(vars(self), {"points": "n, d", "labels": "k", "positive": "n", "weights": "n", "support": "s"})
 
     def _title(self) -> str:
-        return f"Plane between {int(self.positive.sum())} and {int((~self.positive).sum())} points: {self.status}"
+        return f"Plane between {self.positive.sum()} and {(~self.positive).sum()} points: {self.status}"
 
     def _lines(self) -> Lines:
         lines = [("", self.message)]
@@ -313,7 +313,7 @@ def _plane(
     while True:
         for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
             weights[side] /= len(sides) * weights[side].sum() or 1.0
-        used, last = int(np.count_nonzero(weights)), bound
+        used, last = np.count_nonzero(weights), bound
         # without multipliers in a class there is no proved bound of the margin
         bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length if weights.sum() > 0.9 else np.inf
         held = weights > ROUNDED * weights.max()
@@ -433,4 +433,4 @@ def _pairs(
             first, other = np.append(first, np.full_like(rest, opposite[0])), np.append(other, rest)
         flow = np.append(flow, np.zeros(len(first) - len(flow)))
     data = _attention(turned, first, other)
-    return first, other, _solve_pairs(data, np.full(len(first), float(len(sides))), flow, progress=progress)
+    return first, other, _solve_pairs(data, np.full(len(first), len(sides)), flow, progress=progress)

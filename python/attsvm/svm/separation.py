@@ -421,7 +421,7 @@ class Separation(Result):
             lines += [
                 ("norm of W", f"{norm:.12g}"),
                 ("rank", f"{self.rank}"),
-                ("support", f"{int(self._holding.sum())} tokens"),
+                ("support", f"{self._holding.sum()} tokens"),
                 ("method", f"{self.method}, {self.iterations} iterations"),
             ]
         return lines

@@ -48,7 +48,7 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
-        worst = float(workers.table([margins.min()]).min())
+        worst = workers.table([margins.min()]).min()
         broken = (margins < 1 - tol / 4) & ~chosen
         if code not in GOES_ON or not workers.any(bool(broken.any())):
             break
@@ -59,7 +59,7 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         lower = 0.0
     mine, here = np.zeros(len(chosen)), at - first
     mine[entries] = dual[first : first + len(entries)]
-    entry = int(entries[here]) if at >= 0 and 0 <= here < len(entries) else -1
+    entry = entries[here] if at >= 0 and 0 <= here < len(entries) else -1
     return Separation(data, request, Answer(code, W, mine, lower, upper, iterations, entry, SHARDED))
 
 

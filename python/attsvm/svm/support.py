@@ -134,7 +134,7 @@ def _face(norm: str, M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
         free = U.T @ W @ V
         inside = free.size == 0 or np.linalg.norm(free, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
         return inside, lambda delta, z: products(delta @ U, z @ V)
-    r = int((~fixed).sum())  # nuclear norm: the singular values that equal the largest one are not fixed
+    r = (~fixed).sum()  # nuclear norm: the singular values that equal the largest one are not fixed
     sigma = np.linalg.svd(W, compute_uv=False)
     i, j = np.triu_indices(r)
 

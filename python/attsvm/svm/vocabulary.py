@@ -60,7 +60,7 @@ class Vocabulary:
             dual=dual.ravel(),
             lower=answer.lower * (1 - OUTWARDS),
             upper=answer.upper * (1 + OUTWARDS),
-            entry=int(q * len(self.class_of) + self.first[k]) if answer.entry >= 0 else -1,
+            entry=q * len(self.class_of) + self.first[k] if answer.entry >= 0 else -1,
         )
 
 
@@ -171,9 +171,9 @@ class _Problem:
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
         least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
-        lower = max(float(least), 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
+        lower = max(least, 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
         upper = pull / weight.sum() if weight.sum() > 0 else math.inf
-        return lower, upper, lower == 0 and pull <= CONTRADICTION * float(weight @ self.n**-0.5)
+        return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5)
 
     def balanced(self, y: np.ndarray) -> np.ndarray:
         """The multipliers of all entries (class, context); the multiplier of a context's reference class makes the sum

@@ -227,7 +227,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
     def least_bracket(r: float) -> float:
         u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
-        return float((of_powers @ (1.0, u, v, u * v)).min())
+        return (of_powers @ (1.0, u, v, u * v)).min()
 
     # bisection for the radius from which the bracket, which grows with r, is positive; right to 1e-12, and not smaller
     low, radius = 0.0, 1.0
@@ -366,4 +366,4 @@ def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
     length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
     off = np.abs(found[equal])
     found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
-    return float(found.min())
+    return found.min()

@@ -157,12 +157,12 @@ class Diagnosis(Solved):
 
     def _lines(self) -> Lines:
         data, lines = self.data, [("selected", self._selected())]
-        if self.undecided is not None and (count := int(self._queries("undecided").sum())):
+        if self.undecided is not None and (count := self._queries("undecided").sum()):
             left = f"{count} of {len(data)} queries of the run: their attention has not chosen"
             lines.append(("undecided", left))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
-            share = f"{int(self._entries('tight').sum())} of the {data._entries - len(data)} tokens not selected"
+            share = f"{self._entries('tight').sum()} of the {data._entries - len(data)} tokens not selected"
             lines.append(("tight", f"{share}: their margin is 1, to 1e-4, or their multiplier positive"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:

@@ -337,7 +337,7 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
     token."""
     undecided = queries & (p.max(axis=-1) <= selected)
     if undecided.any():
-        place = tuple(int(i) for i in np.argwhere(undecided)[0])
+        place = tuple(np.argwhere(undecided)[0])
         query = f"query {place[1]} of sequence {place[0]}" if len(place) == 2 else f"sequence {place[0]}"
         raise ValueError(
             f"attention[{layer}] has not selected for {query}: its largest is {p[place].max():.2g}, and selected is "

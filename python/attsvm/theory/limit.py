@@ -119,8 +119,8 @@ class Judge:
         if self.uncovered or not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
-        lead = float(self.data._flat_margins(W, chosen).min())
-        largest = float(np.linalg.norm(W) * self.rows.lengths.max())
+        lead = self.data._flat_margins(W, chosen).min()
+        largest = np.linalg.norm(W) * self.rows.lengths.max()
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
         key = chosen.tobytes()

@@ -198,7 +198,7 @@ class BestTokens:
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
             # inequality A.2 of notebooks/limit.md in logarithms; the right side is -inf if best scores of a query tie
-            in_cone = bool(total < self.wholes.min())
+            in_cone = total < self.wholes.min()
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
@@ -278,8 +278,8 @@ def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
         difference = data._differences(chosen, token)
         gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
         squares = np.diag(gram)
-        largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))
-        return math.sqrt(largest + SPARE * float(squares.max(initial=0.0)))
+        largest = (squares[:, None] + squares - 2 * gram).max(initial=0.0)
+        return math.sqrt(largest + SPARE * squares.max(initial=0.0))
     if len(longest) > EXACT_QUERIES:
         return float(2 * longest.max() * (1 + SPARE))
     unit = data.queries / np.maximum(np.linalg.norm(data.queries, axis=1, keepdims=True), TINY)

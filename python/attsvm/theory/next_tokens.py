@@ -133,7 +133,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     label = np.repeat(labels, lengths)
     there = np.logical_or.reduceat(tokens == label, first)
     if not there.all():
-        i = int(there.argmin())
+        i = there.argmin()
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
     after, kept, graphs, components = np.repeat(last, lengths), np.empty(len(tokens), dtype=bool), {}, {}
@@ -281,7 +281,7 @@ class SoftLabels(Result):
     counts: np.ndarray
 
     def _title(self) -> str:
-        several = int((self.selected.sum(axis=1) > 1).sum())
+        several = (self.selected.sum(axis=1) > 1).sum()
         return (
             f"Linear decoder of {self.data.dk} tokens from {len(self.data)} contexts of dimension {self.data.dz}, "
             f"{several} with several next tokens"

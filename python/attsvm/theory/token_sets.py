@@ -121,7 +121,7 @@ class Decomposition(Solved):
     unconverged: Any
 
     def _title(self) -> str:
-        kept = sum(int(part.sum()) for part in self.selected)
+        kept = sum(part.sum() for part in self.selected)
         return f"W ~ W_fin + R W_svm, {kept} tokens selected, {self.solution.norm_name} norm"
 
     def _lines(self) -> Lines:
