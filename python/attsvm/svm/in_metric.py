@@ -67,5 +67,4 @@ def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
             W = W / (low * size(W, metric))
         if not high <= low * (1 + LOOSEST):
             answer = answer._replace(status=CODE["iteration limit"])
-    found = answer._replace(W=W, lower=low, upper=high)
-    return Separation(data, replace(request, norm=metric), found)
+    return Separation(data, replace(request, norm=metric), answer._replace(W=W, lower=low, upper=high))

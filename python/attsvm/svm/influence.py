@@ -4,7 +4,7 @@ token."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,8 @@ class Influence(Solved):
         return lines
 
     def columns(self) -> dict[str, Any]:
-        columns = {self.unit: np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
-        return columns | {"margin": self.margin, "objective": self.objective, "solved": self.solved}
+        names = ("multiplier", "turn", "margin", "objective", "solved")
+        return {self.unit: np.arange(len(self.turn))} | {name: getattr(self, name) for name in names}
 
 
 def influence_of(sol: Separation) -> Influence:
@@ -127,11 +127,10 @@ def owners(data: Any) -> np.ndarray:
 def without(sol: Separation, gone: np.ndarray) -> Separation:
     """Solves the SVM without the constraints flagged in ``gone``, warm-started from the multipliers of the remaining
     constraints."""
-    dual = np.where(gone, 0.0, sol.flat_dual)
-    request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
-    if isinstance(sol.norm, Metric):
-        return solve_in_metric(sol.data, replace(request, norm="frobenius"), sol.norm)
-    return solve_request(sol.data, request)
+    metric = isinstance(sol.norm, Metric)
+    norm, dual = "frobenius" if metric else sol.norm, np.where(gone, 0.0, sol.flat_dual)
+    request = Request(sol.selection.without(gone), norm, "auto", TOL, C=sol.C, dual=dual)
+    return solve_in_metric(sol.data, request, sol.norm) if metric else solve_request(sol.data, request)
 
 
 def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:

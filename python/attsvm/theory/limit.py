@@ -128,6 +128,8 @@ class Judge:
             self._local[key] = LocalTokens(self.best, chosen)
         local = self._local[key]
         state = local.at(W, step)
+        if state is None:
+            return None
         # An upper bound on the length of each later step.  For plain descent it is lr R sum |mu|, with R the longest
         # row and mu the multipliers of the rows.
         longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)

@@ -334,20 +334,15 @@ class State(NamedTuple):
     tokens.
     """
 
-    # whether three conditions of theorem B hold; without them the theorem says nothing
-    # Condition 1: each query's attention to its selected token exceeds 1/2.
-    # Condition 2: each query's output exceeds the scores of all tokens that score less than its selected token.
-    # Condition 3: the bound of the multipliers' relative rounding error is below .1.
-    holds: bool = False
     # bound, called R E in `stays`, of the drift |d log mu / ds + <r, D>| of a row r's multiplier mu at weights W + s D
     # The bound of the drift holds for directions D of norm 1, and for the rows of all tokens that are no threats.
-    drift: float = math.inf
+    drift: float
     # bound tau of the sum of the threats' multipliers |mu|, divided by the sum of all other rows' multipliers mu
-    threats: float = math.inf
+    threats: float
     # bound of the norm of M, which is the mean of the rows that are no threats, weighted by their multipliers
-    pull: float = math.inf
+    pull: float
     # bound of the sum of all rows' multipliers |mu|; times the length of the longest row, it bounds the gradient's norm
-    size: float = math.inf
+    size: float
 
 
 class Rows:
@@ -406,14 +401,19 @@ class LocalTokens(Rows):
         under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
         return rho, under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
 
-    def at(self, W: np.ndarray, step: int) -> State:
-        """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps."""
+    def at(self, W: np.ndarray, step: int) -> State | None:
+        """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps.
+
+        None if one of three conditions fails, without which the theorem says nothing: each query's attention to its
+        selected token exceeds 1/2; each query's output exceeds the scores of all tokens that score less than its
+        selected token; and the bound of the multipliers' relative rounding error is below .1.
+        """
         begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
         off = 2 * self.best.rounding(W, step) + EVALUATED
         # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
         lead = self.data._flat_margins(W, self.chosen)
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
-            return State()
+            return None
         up = np.exp(off) * (1 + self.data.lengths * UNIT)
         w = np.exp(-lead)
         mass, plain = np.add.reduceat(w, begin), self.drop > 0
@@ -423,7 +423,7 @@ class LocalTokens(Rows):
         V = np.add.reduceat(w * self.drop * plain, begin) * up
         # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
         if not ((sigma < 1).all() and (V < self.gap).all()):
-            return State()
+            return None
         K = form.ratio(self.score + A, V + A)
         steep = A * (K + 1 / (self.gap - V))
         v = np.add.reduceat(w * self.drop, begin) / (1 + mass)
@@ -432,7 +432,7 @@ class LocalTokens(Rows):
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
             peak = float(log_mu.max())
             if not np.isfinite(peak):  # every token other than the selected ones is a threat
-                return State()
+                return None
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
             # bound nu of the sum of the threats' multipliers |mu|, in units of the largest multiplier of all other rows
@@ -445,7 +445,7 @@ class LocalTokens(Rows):
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
         size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
         drift = float((self.lengths * (sigma + steep * (1 + sigma))).max()) * (1 + SPARE)
-        return State(wrong < 0.1, drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size)
+        return State(drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size) if wrong < 0.1 else None
 
     def keeps(self, state: State, step: float) -> bool:
         """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
@@ -454,7 +454,7 @@ class LocalTokens(Rows):
         A cheap test comes first, with numbers that favour the inequality: the largest margin that the gradient allows,
         and 0 for the distance of rows.  Only then are the solver's margin and the distance of rows computed.
         """
-        if not (state.holds and stays(step, state, state.pull, math.inf, self.longest, 0.0)):
+        if not stays(step, state, state.pull, math.inf, self.longest, 0.0):
             return False
         rho, threat = self.margins
         return rho > 0 and stays(step, state, rho, threat, self.longest, self.apart)

@@ -201,11 +201,9 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     """
     K = as_count("K", K, 1)
     tokens, lengths = _read_sequences(sequences, K)
-    last = tokens[np.cumsum(lengths) - 1]
     met = np.zeros((K, K), dtype=bool)
-    met[np.repeat(last, lengths), tokens] = True
-    components = np.where(met, met.argmax(axis=1)[:, None], np.arange(K))
-    return Identifiability(bool(met.all()), components)
+    met[np.repeat(tokens[np.cumsum(lengths) - 1], lengths), tokens] = True
+    return Identifiability(bool(met.all()), np.where(met, met.argmax(axis=1)[:, None], np.arange(K)))
 
 
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
@@ -356,5 +354,4 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
     layout = Layout(K * one, one, single=True, begin=begin)
     data = Data("linear decoder", K, H, None, layout)
-    problem = Problem(data, None, LogarithmHead(shares), loss="linear")
-    return SoftLabels(data, problem, counts > 0, counts.copy())
+    return SoftLabels(data, Problem(data, None, LogarithmHead(shares), loss="linear"), counts > 0, counts.copy())

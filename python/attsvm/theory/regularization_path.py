@@ -27,6 +27,8 @@ STEP = 0.3
 ROUND = 250  # number of training steps in a round of `stationary_point`
 INSIDE = 1 - 1e-6  # weights whose norm is below this fraction of the radius are inside the ball
 
+NUMBERS = ("loss", "log_excess", "gap", "log_ridge")  # attributes of a Path with one number for each point
+
 
 @dataclass(repr=False, eq=False)
 class Path(Result):
@@ -76,8 +78,7 @@ class Path(Result):
         }.get(self.status, f"interrupted after these points: {largest}")
 
     def _check(self) -> None:
-        names = ("radii", "loss", "log_excess", "gap", "log_ridge")
-        check_shapes(vars(self), {"weights": "R, dk, dz"} | dict.fromkeys(names, "R"))
+        check_shapes(vars(self), {"weights": "R, dk, dz"} | dict.fromkeys(("radii", *NUMBERS), "R"))
 
     def _title(self) -> str:
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
@@ -91,8 +92,7 @@ class Path(Result):
         return [*lines, ("largest gap", f"{self.gap.max():.1e}")]
 
     def columns(self) -> dict[str, Any]:
-        columns = {"radius": self.radii}
-        return columns | {name: getattr(self, name) for name in ("loss", "log_excess", "gap", "log_ridge")}
+        return {"radius": self.radii} | {name: getattr(self, name) for name in NUMBERS}
 
 
 def regularization_path(
