@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from ..svm.separation import Separation
 from ..training.run import Run
 from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, curvature, descends
 
-Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
 # update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
 STEPS = ("normalized", "normalized jointly", "constant")
 # Bound on the relative error of the recorded loss.
@@ -135,14 +134,13 @@ class Judge:
         longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
         return local if local.keeps(state, longest) else None
 
-    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
-        """The limit that recorded weights and their loss prove by theorem A or theorem B.  Returns the selected tokens;
-        and their SVM; or None if neither theorem applies."""
+    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Rows | None:
+        """The rows of the tokens that the limit selects, if recorded weights and their loss prove it by theorem A or
+        theorem B; else None."""
         if not self.uncovered and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
-                return self.best.best, self.rows.solution
-        local = self.keeps(W, step)
-        return None if local is None else (local.chosen, local.solution)
+                return self.rows
+        return self.keeps(W, step)
 
     @cached_property
     def infimum(self) -> float:
@@ -160,14 +158,15 @@ class Judge:
         last, first, proof = self.best.at(run.weights[-1], steps[-1]), None, None
         for k in records:
             found = self.proved_at(run.weights[k], steps[k], float(run.loss[k]))
-            if found is None or proof is not None and not np.array_equal(found[0], proof[0]):
+            if found is None or proof is not None and not np.array_equal(found.chosen, proof.chosen):
                 break
             first, proof = steps[k], found
         if proof is not None:
-            final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
-            same = np.array_equal(proof[0], self.data._layout.flatten_queries("selected", run.selected))
+            final = last.final if np.array_equal(proof.chosen, self.best.best) else np.ones_like(last.final)
+            same = np.array_equal(proof.chosen, self.data._layout.flatten_queries("selected", run.selected))
             tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
-            return "proved", first, f"the SVM of {tokens}, proved from the record of step {first} on", final, proof[1]
+            text = f"the SVM of {tokens}, proved from the record of step {first} on"
+            return "proved", first, text, final, proof.solution
         highest = -np.inf
         # go back from the last record, while no later record has a larger loss
         for k in records:
