@@ -67,7 +67,6 @@ class Tangent:
     dmargin), and its adjoint."""
 
     def __init__(self, sol: Separation):
-        _check(sol)
         self.data = sol.data
         rows = _holding_rows(sol)
         self.W, y, self._solve = _SYSTEMS.get(sol.norm, _entrywise)(sol, rows)
@@ -105,7 +104,9 @@ def tangent_of(sol: Separation) -> Tangent:
     return vars(sol)["_tangent"]
 
 
-def _check(sol: Separation) -> None:
+def _holding_rows(sol: Separation) -> Rows:
+    """The support rows of an SVM answer; raises ValueError if the answer has no derivative, as when a small move of the
+    tokens may change which rows these are."""
     if sol.status != "optimal":
         raise ValueError(f"the derivative is that of an optimal answer, got one that is {sol.status!r}: {sol.message}")
     if not sol.W.any():
@@ -115,11 +116,6 @@ def _check(sol: Separation) -> None:
         raise ValueError(f"derivatives in {kind} are not implemented: solve again with the tokens moved")
     if sol.data._identity or sol.method == "working set":
         raise ValueError("the derivative needs the tokens of all rows in one process")
-
-
-def _holding_rows(sol: Separation) -> Rows:
-    """The support rows of an SVM answer; raises ValueError if a small move of the tokens may change which rows these
-    are."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))

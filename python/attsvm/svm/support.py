@@ -66,11 +66,17 @@ def is_unique(sol: Any) -> bool | None:
     decision."""
     if isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # W is unique: the norm is strictly convex, or W = 0
-    query, delta, multiplier, slack = _rows(sol)
+    data, selection = sol.data, sol.selection
+    query, chosen, token = data._rows_of(selection.reference)
+    delta, asked = data._differences(chosen, token), selection.asked(np.arange(len(token)))
+    # the slack of each row in units of the largest margin asked, infinite for an equality row
+    slack = (data._flat_margins(sol.W, selection.reference) - asked) / selection.largest
+    slack[selection.flags(data)] = np.inf
+    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
+    query, delta, multiplier, slack = (part[row] for part in (query, delta, sol.flat_dual, slack))
     # Uniqueness does not depend on scale: scale to order one, since squares of the numbers may leave double precision.
     delta, Z, multiplier, W = (
-        a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
-        for a in (delta, sol.data.queries, multiplier, sol.W)
+        a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny) for a in (delta, data.queries, multiplier, sol.W)
     )
     M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
@@ -93,19 +99,6 @@ def is_unique(sol: Any) -> bool | None:
     if least > REGULAR:
         return True
     return False if inside and least < SINGULAR else None
-
-
-def _rows(sol: Any) -> tuple[Any, ...]:
-    """Returns arrays over the rows of an answer's SVM: the query; the difference x_a - x_t; the multiplier; and the
-    relative slack, which is infinite for an equality row."""
-    data, selection = sol.data, sol.selection
-    query, chosen, token = data._rows_of(selection.reference)
-    delta = data._differences(chosen, token)
-    asked = selection.asked(np.arange(len(token)))
-    slack = (data._flat_margins(sol.W, selection.reference) - asked) / selection.largest
-    slack[selection.flags(data)] = np.inf
-    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
-    return query[row], delta[row], sol.flat_dual[row], slack[row]
 
 
 def _split(values: np.ndarray, top: float) -> np.ndarray | None:

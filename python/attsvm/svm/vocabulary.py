@@ -167,7 +167,13 @@ class _Problem:
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
         # (K,) for each class, the multipliers of its margin rows times the margins b asked of these rows, summed
         weight = np.where(self.selected, 0.0, dual) @ self.b
-        self._meet_equalities()
+        # met: the weights nearest to W that give all tokens which a context selects the same logit
+        self.met, t = self.W, self.t
+        for _ in range(2):
+            u = STIFF * np.where(self.selected, self.met @ self.Z.T - t - self.b, 0.0)
+            step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
+            if step is not None:
+                self.met, t = self.met + step[0], t + step[1]
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
         least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
@@ -230,13 +236,3 @@ class _Problem:
                 high, above = length, here
             length = low + (high - low) * min(max(below / (below - above), 0.05), 0.95)
         return length
-
-    def _meet_equalities(self) -> None:
-        """Sets ``met`` to the weights nearest to W that give all tokens which a context selects the same logit."""
-        W, t = self.W, self.t
-        for _ in range(2):
-            u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)
-            step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
-            if step is not None:
-                W, t = W + step[0], t + step[1]
-        self.met = W

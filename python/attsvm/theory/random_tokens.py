@@ -102,7 +102,9 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
     low, high = 0.0, 60.0
     for _ in range(80):  # bisection for theta: with chances times e^(theta s), the mean of S grows with theta
         theta = (low + high) / 2
-        tilted = [(c, *_tilt(v, theta)) for c, v in zip(counts.tolist(), logs, strict=True)]
+        grown = [v + theta * np.arange(len(v)) for v in logs]
+        # for each kind of integer: their number; the chances times e^(theta s), divided by their sum; log of the sum
+        tilted = [(c, np.exp(v - _log_sum(v)), _log_sum(v)) for c, v in zip(counts.tolist(), grown, strict=True)]
         mean = sum(c * (np.arange(len(p)) @ p) for c, p, _ in tilted)
         low, high = (theta, high) if mean < first else (low, theta)
     sums = sum(c * (len(p) - 1) for c, p, _ in tilted)
@@ -115,13 +117,6 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
     total = sum(c * log for c, _, log in tilted)
     # factor out e^(-theta first), the largest of the weights e^(-theta s) that undo the tilt
     return float(np.exp(total - theta * first) * (chances @ np.exp(-theta * (some - first))))
-
-
-def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
-    """Returns the chances of s = 0, 1, 2, ... times e^(theta s), divided by the sum of these products; and the
-    logarithm of this sum."""
-    logs = log_chances + theta * np.arange(len(log_chances))
-    return np.exp(logs - _log_sum(logs)), _log_sum(logs)
 
 
 @functools.cache
