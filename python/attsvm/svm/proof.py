@@ -63,8 +63,18 @@ def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[st
 
     ``left_out`` flags entries; the file then also states that the same is proved without their rows.
     """
+    if sol.metric is not None:
+        raise ValueError("not proved: the checker knows no metric")
+    if sol.method == "working set":
+        raise ValueError("not proved: the rows of other processes are not here")
+    if sol.status == "infeasible":
+        candidates = _contradictions(_Rows(sol))
+    elif sol.W is not None and sol.flat_dual.any():
+        candidates = _weights(_Rows(sol, left_out))
+    else:
+        raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
     why = "no witness was found"
-    for proof in _candidates(sol, left_out):
+    for proof in candidates:
         try:
             return (proof, *check.theorem(_text(proof)))
         except (AssertionError, ValueError) as error:
@@ -75,20 +85,6 @@ def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[st
 
 def _text(proof: dict[str, Any]) -> bytes:
     return json.dumps(proof, separators=(",", ":")).encode()
-
-
-def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[str, Any]]:
-    """Yields contents of proof files that may prove an SVM answer, the likeliest first."""
-    if sol.metric is not None:
-        raise ValueError("not proved: the checker knows no metric")
-    if sol.method == "working set":
-        raise ValueError("not proved: the rows of other processes are not here")
-    if sol.status == "infeasible":
-        yield from _contradictions(_Rows(sol))
-    elif sol.W is not None and sol.flat_dual.any():
-        yield from _weights(_Rows(sol, left_out))
-    else:
-        raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
 
 
 class _Rows:
@@ -175,6 +171,7 @@ def _hex(array: Any) -> Any:
 
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
+    """Yields contents of proof files that may prove weights and their bound, the likeliest first."""
     sol, W = rows.sol, np.asarray(rows.sol.W)
     at, witness = np.flatnonzero(rows.equation), {}
     if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
@@ -218,6 +215,7 @@ def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
 
 
 def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
+    """Yields contents of proof files that may prove that no weights exist, the likeliest first."""
     # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
     yield rows.file("infeasible", rows.dual, None, {"basis": []})
     at = np.flatnonzero(rows.dual)

@@ -90,7 +90,12 @@ def train_stack(
     if X.ndim < 3:
         raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
     batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
-    z, y, v = (_of_runs(batch, *given) for given in (("z", z, (n, d)), ("y", y, (n,)), ("v", v, (d,))))
+    given = []
+    for name, value, letters, shape in (("z", z, "n, d", (n, d)), ("y", y, "n", (n,)), ("v", v, "d", (d,))):
+        array = as_finite(name, value)
+        check_shape(name, array[(0,) * (array.ndim - len(shape))], letters, shape)
+        given.append(np.broadcast_to(array, (*batch, *shape)))
+    z, y, v = given
     lr, steps, record = as_number("lr", lr, above=0.0), as_count("steps", steps), as_count("record", record)
     if not isinstance(W, list) or not W:
         raise TypeError(f"W must be a list of the weights of each layer, lowest first, got {type(W).__name__}")
@@ -121,12 +126,6 @@ def of_layers(V: Any, inner: int) -> Any:
     if len(values) != inner:
         raise ValueError(f"V must be one matrix or one for each of the {inner} inner layers, got {len(values)}")
     return values
-
-
-def _of_runs(batch: tuple[int, ...], name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = as_finite(name, value)
-    check_shape(name, array[(0,) * (array.ndim - len(shape))], "n, d"[: 3 * len(shape) - 2], shape)
-    return np.broadcast_to(array, (*batch, *shape))
 
 
 def _product(part: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -265,29 +265,6 @@ def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
     return np.sqrt(squares) * np.linalg.norm(data.queries, axis=1)
 
 
-def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
-    """An upper bound on the distance between two rows of the SVM; ``longest`` (M,) is the length of each query's
-    longest row.
-
-    For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query z are at most ``2
-    max_t ||(x_t - mean) z^T||`` apart, with the mean of its tokens, and the squared distance of rows of queries i and j
-    is at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row.
-    """
-    if data._rows <= EXACT_ROWS:
-        q, chosen, token = data._rows_of(best, np.delete(np.arange(data._entries), data._begin + best))
-        difference = data._differences(chosen, token)
-        gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
-        squares = np.diag(gram)
-        largest = (squares[:, None] + squares - 2 * gram).max(initial=0.0)
-        return math.sqrt(largest + SPARE * squares.max(initial=0.0))
-    if len(longest) > EXACT_QUERIES:
-        return float(2 * longest.max() * (1 + SPARE))
-    unit = data.queries / np.maximum(np.linalg.norm(data.queries, axis=1, keepdims=True), TINY)
-    between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
-    np.fill_diagonal(between, 4 * np.minimum(lengths_of_rows(data, None), longest) ** 2)
-    return float(np.sqrt(between.max()) * (1 + SPARE))
-
-
 def curvature(best: BestTokens, longest: np.ndarray) -> float:
     """A Lipschitz constant of the gradient dF/dW of the mean loss F.
 
@@ -358,7 +335,27 @@ class Rows:
 
     @cached_property
     def apart(self) -> float:
-        return diameter(self.data, self.chosen, self.lengths)
+        """An upper bound on the distance between two rows.
+
+        For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query z are at most
+        ``2 max_t ||(x_t - mean) z^T||`` apart, with the mean of its tokens, and the squared distance of rows of queries
+        i and j is at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row.
+        """
+        data, longest = self.data, self.lengths
+        if data._rows <= EXACT_ROWS:
+            entries = np.delete(np.arange(data._entries), data._begin + self.chosen)
+            q, chosen, token = data._rows_of(self.chosen, entries)
+            difference, z = data._differences(chosen, token), data.queries[q]
+            gram = (difference @ difference.T) * (z @ z.T)
+            squares = np.diag(gram)
+            largest = (squares[:, None] + squares - 2 * gram).max(initial=0.0)
+            return math.sqrt(largest + SPARE * squares.max(initial=0.0))
+        if len(longest) > EXACT_QUERIES:
+            return float(2 * longest.max() * (1 + SPARE))
+        unit = data.queries / np.maximum(np.linalg.norm(data.queries, axis=1, keepdims=True), TINY)
+        between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
+        np.fill_diagonal(between, 4 * np.minimum(lengths_of_rows(data, None), longest) ** 2)
+        return float(np.sqrt(between.max()) * (1 + SPARE))
 
     @cached_property
     def solution(self) -> Separation:

@@ -215,7 +215,11 @@ def decompose(
     direction = svm.W / largest
     R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
     total = W_fin + R * svm.W
-    here, said = (_separation(data, weights, selection.kept) for weights in (W, total))
+    apart = []  # for each query, the largest logit of its selected tokens minus the largest logit of its other tokens
+    for logits in (data._logits(W), data._logits(total)):
+        inside, outside = (np.where(part, logits, -np.inf) for part in (selection.kept, ~selection.kept))
+        apart.append(np.maximum.reduceat(inside, data._begin) - np.maximum.reduceat(outside, data._begin))
+    here, said = apart
     behind = (here < said / 2) & (said > 0) if R > 0 else here <= 0
     return Decomposition(
         data._layout.shape_entries(selection.kept, False),
@@ -228,14 +232,6 @@ def decompose(
         data.probabilities(total),
         data._layout.shape_queries(behind),
     )
-
-
-def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """For each query, the largest logit of its selected tokens minus the largest logit of its other tokens; infinite if
-    there are no other tokens."""
-    logits = data._logits(W)
-    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
-    return inside - outside
 
 
 def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
