@@ -45,7 +45,14 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
             return own
         asked = replace(request, selection=Selection(working, selected), tol=tol / 2)
         sol = workers.together(lambda: solve_request(working, asked) if workers.rank == 0 else None)  # noqa: B023
-        code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
+        # The first worker sends its answer to all workers.  The numbers are the status code, the iterations, the entry
+        # that no W meets even alone, and the bounds.
+        numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
+        if sol is not None:
+            numbers[:] = CODES[sol.status], sol.iterations, sol.answer.entry, sol.margin, sol.margin_bound
+            W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
+        numbers, W, dual = map(workers.first, (numbers, W, dual))
+        (code, more, at), (lower, upper) = numbers[:3].astype(int).tolist(), numbers[3:].tolist()
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
         worst = workers.table([margins.min()]).min()
@@ -78,14 +85,3 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     ends = np.cumsum(lengths, dtype=np.intp)[:-1]
     working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
     return entries, first, working, np.split(kept > 0, ends)
-
-
-def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
-    """Sends the first worker's answer to all workers: status code, bounds, iterations, the entry that no W meets even
-    alone, W and the multipliers."""
-    numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
-    if sol is not None:
-        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
-        W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
-    code, lower, upper, iterations, entry = workers.first(numbers).tolist()
-    return int(code), lower, upper, int(iterations), int(entry), workers.first(W), workers.first(dual)

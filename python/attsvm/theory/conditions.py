@@ -325,7 +325,17 @@ def margin_share(
     if kind in ("frobenius", "nuclear"):
         _warn_outside(data, selection, stack)
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
-    least = np.array([_least(data, selection, unit) for unit in units])
+    # If two selected tokens of a query have unequal logits, beyond rounding, minus the difference counts as a margin.
+    equal = np.flatnonzero(selection.flags(data))
+    query, chosen, token = data._rows_of(selection.reference, equal)
+    length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
+    least = np.empty(len(units))
+    for k, unit in enumerate(units):
+        margins = data._flat_margins(unit, selection.reference)
+        off = np.abs(margins[equal])
+        margins[equal] = np.where(off > ROUNDING * length * np.linalg.norm(unit), -off, np.inf)
+        margins[data._begin + selection.reference] = np.inf
+        least[k] = margins.min()
     lower = np.maximum(sol.margin, least)  # the margin of W is itself a lower bound of the largest margin
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
@@ -355,15 +365,3 @@ def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray
         scatter += some.T @ some
     eigenvalues, vectors = np.linalg.eigh(scatter)
     return vectors[:, eigenvalues > SPANNED**2 * eigenvalues[-1]]
-
-
-def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
-    """The least margin of W.  If two selected tokens of a query have unequal logits, beyond rounding, minus the
-    difference counts as a margin."""
-    found = data._flat_margins(W, selection.reference)
-    equal = np.flatnonzero(selection.flags(data) & np.isfinite(found))  # margins of reference tokens are infinite
-    query, chosen, token = data._rows_of(selection.reference, equal)
-    length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
-    off = np.abs(found[equal])
-    found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
-    return found.min()

@@ -315,7 +315,14 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     equal = gap > 0 and spread <= EQUAL * gap
     iota, size = conditions.first_gradient(problem, best.best)
     L = conditions.smoothness(problem)
-    local = _locally(problem, solution)
+    tight = beaten_by = locally_optimal = None
+    if solution.W is not None and solution.status in ("optimal", "no constraint"):
+        rivals = conditions.rivals_of(problem, solution)
+        strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
+        beaten = np.logical_or.reduceat(rivals, data._begin)
+        tight = data._layout.shape_entries(conditions.tight_entries(solution), False)
+        beaten_by = data._layout.shape_queries(np.where(beaten, strongest, -1))
+        locally_optimal = not beaten.any()
     why_none = None
     if ideal.W is not None and gap > 0 and ideal.status != "no constraint":
         why_none = "all tokens support" if conditions.all_tight(ideal, EQUAL) else "equal scores" if equal else None
@@ -331,7 +338,9 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
             data.dk >= data._longest - 1
             and (data._rows <= data.dk * data.dz if windows_apart(data) else len(data) <= data.dz)
         ),
-        **local,
+        tight=tight,
+        beaten_by=beaten_by,
+        locally_optimal=locally_optimal,
         globally_optimal=bool((best.scores[best.begin + chosen] >= best.top).all()),
         all_support=conditions.all_tight(solution),
         unique_optimum=gap > 0,
@@ -342,9 +351,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
         local_cone=(
-            conditions.local_cone(problem, solution.W, chosen)
-            if norm == "frobenius" and local["locally_optimal"]
-            else None
+            conditions.local_cone(problem, solution.W, chosen) if norm == "frobenius" and locally_optimal else None
         ),
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
@@ -368,17 +375,3 @@ def _check_scale(problem: Problem) -> None:
             "problem must be of a scale at which squares of tokens, queries and scores and their products lie within "
             f"1e-{IN_RANGE} .. 1e{IN_RANGE}, got {found}: rescale them"
         )
-
-
-def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
-    if solution.W is None or solution.status not in ("optimal", "no constraint"):
-        return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
-    data, rivals = problem.data, conditions.rivals_of(problem, solution)
-    tight = conditions.tight_entries(solution)
-    strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
-    beaten = np.logical_or.reduceat(rivals, data._begin)
-    return {
-        "tight": data._layout.shape_entries(tight, False),
-        "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),
-        "locally_optimal": not beaten.any(),
-    }
