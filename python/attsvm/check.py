@@ -145,7 +145,7 @@ def theorem(data):
     need(type(pairs) is tuple, "this is no attsvm-proof-1", ValueError)
     proof = dict(pairs)
     for name, form in (FORM | MAYBE).items():
-        null = name in MAYBE and name in proof and proof[name] is None
+        null = name in MAYBE and proof.get(name, 0) is None
         need(null or fits(proof.get(name), form), f"{name} is missing, or of another type", ValueError)
     given = dict(proof["witness"])
     witness = {"lift": False, "basis": [], "dependent": [], "inverse": []} | given

@@ -56,11 +56,6 @@ class Rows(NamedTuple):
         """sum y_k r_k."""
         return (y[:, None] * self.delta).T @ self.z
 
-    @property
-    def dense(self) -> np.ndarray:
-        """The support rows as a matrix (m, dk dz): row k is ``(x_a - x_t) z^T`` as a flat vector."""
-        return products(self.delta, self.z)
-
 
 class Tangent:
     """The derivative of an SVM answer: the linear map from changes (dX, dZ) of tokens and queries to changes (dW,
@@ -171,7 +166,7 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
         W = rows.adjoint(y).ravel()
         scale, slope = np.ones_like(W), np.zeros_like(W)
     else:
-        dense = rows.dense
+        dense = products(rows.delta, rows.z)  # (m, dk dz): each row as a flat vector
         for _ in range(STEPS):
             M = rows.adjoint(y).ravel()
             length = np.linalg.norm(M, q)
@@ -249,7 +244,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     places = np.zeros((M.size, free.sum() + 1))
     places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
     places[~free, -1] = np.sign(M).ravel()[~free]
-    J = rows.dense @ places
+    J = products(rows.delta, rows.z) @ places
     if J.shape[0] != J.shape[1] or np.linalg.cond(J) > MOST_CONDITION:
         raise ValueError("the answer has no derivative: the rows that hold it do not meet in one vertex")
     u = np.linalg.solve(J, rows.asked)
