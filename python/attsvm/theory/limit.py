@@ -113,9 +113,15 @@ class Judge:
         step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
         return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
 
-    def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
-        """The tokens that weights W select, if theorem B proves that training keeps them for ever; else None."""
-        if self.uncovered or not np.isfinite(W).all():
+    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Rows | None:
+        """The rows of the tokens that the limit selects, if recorded weights and their loss prove it by theorem A (the
+        best tokens) or theorem B (the tokens that W selects, which training then keeps for ever); else None."""
+        if self.uncovered:
+            return None
+        if loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
+            if self.proves(self.best.at(W, step)):
+                return self.rows
+        if not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
         lead = self.data._flat_margins(W, chosen).min()
@@ -133,14 +139,6 @@ class Judge:
         # row and mu the multipliers of the rows.
         longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
         return local if local.keeps(state, longest) else None
-
-    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Rows | None:
-        """The rows of the tokens that the limit selects, if recorded weights and their loss prove it by theorem A or
-        theorem B; else None."""
-        if not self.uncovered and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
-            if self.proves(self.best.at(W, step)):
-                return self.rows
-        return self.keeps(W, step)
 
     @cached_property
     def infimum(self) -> float:

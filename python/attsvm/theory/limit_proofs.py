@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -322,12 +323,14 @@ class State(NamedTuple):
     size: float
 
 
+@dataclass(eq=False)
 class Rows:
     """The rows ``(x_a - x_t) z^T`` of a selection: the length of each query's longest row, a bound on the distance of
     any two rows, and the SVM of all rows.  Each is computed on demand."""
 
-    def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
-        self.data, self.chosen, self.norm = data, chosen, norm
+    data: Any
+    chosen: np.ndarray
+    norm: Norm | Metric = "frobenius"
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -377,7 +380,7 @@ class LocalTokens(Rows):
 
     def __init__(self, best: BestTokens, chosen: np.ndarray):
         super().__init__(best.problem.data, chosen)
-        self.best, self.problem = best, best.problem
+        self.best = best
         self.selection = Selection(self.data, self.data._layout.shape_queries(chosen))
         self.score = best.scores[best.begin + chosen]
         # score of the selected token minus that of each token: positive for tokens that score less, 0 for itself
@@ -405,7 +408,7 @@ class LocalTokens(Rows):
         selected token exceeds 1/2; each query's output exceeds the scores of all tokens that score less than its
         selected token; and the bound of the multipliers' relative rounding error is below .1.
         """
-        begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
+        begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.best.problem._loss_name]
         off = 2 * self.best.rounding(W, step) + EVALUATED
         # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
         lead = self.data._flat_margins(W, self.chosen)
