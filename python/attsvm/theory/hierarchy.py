@@ -112,8 +112,19 @@ def train_stack(
         gradients = _backward(hidden, logs, u, z, y, v, values, matrices)
         if record and step % record == 0:
             records.append(matrices)
-        if step < steps:
-            weights = _moved(weights, gradients, lr)
+        if step == steps:
+            break
+        # one normalised step of all layers together
+        top, moves = np.max([scale for _, scale in gradients], axis=0), []
+        for part, (G, scale) in zip(weights, gradients, strict=True):
+            D = G * np.exp(scale - top)
+            moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
+        length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
+        length = np.where(length > 0, length, 1.0)  # if the gradient is zero, the weights stay
+        weights = [
+            tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
+            for part, move in zip(weights, moves, strict=True)
+        ]
     unit = [-G / np.maximum(_norm(G), np.finfo(np.float64).tiny) for G, _ in gradients]
     attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
     factors = [part if len(part) == 2 else None for part in weights]
@@ -138,21 +149,6 @@ def _norm(G: np.ndarray) -> Any:
 
 def _loss(u: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, -u).mean(axis=-1)
-
-
-def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
-    """The weights after one normalised step of all layers together.  Each gradient is a matrix and the logarithm of its
-    scale (..., 1, 1)."""
-    top, moves = np.max([scale for _, scale in gradients], axis=0), []
-    for part, (G, scale) in zip(weights, gradients, strict=True):
-        D = G * np.exp(scale - top)
-        moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
-    length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-    length = np.where(length > 0, length, 1.0)  # if the gradient is zero, the weights stay
-    return [
-        tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
-        for part, move in zip(weights, moves, strict=True)
-    ]
 
 
 def _each(W: np.ndarray) -> np.ndarray:
@@ -307,7 +303,12 @@ def hierarchy(
     values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(of_layers(V, len(inner)))]
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
-        tokens.append(tokens[-1] + _limit(p, kept) @ tokens[-1] @ v)
+        # Attention in the limit of training is 1 on the token that a query has selected.  If it has selected none, the
+        # tokens with more attention than ``kept`` share it.
+        one, some = np.arange(T) == p.argmax(axis=-1)[..., None], np.where(p > kept, p, 0.0)
+        shared = some / some.sum(axis=-1, keepdims=True)
+        limit = np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, shared)
+        tokens.append(tokens[-1] + limit @ tokens[-1] @ v)
     # way: bool (n, T), marks the tokens that the layers above select on the way to the output.
     # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
@@ -343,14 +344,6 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
             f"{selected:g}; train for more steps"
         )
     return p.argmax(axis=-1)
-
-
-def _limit(p: np.ndarray, kept: float) -> np.ndarray:
-    """Attention in the limit of training: 1 on the token that a query has selected; if it has selected none, shared by
-    the tokens with more attention than ``kept``."""
-    one = np.arange(p.shape[-1]) == p.argmax(axis=-1)[..., None]
-    some = np.where(p > kept, p, 0.0)
-    return np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, some / some.sum(axis=-1, keepdims=True))
 
 
 def _holds(sol: Separation, T: int) -> Any:

@@ -390,17 +390,6 @@ class LocalTokens(Rows):
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
         self.longest = float(self.lengths.max()) * (1 + SPARE)
 
-    @cached_property
-    def margins(self) -> tuple[float, float]:
-        """Returns the certified margin rho; and the least margin of a threat (a token that scores at least as much as
-        the selected token of its query) under the SVM solution's direction.  Both are 0 if no margin is certified."""
-        rho, W = self.margin, self.solution.W
-        if not rho > 0:
-            return 0.0, 0.0
-        unit = W / np.linalg.norm(W)
-        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
-        return rho, under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
-
     def at(self, W: np.ndarray, step: int) -> State | None:
         """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps.
 
@@ -454,10 +443,13 @@ class LocalTokens(Rows):
         A cheap test comes first, with numbers that favour the inequality: the largest margin that the gradient allows,
         and 0 for the distance of rows.  Only then are the solver's margin and the distance of rows computed.
         """
-        if not stays(step, state, state.pull, math.inf, self.longest, 0.0):
+        if not stays(step, state, state.pull, math.inf, self.longest, 0.0) or not self.margin > 0:
             return False
-        rho, threat = self.margins
-        return rho > 0 and stays(step, state, rho, threat, self.longest, self.apart)
+        unit = self.solution.W / np.linalg.norm(self.solution.W)
+        # the least margin of a threat under the direction of the SVM solution
+        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
+        threat = under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
+        return stays(step, state, self.margin, threat, self.longest, self.apart)
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:
