@@ -50,7 +50,7 @@ def solve_request(data: Data, request: Request) -> Separation:
     try:
         if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
             found = _call(_core.check, data, replace(request, max_iter=0, dual=dual, W=None, report=None))
-            answer = found._replace(method="presolve") if found.status == CODE["infeasible"] else None
+            answer = found if found.status == CODE["infeasible"] else None
         if answer is None and vocabulary is not None and (request.method, request.norm) == ("auto", "frobenius"):
             answer, request = _by_levels(data, request, vocabulary)
         sol = made(answer or _call(methods[request.method], data, request))

@@ -206,10 +206,10 @@ class Plane(Result):
 
     def _lines(self) -> Lines:
         lines = [("", self.message)]
-        if self.w is None:
-            return lines
-        lines.append(("margin", f"{self.margin:.12g} (at most {self.margin_bound:.12g})"))
-        return [*lines, ("support", f"{len(self.support)} points: {str(self.support.tolist()[:SHOWN])[1:-1]}")]
+        if self.w is not None:
+            lines.append(("margin", f"{self.margin:.12g} (at most {self.margin_bound:.12g})"))
+            lines.append(("support", f"{len(self.support)} points: {str(self.support.tolist()[:SHOWN])[1:-1]}"))
+        return lines
 
     def columns(self) -> dict[str, Any]:
         points = np.arange(len(self.dual))
