@@ -21,14 +21,8 @@ from operator import mul, sub
 MOST_BYTES, UNPACKED = 2**27, 64  # largest file in bytes, and largest ratio of unpacked to packed size
 WORK = {"left": 0.0}  # time budget left to the check, in nanoseconds: at first 0.1 s plus 20,000 ns for each byte
 FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # a JSON object is read as a tuple of its pairs
-FORM |= {
-    "keys": [[str]],
-    "queries": [[str]],
-    "start": [int],
-    "stop": [int],
-    "selected": [int],
-    "dual": [(int, int, str)],
-}
+FORM |= {"keys": [[str]], "queries": [[str]], "start": [int], "stop": [int], "selected": [int]}
+FORM |= {"dual": [(int, int, str)]}
 MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # these names may be null
 WITNESS = {"lift": bool, "basis": [(int, int)], "dependent": [[(int, int, int)]], "inverse": [[str]]}
 WITNESS |= {"W": ([[str]], [[str]]), "dual": ([[str]], [[str]])}
@@ -151,55 +145,66 @@ def theorem(data):
     need(type(pairs) is tuple, "this is no attsvm-proof-1", ValueError)
     proof = dict(pairs)
     for name, form in (FORM | MAYBE).items():
-        null = name in MAYBE and name in proof and proof[name] is None
+        null = name in MAYBE and proof.get(name, 0) is None
         need(null or fits(proof.get(name), form), f"{name} is missing, or of another type", ValueError)
-    witness = {"lift": False, "basis": [], "dependent": [], "inverse": []} | dict(proof["witness"])
+    given = dict(proof["witness"])
+    witness = {"lift": False, "basis": [], "dependent": [], "inverse": []} | given
     for name, form in WITNESS.items():
         need(name not in witness or fits(witness[name], form), f"{name} of the witness is of another type", ValueError)
-    twice = len(proof) < len(pairs) or len(dict(proof["witness"])) < len(proof["witness"])
+    twice = len(proof) < len(pairs) or len(given) < len(proof["witness"])
     known = proof["format"] == "attsvm-proof-1" and proof["claim"] in ("optimal", "feasible", "infeasible", "excluded")
     need(known and not twice, "this is no attsvm-proof-1, or a name in it stands twice", ValueError)
+    text, gap = statement(proof, witness)
+    need(proof["statement"] in (None, text), "the statement is another")
+    return text, gap
+
+
+def statement(proof, witness):
+    """Returns the theorem that a proof, whose parts have the right types, proves; and the gap of its bounds."""
+    infeasible = proof["claim"] == "infeasible"
     (keys, kd), (queries, qd) = table(proof["keys"]), table(proof["queries"])
     norm = proof["norm"] if proof["norm"] in DUAL else number(proof["norm"])
     C, dk, dz, scale = None if proof["C"] is None else number(proof["C"]), len(keys[0]), len(queries[0]), kd * qd
-    rows, (start, stop, selected, kept, rhs) = {}, (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
+    start, stop, selected, kept, rhs = (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
     kept, rhs = [[a] for a in selected] if kept is None else kept, [None] * len(selected) if rhs is None else rhs
-    lists, gone = (start, stop, selected, kept, rhs), proof.get("without", [])
-    for q, (z, i, j, a, beside, asked) in enumerate(zip(queries, *lists, strict=True)):
+    gone, rows, b, equal = proof.get("without", []), {}, {}, []
+    lists = zip(queries, start, stop, selected, kept, rhs, strict=True)
+    for q, (z, i, j, a, beside, asked) in enumerate(lists):
         inside = i in range(j) and j in range(len(keys) + 1) and a in beside and all(t in range(j - i) for t in beside)
-        need(
-            inside and (asked is None or len(asked) == j - i), "an index out of range, or a list too short", ValueError
-        )
+        inside = inside and (asked is None or len(asked) == j - i)
+        need(inside, "an index out of range, or a list too short", ValueError)
         spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
         for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # -inf: no row
-            # a row: x_a - x_t, z, its right side b, whether it is an equation, and the indices of the keys a and t
-            b = Fraction(t not in beside) if asked is None else number(asked[t])
-            rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
+            rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, (i + a, i + t)  # x_a - x_t, z, indices of keys
+            b[q, t] = Fraction(t not in beside) if asked is None else number(asked[t])
+            equal += [(q, t)] * (t in beside)
     need(fits(gone, [int]) and {*gone} <= {*range(len(queries))}, "without names a query that is none", ValueError)
     need((norm in DUAL or norm > 1) and (C is None or C > 0 and norm == "frobenius"), "norm or C is none", ValueError)
     numbers, units = table([[x] for *_, x in proof["dual"]])
     y = {(q, t): n for (q, t, _), (n,) in zip(proof["dual"], numbers, strict=True)}
-    margins = [e for e, row in rows.items() if not row[3]]
+    margins = rows.keys() - equal
     need(len(y) == len(proof["dual"]) and y.keys() <= rows.keys(), "a multiplier has no row of its own", ValueError)
     need(all(y.get(e, 0) >= 0 for e in margins), "a multiplier is negative")
     need(not gone or proof["claim"] == "optimal" and not {q for q, _ in y} & {*gone}, "a query without part has one")
-    total, equations = sum(x * rows[e][2] for e, x in y.items()) / units, {}
-    most = len(y) if proof["claim"] == "infeasible" else len(rows) - len(margins)
-    spend(1000 * most * dk * dz)
-    if proof["claim"] == "infeasible":  # equations: the rows, times the multipliers (the unknowns), sum to zero
+    total = sum(x * b[e] for e, x in y.items()) / units
+    spend(1000 * len(y if infeasible else equal) * dk * dz)
+    place = {tuple(key): k for k, key in enumerate(keys)}  # `lift` treats distinct tokens as orthogonal
+    entries = {}  # the entries of A_e times `scale`
+    for e in y if infeasible else equal:
+        difference, z, pair = rows[e]
+        a, t = (place[tuple(keys[k])] for k in pair)
+        lifted = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] and infeasible else enumerate(difference)
+        entries[e] = {(i, j): d * x for i, d in dict(lifted).items() for j, x in enumerate(z) if d * x}
+    if infeasible:  # equations: the rows, times the multipliers (the unknowns), sum to zero
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
-        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift` treats distinct tokens as orthogonal
-        for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
-            a, t = (place[tuple(keys[k])] for k in pair)
-            parts = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] else dict(enumerate(difference))
-            for i, j in ((i, j) for i, d in parts.items() for j, x in enumerate(z) if d * x):
-                equations.setdefault((i, j), {})[e] = parts[i] * z[j]
+        equations = {}
+        for e, i, x in ((e, i, x) for e, row in entries.items() for i, x in row.items()):
+            equations.setdefault(i, {})[e] = x
         missed = {i: Fraction(-sum(y[e] * x for e, x in row.items()), scale * units) for i, row in equations.items()}
         change = step(equations, scale, missed, witness)
-        steady = all(rows[e][3] or y[e] >= change * units for e in map(tuple, witness["basis"]))
-        room = total - change * sum(abs(rows[q, t][2]) for q, t in witness["basis"])
+        steady = all(e not in margins or y[e] >= change * units for e in map(tuple, witness["basis"]))
+        room = total - change * sum(abs(b[q, t]) for q, t in witness["basis"])
         need(steady and room > 0, "the multipliers do not exclude every W")
-        need(proof["statement"] in (None, "no W exists"), "the statement is another")
         return "no W exists", None
     M = times([[x * d for d in rows[e][0]] for e, x in y.items()], [rows[e][1] for e in y])
     name = f"{norm} norm".replace("fr", "Fr") if norm in DUAL else f"entrywise l_{float(norm):g} norm"
@@ -208,37 +213,32 @@ def theorem(data):
         lower = total / most if most else 0
     if proof["claim"] == "excluded":
         need(C is None and lower > 0, "the multipliers exclude no W")
-        text = f"every W with these margins has {name} above {shown(lower * (1 - Fraction(1, 10**15)), 'FLOOR')}"
-        need(proof["statement"] in (None, text), "the statement is another")
-        return text, None
+        return f"every W with these margins has {name} above {shown(lower, down=True)}", None
     W, w = table(proof["W"], dk, dz)
     U = times([*zip(*queries, strict=True)], [*zip(*W, strict=True)])
     reached = {e: Fraction(sum(map(mul, row[0], U[e[0]])), scale * w) for e, row in rows.items()}
-    for e, (difference, z, *_) in ((e, row) for e, row in rows.items() if row[3]):
-        equations[e] = {(i, j): d * x for i, d in enumerate(difference) for j, x in enumerate(z)}
-    moved = root(len(equations)) * step(equations, scale, {e: rows[e][2] - reached[e] for e in equations}, witness)
+    moved = root(len(entries)) * step(entries, scale, {e: b[e] - reached[e] for e in entries}, witness)
     for e in margins if moved else []:
         reached[e] -= moved * root(squares([rows[e][0]], kd) * squares([rows[e][1]], qd))
     if C is not None:
-        name, short = f"soft-margin objective (C = {float(C):g})", (max(0, rows[e][2] - reached[e]) for e in margins)
+        name, short = f"soft-margin objective (C = {float(C):g})", (max(0, b[e] - reached[e]) for e in margins)
         upper = (root(squares(W, w)) + moved) ** 2 / 2 + C * sum(x * x for x in short)
         lower = total - squares(M, units * scale) / 2 - sum(y.get(e, 0) ** 2 for e in margins) / (4 * C * units**2)
     else:
-        asked = [] if any(rows[e][2] for e in equations) else [e for e in margins if rows[e][2] > 0]
-        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # keeps equations = 0
-        need(all(stretch * reached[e] >= rows[e][2] for e in margins), "W misses a margin")
-        growth = {"frobenius": 1, "spectral": 1, "max": 1, "nuclear": min(dk, dz)}.get(norm, dk * dz)  # over Frobenius
+        asked = [] if any(b[e] for e in entries) else [e for e in margins if b[e] > 0]
+        stretch = max((b[e] / reached[e] for e in asked if reached[e] > 0), default=1)  # keeps equations = 0
+        need(all(stretch * reached[e] >= b[e] for e in margins), "W misses a margin")
+        growth = min(dk, dz) if norm == "nuclear" else 1 if norm in DUAL else dk * dz  # over Frobenius
         upper = stretch * (bound(W, w, norm, witness.get("W")) + moved * root(growth))
     need(lower > 0, "the multipliers prove no bound")
-    low, high, gap = shown(lower * (1 - Fraction(1, 10**15)), "FLOOR"), shown(upper), upper / lower - 1
-    text = f"every W with these margins has {name} above {low}; one has {high} (gap {shown(gap, digits=2)})"
-    text += f"; so it is without queries {gone}" if gone else ""
-    need(proof["statement"] in (None, text), "the statement is another")
-    return text, gap
+    gap, more = upper / lower - 1, f"; so it is without queries {gone}" if gone else ""
+    bounds = f"above {shown(lower, down=True)}; one has {shown(upper)} (gap {shown(gap, digits=2)})"
+    return f"every W with these margins has {name} {bounds}{more}", gap
 
 
-def shown(x, direction="CEILING", digits=9):
-    return str(Context(prec=digits, rounding=f"ROUND_{direction}").divide(*map(Decimal, x.as_integer_ratio()))).lower()
+def shown(x, down=False, digits=9):
+    context = Context(prec=digits, rounding="ROUND_FLOOR" if down else "ROUND_CEILING")
+    return str(context.divide(*map(Decimal, (x * (1 - Fraction(down, 10**15))).as_integer_ratio()))).lower()
 
 
 def main(paths):

@@ -92,13 +92,13 @@ def threats_gain(x):
         return -1e3
     local = LocalTokens(BestTokens(problem), chosen)
     now = local.at(W, 0)
-    if not now.holds or not now.threats > 0:
+    if now is None or not now.threats > 0:
         return -1e2
     if not local.keeps(now, 0.1):
         return -10.0 - now.drift
     run = attsvm.train(problem, W, lr=0.1, steps=300, record=50)
     later = [local.at(weights, 0) for weights in run.weights[1:]]
-    if not all(state.holds for state in later):
+    if None in later:
         return 1.0
     return float(np.log(max(state.threats for state in later) / now.threats)) if later[0].threats > 0 else -5.0
 

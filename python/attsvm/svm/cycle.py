@@ -28,11 +28,20 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     kinds = _kinds(data.keys)
     tail, head = (kinds[at] + len(kinds) * same[query] for at in (chosen, token))
     edges = np.flatnonzero(tail != head)
-    found = _edges_of_a_cycle(tail[edges], head[edges])
-    if found is None:
+    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
+        edges = edges[onwards]
+    if not len(edges):
         return None
+    onward = dict(zip(tail[edges].tolist(), edges.tolist(), strict=True))
+    at: dict[int, int] = {}
+    path: list[int] = []
+    node = tail[edges[0]]
+    while node not in at:
+        at[node] = len(path)
+        path.append(onward[node])
+        node = head[path[-1]]
     dual = np.zeros(data._entries)
-    dual[edges[found]] = 1.0
+    dual[path[at[node] :]] = 1.0
     return dual
 
 
@@ -46,21 +55,3 @@ def _kinds(rows: np.ndarray) -> np.ndarray:
     _, place, equal = np.unique(words, return_index=True, return_inverse=True)
     kinds[some] = some[place][equal]
     return kinds
-
-
-def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
-    """The indices of the edges of one cycle of a directed graph; None if it has no cycle."""
-    edges = np.arange(len(tail))
-    while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
-        edges = edges[onwards]
-    if not len(edges):
-        return None
-    onward = dict(zip(tail[edges].tolist(), edges.tolist(), strict=True))
-    at: dict[int, int] = {}
-    path: list[int] = []
-    node = int(tail[edges[0]])
-    while node not in at:
-        at[node] = len(path)
-        path.append(onward[node])
-        node = int(head[path[-1]])
-    return path[at[node] :]

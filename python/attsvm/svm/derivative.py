@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..common.check import as_floats, is_ragged
-from ..common.norms import conjugate
+from ..common.norms import conjugate, of_values
 from .separation import Separation
 from .support import products
 
@@ -56,21 +56,15 @@ class Rows(NamedTuple):
         """sum y_k r_k."""
         return (y[:, None] * self.delta).T @ self.z
 
-    @property
-    def dense(self) -> np.ndarray:
-        """The support rows as a matrix (m, dk dz): row k is ``(x_a - x_t) z^T`` as a flat vector."""
-        return products(self.delta, self.z)
-
 
 class Tangent:
     """The derivative of an SVM answer: the linear map from changes (dX, dZ) of tokens and queries to changes (dW,
     dmargin), and its adjoint."""
 
     def __init__(self, sol: Separation):
-        _check(sol)
         self.data = sol.data
-        self.rows = rows = _holding_rows(sol)
-        self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
+        rows = _holding_rows(sol)
+        self.W, y, self._solve = _SYSTEMS.get(sol.norm, _entrywise)(sol, rows)
         self.rows = rows._replace(multiplier=y)
         # A change dr_k of each row r_k changes the margin by margin^3 sum_k y_k <dr_k, W>, with y_k its multiplier.
         # The multipliers must add up to ||W||^2, weighted by the margins asked, for this derivative of the margin.
@@ -105,7 +99,9 @@ def tangent_of(sol: Separation) -> Tangent:
     return vars(sol)["_tangent"]
 
 
-def _check(sol: Separation) -> None:
+def _holding_rows(sol: Separation) -> Rows:
+    """The support rows of an SVM answer; raises ValueError if the answer has no derivative, as when a small move of the
+    tokens may change which rows these are."""
     if sol.status != "optimal":
         raise ValueError(f"the derivative is that of an optimal answer, got one that is {sol.status!r}: {sol.message}")
     if not sol.W.any():
@@ -115,31 +111,25 @@ def _check(sol: Separation) -> None:
         raise ValueError(f"derivatives in {kind} are not implemented: solve again with the tokens moved")
     if sol.data._identity or sol.method == "working set":
         raise ValueError("the derivative needs the tokens of all rows in one process")
-
-
-def _holding_rows(sol: Separation) -> Rows:
-    """The support rows of an SVM answer; raises ValueError if a small move of the tokens may change which rows these
-    are."""
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
-    equal = selection.flags(data) & (token != chosen)
+    equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
     margins = data._flat_margins(sol.W, selection.reference)
     size = np.linalg.norm(data._differences(chosen, token), axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
     pull = np.abs(sol.flat_dual) * size
     holds = equal | (pull > HOLDS * pull.max())
-    soft = np.where(equal, 0.0, 0.0 if sol.C is None else 0.5 / sol.C)
-    slack = margins + soft * sol.flat_dual - asked
-    row = (token != chosen) & (asked > -np.inf)
-    unsure = np.flatnonzero(row & ~holds & (slack < HOLDS * selection.largest))
+    soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
+    slack = margins + soft * sol.flat_dual - asked  # infinite where there is no row
+    unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))
     if len(unsure):
-        q = int(query[unsure[0]])
+        q = query[unsure[0]]
         raise ValueError(
-            f"the answer has no derivative: token {int(token[unsure[0]] - data.start[q])} of query {q} is on the "
+            f"the answer has no derivative: token {token[unsure[0]] - data.start[q]} of query {q} is on the "
             "margin with no multiplier, so that the support may change either way"
         )
-    at = np.flatnonzero(row & holds)
+    at = np.flatnonzero(holds)
     delta = data._differences(chosen[at], token[at])
     z, y = data.queries[query[at]], sol.flat_dual[at]
     if sol.C is None:
@@ -162,44 +152,35 @@ def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
     return (vectors / values) @ vectors.T
 
 
-def _frobenius(sol: Separation, rows: Rows) -> Any:
-    """For the Frobenius norm, where W is the sum of the support rows r_k times their multipliers y_k: W, all y_k, and a
-    function that solves the linear system for their changes (dW, dy).
-
-    The matrix of the system is the Gram matrix of the support rows r_k.
-    """
-    gram = (rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft)
-    inverse = _inverse(gram)
-    y = inverse @ rows.asked
-
-    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
-        dy = inverse @ (s - rows.apply(P))
-        return P + rows.adjoint(dy), dy
-
-    return rows.adjoint(y), y, solve
-
-
 def _entrywise(sol: Separation, rows: Rows) -> Any:
     """For an entrywise norm, where W is the gradient of ``||M||_q^2 / 2`` at M, the sum of the support rows times their
     multipliers y: W, y, and a function that solves the linear system for their changes (dW, dy).
 
-    The gradient is ``||M||^(2-q) sign(M) |M|^(q-1)``, with q the conjugate exponent.
+    The gradient is ``||M||^(2-q) sign(M) |M|^(q-1)``, with q the conjugate exponent.  It is M for the Frobenius norm,
+    where the matrix of the system is the Gram matrix of the support rows.
     """
-    q, y, dense = conjugate(sol.norm), rows.multiplier, rows.dense
-    for _ in range(STEPS):
-        M = rows.adjoint(y).ravel()
-        length = np.linalg.norm(M, q)
-        unit = np.abs(M) / length
-        if q < 2 and unit.min() < HOLDS:
-            raise ValueError(
-                "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
-            )
-        W = length * np.sign(M) * unit ** (q - 1)
-        # the Hessian of ||M||_q^2 / 2 with respect to the entries of M is diag(scale) + (2 - q) slope slope^T
-        scale, slope = (q - 1) * unit ** (q - 2), W / length
-        curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
-        inverse = _inverse(curved @ dense.T)
-        y = y + inverse @ (rows.asked - dense @ W)
+    q, y = conjugate(of_values(sol.norm)[1]), rows.multiplier
+    if sol.norm == "frobenius":
+        inverse = _inverse((rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft))
+        y = inverse @ rows.asked
+        W = rows.adjoint(y).ravel()
+        scale, slope = np.ones_like(W), np.zeros_like(W)
+    else:
+        dense = products(rows.delta, rows.z)  # (m, dk dz): each row as a flat vector
+        for _ in range(STEPS):
+            M = rows.adjoint(y).ravel()
+            length = np.linalg.norm(M, q)
+            unit = np.abs(M) / length
+            if q < 2 and unit.min() < HOLDS:
+                raise ValueError(
+                    "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
+                )
+            W = length * np.sign(M) * unit ** (q - 1)
+            # the Hessian of ||M||_q^2 / 2 with respect to the entries of M is diag(scale) + (2 - q) slope slope^T
+            scale, slope = (q - 1) * unit ** (q - 2), W / length
+            curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
+            inverse = _inverse(curved @ dense.T)
+            y = y + inverse @ (rows.asked - dense @ W)
 
     def bend(P: np.ndarray) -> np.ndarray:
         flat = P.ravel()
@@ -260,10 +241,10 @@ def _max(sol: Separation, rows: Rows) -> Any:
     M = rows.adjoint(rows.multiplier)
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
     # W = places @ u: column k marks the entries that unknown u_k sets (a free entry of W; the last unknown is h)
-    places = np.zeros((M.size, int(free.sum()) + 1))
+    places = np.zeros((M.size, free.sum() + 1))
     places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
     places[~free, -1] = np.sign(M).ravel()[~free]
-    J = rows.dense @ places
+    J = products(rows.delta, rows.z) @ places
     if J.shape[0] != J.shape[1] or np.linalg.cond(J) > MOST_CONDITION:
         raise ValueError("the answer has no derivative: the rows that hold it do not meet in one vertex")
     u = np.linalg.solve(J, rows.asked)
@@ -275,7 +256,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     return (places @ u).reshape(M.shape), y, solve
 
 
-_SYSTEMS = {"frobenius": _frobenius, "entrywise": _entrywise, "nuclear": _nuclear, "max": _max}
+_SYSTEMS = {"nuclear": _nuclear, "max": _max}
 
 
 def as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:

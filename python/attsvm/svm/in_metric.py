@@ -10,7 +10,7 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.layout import Layout
 from ..attention.selection import intervals
-from ..common.norms import Metric, size
+from ..common.norms import size
 from .methods import CODE, solve_request
 from .request import Request
 from .separation import Separation
@@ -19,8 +19,9 @@ LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CE
 MOST = 2e8  # largest number of elements in the tokens of a solve whose metric is an array D (1.6 GB)
 
 
-class Whitening:
-    """Turns a solve in the metric ``(P, R) = (L L^T, M M^T)`` into a Frobenius solve for the weights ``V = L^T W M``.
+def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
+    """Solves the SVM in a metric ``(P, R) = (L L^T, M M^T)`` as a Frobenius problem for the weights ``V = L^T W M``;
+    the bounds are computed again from the original tokens.
 
     The norm of W in the metric is ``||V||_F``.
 
@@ -29,51 +30,34 @@ class Whitening:
     reference token is subtracted before a token is multiplied; afterwards, rows that are short relative to their tokens
     would be lost to rounding.  If queries share tokens, the first token of the sequence is subtracted instead.
     """
-
-    def __init__(self, data: Data, metric: Metric, reference: np.ndarray):
-        self.data, self.metric = data, metric
-        q, chosen, token = data._rows_of(reference)
-        if metric.D is None:
-            layout, (left, right) = data._layout, metric.inverses
-            if not layout.single or layout.begin is not None:  # queries may share tokens
-                chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
-            keys = np.zeros(data.keys.shape)
-            keys[token] = data._differences(token, chosen)
-            self.plain = Data("metric", keys @ left.T, np.ascontiguousarray(data.queries @ right.T), None, layout)
-            return
+    q, chosen, token = data._rows_of(request.selection.reference)
+    if metric.D is None:
+        layout, (left, right) = data._layout, metric.inverses
+        if not layout.single or layout.begin is not None:  # queries may share tokens
+            chosen = np.repeat(layout.first_tokens(), layout.counts)[q]
+        keys = np.zeros(data.keys.shape)
+        keys[token] = data._differences(token, chosen)
+        keys, queries = keys @ left.T, np.ascontiguousarray(data.queries @ right.T)
+    else:
         entries = data._entries
         if entries * metric.D.size > MOST:
             raise ValueError(
                 f"metric must be a tuple (P, R) where entries times dk dz are above {MOST:g}, "
                 f"got an array D and {entries} entries"
             )
+        layout = Layout(data.lengths, np.ones_like(data.lengths), True)
         rows = data._differences(token, chosen)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
-        lengths = np.diff(data.indptr)
-        layout = Layout(lengths, np.ones_like(lengths), True)
-        self.plain = Data("metric", rows.reshape(entries, -1), np.ones((len(data), 1)), None, layout)
-
-    def back(self, V: np.ndarray) -> np.ndarray:
-        """The weights W that correspond to weights V of the whitened problem."""
-        if self.metric.D is not None:
-            return V.reshape(self.metric.D.shape) / np.sqrt(self.metric.D)
-        left, right = self.metric.inverses
-        return left.T @ V @ right
-
-
-def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
-    """Solves the SVM in a metric, as a Frobenius problem over whitened tokens; the bounds are computed again from the
-    original tokens."""
-    whitening = Whitening(data, metric, request.selection.reference)
-    plain = solve_request(whitening.plain, request)
-    answer, W = plain.answer, whitening.back(plain.answer.W)
+        keys, queries = rows.reshape(entries, -1), np.ones((len(data), 1))
+    plain = solve_request(Data("metric", keys, queries, None, layout), request)
+    answer, V = plain.answer, plain.answer.W
+    W = left.T @ V @ right if metric.D is None else V.reshape(metric.D.shape) / np.sqrt(metric.D)
     low, high = answer.lower, answer.upper
-    bounded = plain.W is not None and plain.status != "no constraint"
-    if bounded and request.C is None and request.selection.rhs is None:
+    bounded = request.C is None and request.selection.rhs is None
+    if bounded and plain.W is not None and plain.status != "no constraint":
         ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
-        low, high = (float(end[0]) for end in ends)
+        low, high = (end[0] for end in ends)
         if low > 0:  # scale W so that its least margin is 1 again after rounding in the whitening
-            W = W / (low * float(size(W, metric)))
+            W = W / (low * size(W, metric))
         if not high <= low * (1 + LOOSEST):
             answer = answer._replace(status=CODE["iteration limit"])
-    found = answer._replace(W=W, lower=low, upper=high)
-    return Separation(data, replace(request, norm=metric), found)
+    return Separation(data, replace(request, norm=metric), answer._replace(W=W, lower=low, upper=high))

@@ -4,7 +4,7 @@ token."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,24 +70,25 @@ class Influence(Solved):
         return f"Influence of each {self.unit} on a {self.solution.norm_name} SVM"
 
     def _lines(self) -> Lines:
-        count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
+        count = self.solved.sum()
         lines = [("support", f"{count} of {len(self.turn)}; without any other {self.unit} the answer is the same")]
-        if most is not None and count:
+        if count and np.isfinite(self.turn).any():
+            most = np.nanargmax(self.turn)
             lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self.unit} {most}"))
         if self.unfinished:
             lines.append(("unfinished", f"stopped before the tolerance without {self.unfinished}"))
         return lines
 
     def columns(self) -> dict[str, Any]:
-        columns = {self.unit: np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
-        return columns | {"margin": self.margin, "objective": self.objective, "solved": self.solved}
+        names = ("multiplier", "turn", "margin", "objective", "solved")
+        return {self.unit: np.arange(len(self.turn))} | {name: getattr(self, name) for name in names}
 
 
 def influence_of(sol: Separation) -> Influence:
     """Computes the influence of each sequence on an SVM answer: see :meth:`attsvm.Separation.influence`."""
     check_removable(sol)
     owner = owners(sol.data)
-    n = int(owner[-1]) + 1
+    n = owner[-1] + 1
     solved = np.bincount(owner, moving(sol), n) > 0
     turn, unfinished = np.zeros(n), []
     margin, objective = np.full(n, sol.margin), np.full(n, sol.objective)
@@ -126,11 +127,10 @@ def owners(data: Any) -> np.ndarray:
 def without(sol: Separation, gone: np.ndarray) -> Separation:
     """Solves the SVM without the constraints flagged in ``gone``, warm-started from the multipliers of the remaining
     constraints."""
-    dual = np.where(gone, 0.0, sol.flat_dual)
-    request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
-    if isinstance(sol.norm, Metric):
-        return solve_in_metric(sol.data, replace(request, norm="frobenius"), sol.norm)
-    return solve_request(sol.data, request)
+    metric = isinstance(sol.norm, Metric)
+    norm, dual = "frobenius" if metric else sol.norm, np.where(gone, 0.0, sol.flat_dual)
+    request = Request(sol.selection.without(gone), norm, "auto", TOL, C=sol.C, dual=dual)
+    return solve_in_metric(sol.data, request, sol.norm) if metric else solve_request(sol.data, request)
 
 
 def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:

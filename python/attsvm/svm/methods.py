@@ -33,70 +33,55 @@ LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 
 
-def solve_request(data: Data, request: Request, vocabulary: Vocabulary | None = None) -> Separation:
-    """Solves an SVM by the requested method.
-
-    ``vocabulary`` is the Vocabulary whose classes of tokens are the keys of ``data``; None for other data.
-    """
+def solve_request(data: Data, request: Request) -> Separation:
+    """Solves an SVM by the requested method; one over a vocabulary is solved over classes of tokens."""
     methods = methods_of(request.norm, request.C, request.rank)
     if request.method not in methods:  # method "auto" for a problem that has a single method
         request = replace(request, method=next(iter(methods)))
+    whole, given, vocabulary = data, request, None
     if data._identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
-        return _solve_vocabulary(data, request, Vocabulary(data, request))
+        vocabulary = Vocabulary(data, request)
+        data, request = vocabulary.data, vocabulary.request
+
+    def made(answer: Answer) -> Separation:
+        return Separation(whole, given, answer if vocabulary is None else vocabulary.back(answer))
+
+    answer: Answer | None = None
     try:
         if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
-            known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
-            sol = Separation(data, known, _call(_core.check, data, known))
-            if sol.status == "infeasible":
-                return sol
-        answer = None
-        if (
-            vocabulary is not None
-            and request.method == "auto"
-            and request.norm == "frobenius"
-            and data._rows > LEVELS_ROWS
-        ):
+            found = _call(_core.check, data, replace(request, max_iter=0, dual=dual, W=None, report=None))
+            answer = found if found.status == CODE["infeasible"] else None
+        if answer is None and vocabulary is not None and (request.method, request.norm) == ("auto", "frobenius"):
             answer, request = _by_levels(data, request, vocabulary)
-        if answer is None:
-            answer = _call(methods[request.method], data, request)
-        sol = Separation(data, request, answer)
-        if sol.status == "interrupted" or answer.exception is not None:
-            exception = answer.exception or KeyboardInterrupt()
+        sol = made(answer or _call(methods[request.method], data, request))
+        if sol.status == "interrupted" or sol.answer.exception is not None:
+            exception = sol.answer.exception or KeyboardInterrupt()
             exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
     except KeyboardInterrupt as interrupt:  # after Ctrl-C at any point, attach an undecided answer to the exception
         if not hasattr(interrupt, "partial"):
             nothing = Answer(CODE["undecided"], np.zeros(data._W_shape), np.zeros(data._entries), 0.0, math.inf)
-            interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
-        raise
-
-
-def _solve_vocabulary(data: Data, request: Request, vocabulary: Vocabulary) -> Separation:
-    try:
-        found = solve_request(vocabulary.data, vocabulary.request, vocabulary)
-        return Separation(data, request, vocabulary.back(found.answer))
-    except KeyboardInterrupt as interrupt:
-        partial: Any = interrupt.partial  # type: ignore[attr-defined]
-        interrupt.partial = Separation(data, request, vocabulary.back(partial.answer))  # type: ignore[attr-defined]
+            interrupt.partial = made(nothing)  # type: ignore[attr-defined]
         raise
 
 
 def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
     """The answer of Newton's method ``solve_levels``, or None if it reaches no final status; and the request with which
     a method in C then starts, from Newton's multipliers."""
-    if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
+    fits = data._rows > LEVELS_ROWS and len(data) <= LEVELS_MOST and data._powers is None
+    if not (fits and data.queries.any(axis=1).all()):
         return None, request
-    found = solve_levels(
+    W, dual, steps, exception = solve_levels(
         data.queries, vocabulary.chosen, vocabulary.count, request.tol / 2, request.max_iter, request.report
     )
-    request = replace(request, dual=found.dual.ravel())
-    proposed = replace(request, W=found.W / vocabulary.scale[:, None], max_iter=0, report=None)
-    answer = _call(_core.check, data, proposed)
-    answer = answer._replace(method="newton", iterations=found.iterations, exception=found.exception)
-    if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:
+    request = replace(request, dual=dual.ravel())
+    answer = _call(
+        _core.check, data, replace(request, W=W / vocabulary.scale[:, None], max_iter=0, report=None)
+    )._replace(method="newton", iterations=steps, exception=exception)
+    if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= steps:
         return answer, request
-    return None if found.exception is None else answer._replace(status=CODE["interrupted"]), request
+    return None if exception is None else answer._replace(status=CODE["interrupted"]), request
 
 
 def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:
@@ -140,5 +125,5 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         return answer
     dual = np.zeros(len(entries))
     dual[entries] = answer.dual
-    where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1
+    where = np.flatnonzero(entries)[answer.entry] if answer.entry >= 0 else -1
     return answer._replace(dual=dual, entry=where)

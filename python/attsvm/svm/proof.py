@@ -63,32 +63,28 @@ def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[st
 
     ``left_out`` flags entries; the file then also states that the same is proved without their rows.
     """
+    if sol.metric is not None:
+        raise ValueError("not proved: the checker knows no metric")
+    if sol.method == "working set":
+        raise ValueError("not proved: the rows of other processes are not here")
+    if sol.status == "infeasible":
+        candidates = _contradictions(_Rows(sol))
+    elif sol.W is not None and sol.flat_dual.any():
+        candidates = _weights(_Rows(sol, left_out))
+    else:
+        raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
     why = "no witness was found"
-    for proof in _candidates(sol, left_out):
+    for proof in candidates:
         try:
             return (proof, *check.theorem(_text(proof)))
         except (AssertionError, ValueError) as error:
-            if proof["witness"].get("basis") != []:
+            if proof["witness"].get("basis") != []:  # with no basis the proof needs equations that hold exactly
                 why = str(error)
     raise ValueError(f"not proved: {why}")
 
 
 def _text(proof: dict[str, Any]) -> bytes:
     return json.dumps(proof, separators=(",", ":")).encode()
-
-
-def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[str, Any]]:
-    """Yields contents of proof files that may prove an SVM answer, the likeliest first."""
-    if sol.metric is not None:
-        raise ValueError("not proved: the checker knows no metric")
-    if sol.method == "working set":
-        raise ValueError("not proved: the rows of other processes are not here")
-    if sol.status == "infeasible":
-        yield from _contradictions(_Rows(sol))
-    elif sol.W is not None and sol.flat_dual.any():
-        yield from _weights(_Rows(sol, left_out))
-    else:
-        raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
 
 
 class _Rows:
@@ -143,7 +139,6 @@ class _Rows:
         """
         sol, some = self.sol, np.flatnonzero(dual) if used is None else used
         ends = np.cumsum(self.stop - self.start)[:-1]
-        several = sol.selection.kept is not None
         return {
             "format": "attsvm-proof-1",
             "statement": None,
@@ -155,7 +150,11 @@ class _Rows:
             "start": self.start.tolist(),
             "stop": self.stop.tolist(),
             "selected": self.selected.tolist(),
-            "kept": [np.flatnonzero(part).tolist() for part in np.split(self.kept, ends)] if several else None,
+            "kept": (
+                None
+                if sol.selection.kept is None
+                else [np.flatnonzero(part).tolist() for part in np.split(self.kept, ends)]
+            ),
             "rhs": None if self.rhs is None else [_hex(part) for part in np.split(self.rhs, ends)],
             "W": _hex(W),
             "dual": [[*name, x] for name, x in zip(self.names(some), _hex(dual[some]), strict=True)],
@@ -172,12 +171,18 @@ def _hex(array: Any) -> Any:
 
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
+    """Yields contents of proof files that may prove weights and their bound, the likeliest first."""
     sol, W = rows.sol, np.asarray(rows.sol.W)
-    witness = _equations_of_weights(rows)
+    at, witness = np.flatnonzero(rows.equation), {}
+    if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
+        places = list(np.ndindex(W.shape))
+        exact = _square(
+            rows.dense(at), rows.names(at), places, np.ones(W.size), lambda k, e: rows.entry(at[e], *places[k])
+        )
+        witness = exact or {"basis": []}
     M = rows.combined(rows.dual)
-    inward = _inward(rows, W) if rows.rhs is not None and sol.C is None else np.zeros_like(W)
-    for nudge in NUDGES if inward.any() else NUDGES[:1]:
-        moved = W + nudge * inward
+    for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
+        moved = W + nudge * _inward(rows, W) if nudge else W
         # check.py bounds nuclear and spectral norms by factors of the matrices: W, and the rows times their multipliers
         if of_values(sol.norm)[0]:
             witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
@@ -191,8 +196,8 @@ def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
     W may miss a margin by rounding.  If the margins asked differ, W cannot simply be stretched; it is moved along this
     direction instead.
     """
-    every, largest = np.arange(len(rows.query)), rows.sol.selection.largest
-    excess = np.einsum("kd,kd->k", rows.differences(every), rows.queries[rows.query] @ W.T) - rows.rhs
+    sol, largest = rows.sol, rows.sol.selection.largest
+    excess = sol.data._flat_margins(W, sol.selection.reference)[rows.entries] - rows.rhs
     binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
     more = np.where(rows.equation[binding], 0.0, largest)
     return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(W.shape)
@@ -206,24 +211,13 @@ def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
     return [_hex((U * left).T), _hex(right[:, None] * Vt)]
 
 
-def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
-    """The witness that some W near the answer meets its equality rows exactly; the unknowns are the entries of W."""
-    at = np.flatnonzero(rows.equation)
-    if not len(at):
-        return {}
-    A = rows.dense(at)
-    places = list(np.ndindex(rows.sol.W.shape))
-    found = _square(A, rows.names(at), places, np.ones(A.shape[1]), lambda e, k: rows.entry(at[e], *places[k]))
-    return found or {"basis": [], "dependent": [], "inverse": []}
-
-
 # --------------------------------------------------------------------------------- proofs that no weights exist
 
 
 def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
-    exact = {"lift": False, "basis": [], "dependent": [], "inverse": []}
+    """Yields contents of proof files that may prove that no weights exist, the likeliest first."""
     # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
-    yield rows.file("infeasible", rows.dual, None, exact)
+    yield rows.file("infeasible", rows.dual, None, {"basis": []})
     at = np.flatnonzero(rows.dual)
     pull = log_pulls(rows.sol, rows.entries[at])
     needed = np.zeros(len(rows.dual))
@@ -246,16 +240,15 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
     if lift:
         _, last, kind = np.unique(rows.keys[::-1], axis=0, return_index=True, return_inverse=True)
         place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # for each key, the index of the last key that equals it
-        D, every = np.zeros((len(at), len(rows.keys))), np.arange(len(at))
-        D[every, place[rows.chosen[at]]] = 1.0
-        D[every, place[rows.key[at]]] -= 1.0
-    keys, queries = np.flatnonzero(D.any(axis=0)), np.flatnonzero(Z.any(axis=0))
-    A = products(D[:, keys], Z[:, queries]).T
+        chosen, token = (place[of[at], None] == np.arange(len(place)) for of in (rows.chosen, rows.key))
+        D = 1.0 * chosen - token
+    keys = np.flatnonzero(D.any(axis=0))
+    A = products(D[:, keys], Z).T
     touched = np.flatnonzero(A.any(axis=1))
-    places = [(keys[k // len(queries)].item(), queries[k % len(queries)].item()) for k in touched]
+    places = [(keys[k // Z.shape[1]].item(), k % Z.shape[1]) for k in touched.tolist()]
     names, wanted = rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
 
-    def entry(equation: int, unknown: int) -> Fraction:
+    def entry(unknown: int, equation: int) -> Fraction:
         i, j = places[equation]
         return Fraction(D[unknown, i]) * Fraction(Z[unknown, j]) if lift else rows.entry(at[unknown], i, j)
 
@@ -283,7 +276,7 @@ def _square(
     One reason: an equation depends on too many others for exact factors.
 
     Rows of A are equations, columns unknowns, with the given names.  Unknowns of large ``weights`` are preferred for
-    the subsystem.  ``entry(i, j)`` is the exact value of A[i, j].
+    the subsystem.  ``entry(j, i)`` is the exact value of A[i, j].
     """
     sizes = np.abs(A).max(axis=1)
     scaled = A / np.where(sizes > 0, sizes, 1.0)[:, None] * (weights / weights.max())
@@ -301,33 +294,28 @@ def _square(
         some = basis[_pivots(A[np.ix_(free[others], basis)])]
         if len(some) < len(others):
             return None
-        exact = _solved([[entry(e, x) for e in free[others]] for x in some], [entry(k, x) for x in some])
+        combined = np.append(free[others], k)
+        exact = _solved(np.frompyfunc(entry, 2, 1).outer(some, combined))
         if exact is None:
             return None
-        whole = _whole([Fraction(1), *(-x for x in exact)])
-        dependent.append([[*equations[e], x] for e, x in zip([k, *free[others]], whole, strict=True)])
+        scale = math.lcm(*(x.denominator for x in exact))
+        whole = [scale, *(int(-x * scale) for x in exact)]
+        dependent.append([[*equations[e], x] for e, x in zip(np.roll(combined, 1), whole, strict=True)])
     return {"basis": [list(unknowns[k]) for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
 
 
-def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None:
-    """The exact solution x of A x = b; None if A is singular."""
-    rows = np.empty((len(b), len(b) + 1), dtype=object)
-    rows[:, :-1], rows[:, -1] = A, b
-    for k in range(len(b)):
+def _solved(rows: np.ndarray) -> list[Fraction] | None:
+    """The exact solution x of the linear equations ``A x = b`` with the fractions ``rows = [A, b]``; None if A is
+    singular."""
+    for k in range(len(rows)):
         pivots = k + np.flatnonzero(rows[k:, k])
         if not len(pivots):
             return None
         rows[[k, pivots[0]]] = rows[[pivots[0], k]]
         rows[k] /= rows[k, k]
-        others = np.arange(len(b)) != k
+        others = np.arange(len(rows)) != k
         rows[others] -= np.outer(rows[others, k], rows[k])
     return rows[:, -1].tolist()
-
-
-def _whole(numbers: list[Fraction]) -> list[int]:
-    """The given fractions times their common denominator, as integers."""
-    scale = math.lcm(*(x.denominator for x in numbers))
-    return [int(x * scale) for x in numbers]
 
 
 def _pivots(A: np.ndarray) -> np.ndarray:
@@ -337,7 +325,7 @@ def _pivots(A: np.ndarray) -> np.ndarray:
     least = DEPENDENT * np.linalg.norm(A, axis=0).max(initial=0.0)
     for _ in range(min(A.shape)):
         lengths = np.linalg.norm(A, axis=0)
-        k = int(lengths.argmax())
+        k = lengths.argmax()
         if lengths[k] <= least:
             break
         q = A[:, k] / lengths[k]

@@ -101,12 +101,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")
     else:
         degree = norm - 1 if not isinstance(norm, str) else 0 if of_values(norm)[1] == math.inf else 1
-        dual = _of_degree(dual, degree * (asked - rows) - rows)
+        exponent, largest = degree * (asked - rows) - rows, float(np.abs(dual).max(initial=0.0))
+        in_range = largest > 0 and abs(math.log2(largest) + exponent) < LARGEST_EXPONENT
+        dual = dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2) if in_range else of_order_one(dual)
     return answer._replace(W=W, dual=dual, lower=lower, upper=upper)
-
-
-def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
-    largest = float(np.abs(dual).max(initial=0.0))
-    if largest == 0 or not abs(math.log2(largest) + exponent) < LARGEST_EXPONENT:
-        return of_order_one(dual)
-    return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)

@@ -27,10 +27,7 @@ from .support import ROUNDED
 
 # Largest number of points in one window: the solver treats one window of 100,000 points as one dense problem.
 WINDOW = 1000
-ORIGIN = -1  # first number of a Window whose points are compared with the origin, not paired with another point
-
-# A Window: a point (or ORIGIN), the points with which it is paired, and the weights of these pairs.
-Window = tuple[int, np.ndarray, np.ndarray]
+ORIGIN = -1  # first number of a pair that compares a point with the origin, not with another point
 # Tolerance of the solves in which the bias is a coordinate of the points.
 # With the tolerance 1e-9, the plane of the standardised breast cancer data had a gap of 3e-9.
 FINE = 1e-11
@@ -107,7 +104,7 @@ class Plane(Result):
         """
         turned = _turned(self.points, self.positive)
         w = np.zeros(turned.shape[1]) if self.w is None else self.w
-        return _pairs(turned, _sides(self.positive, self.bias), w, self.weights, self.support)[1]
+        return _pairs(turned, _sides(self.positive, self.bias), w, self.weights, self.support)[-1]
 
     @property
     def dual(self) -> np.ndarray:
@@ -205,14 +202,14 @@ class Plane(Result):
         check_shapes(vars(self), {"points": "n, d", "labels": "k", "positive": "n", "weights": "n", "support": "s"})
 
     def _title(self) -> str:
-        return f"Plane between {int(self.positive.sum())} and {int((~self.positive).sum())} points: {self.status}"
+        return f"Plane between {self.positive.sum()} and {(~self.positive).sum()} points: {self.status}"
 
     def _lines(self) -> Lines:
         lines = [("", self.message)]
-        if self.w is None:
-            return lines
-        lines.append(("margin", f"{self.margin:.12g} (at most {self.margin_bound:.12g})"))
-        return [*lines, ("support", f"{len(self.support)} points: {str(self.support.tolist()[:SHOWN])[1:-1]}")]
+        if self.w is not None:
+            lines.append(("margin", f"{self.margin:.12g} (at most {self.margin_bound:.12g})"))
+            lines.append(("support", f"{len(self.support)} points: {str(self.support.tolist()[:SHOWN])[1:-1]}"))
+        return lines
 
     def columns(self) -> dict[str, Any]:
         points = np.arange(len(self.dual))
@@ -316,7 +313,7 @@ def _plane(
     while True:
         for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
             weights[side] /= len(sides) * weights[side].sum() or 1.0
-        used, last = int(np.count_nonzero(weights)), bound
+        used, last = np.count_nonzero(weights), bound
         # without multipliers in a class there is no proved bound of the margin
         bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length if weights.sum() > 0.9 else np.inf
         held = weights > ROUNDED * weights.max()
@@ -336,12 +333,11 @@ def _plane(
             break
         # A far point makes the bias coordinate long, which hides that the classes are apart; in pairs there is none.
         # Pairs that are left out may need another round.
-        windows, pairs = _pairs(turned, sides, w, weights, np.flatnonzero(held), progress)
+        *ends, pairs = _pairs(turned, sides, w, weights, np.flatnonzero(held), progress)
         status = "infeasible" if pairs.status == "infeasible" else "undecided"
         w, weights = np.zeros_like(w) if pairs.W is None else pairs.W[:, 0], np.zeros(len(X) + 1)
-        for (first, rows, _), flow in zip(windows, np.split(pairs.flat_dual, pairs.data._begin[1:]), strict=True):
-            weights[first] += flow.sum()
-            np.add.at(weights, rows, flow[1:])
+        for end in ends:
+            np.add.at(weights, end, np.delete(pairs.flat_dual, pairs.data._begin))
         weights = weights[:-1]  # without that of ORIGIN
     return Plane(points, labels, positive, w, b, bias, margin, bound * unit, weights, np.flatnonzero(held), status)
 
@@ -362,26 +358,46 @@ def _solve(
     if spread:
         points = np.column_stack([points, np.full(n, spread)])
     turned, signs = _turned(points, positive), np.where(positive, 1.0, -1.0)
-    parts = np.array_split(np.arange(n), n // WINDOW + 1)
-    origin = np.zeros(points.shape[1])
-    data = cross_attention([np.vstack([origin, -turned[part]]) for part in parts], np.ones((len(parts), 1)))
-    selected = [0] * len(parts)
-    warm: Any = None if known is None else [np.append(0.0, known[part]) for part in parts]
+    data = _attention(turned, np.full(n, ORIGIN), np.arange(n))
     b, last = 0.0, np.inf
     while True:
-        asked = [np.append(0.0, 1 - b * signs[part]) for part in parts]
-        warm = sol = solve_svm(data, selected, margins=asked, tol=FINE, warm_start=warm, progress=progress)
-        multipliers = np.maximum(np.delete(sol.flat_dual, data._begin), 0.0)
-        w = origin if sol.W is None else sol.W[:, 0]
+        sol = _solve_pairs(data, 1 - b * signs, known, tol=FINE, progress=progress)
+        known = np.maximum(np.delete(sol.flat_dual, data._begin), 0.0)
+        w = np.zeros(data.dk) if sol.W is None else sol.W[:, 0]
         step = w[-1] * spread
         if abs(step) <= SETTLED or abs(step) >= last / 2:
             break
         b, last = b + step, abs(step)
     w = w[:-1] if spread else w
-    return w if basis is None else basis @ w, multipliers
+    return w if basis is None else basis @ w, known
 
 
-# -------------------------------------------------------------------------------- pairs of points, for exact proofs
+# ------------------------------------------------------------------- pairs of points as rows of an attention SVM
+
+
+def _attention(turned: np.ndarray, first: np.ndarray, other: np.ndarray) -> Data:
+    """Data whose rows are the pairs of points ``first[k]`` and ``other[k]``.
+
+    Each row is the sum of the two points times their labels.  A window holds pairs that follow each other and have one
+    first point, at most WINDOW pairs.
+    """
+    turned = np.vstack([turned, np.zeros_like(turned[:1])])  # the last row is that of ORIGIN
+    cuts = 1 + np.flatnonzero((np.diff(first) != 0) | (np.arange(1, len(first)) % WINDOW == 0))
+    windows = zip(np.split(first, cuts), np.split(other, cuts), strict=True)
+    return cross_attention(
+        [np.vstack([turned[one[:1]], -turned[others]]) for one, others in windows], np.ones((len(cuts) + 1, 1))
+    )
+
+
+def _solve_pairs(data: Data, asked: np.ndarray, weights: np.ndarray | None, **options: Any) -> Separation:
+    """Solves the SVM of pairs, from the given weights, for the margins asked of them."""
+
+    def shaped(numbers: np.ndarray) -> Any:
+        with_references = np.insert(numbers, data._begin - np.arange(len(data)), 0.0)
+        return data._layout.shape_entries(with_references, 0.0)
+
+    warm = None if weights is None else shaped(weights)
+    return solve_svm(data, [0] * len(data), margins=shaped(asked), warm_start=warm, **options)
 
 
 def _pairs(
@@ -391,41 +407,30 @@ def _pairs(
     weights: np.ndarray,
     support: np.ndarray,
     progress: bool | None = None,
-) -> tuple[list[Window], Separation]:
-    """Returns the windows of :attr:`Plane.separation`; and that answer.  The points nearest to the plane have the least
-    heights along the normal w."""
-    heights = turned @ w
-    sides, origin = [side[np.argsort(heights[side])] for side in sides], np.zeros_like(w)
-    windows = _tree(weights, sides, support) if len(sides) > 1 else _stars(ORIGIN, sides[0], weights)
-    tokens = [np.vstack([origin if first == ORIGIN else turned[first], -turned[rows]]) for first, rows, _ in windows]
-    asked = [np.full(len(window), float(len(sides))) for window in tokens]
-    flows = [np.append(0.0, flow) for _, _, flow in windows]
-    data = cross_attention(tokens, np.ones((len(tokens), 1)))
-    return windows, solve_svm(data, [0] * len(tokens), margins=asked, warm_start=flows, progress=progress)
+) -> tuple[np.ndarray, np.ndarray, Separation]:
+    """Returns the first points of the pairs of :attr:`Plane.separation`; their other points; and that answer.
 
-
-def _stars(first: int, points: np.ndarray, weights: np.ndarray) -> list[Window]:
-    parts = np.array_split(points, len(points) // WINDOW + 1)
-    return [(first, part, weights[part]) for part in parts if len(part)]
-
-
-def _tree(weights: np.ndarray, sides: list[np.ndarray], support: np.ndarray) -> list[Window]:
-    """Pairs of a positive and a negative point, with weights that add up to the weight of each point.
-
-    k support points form k - 1 pairs.
-
-    The points of each class are laid along a line as intervals as long as their weights; two points are a pair where
-    their intervals overlap.  The nearest points come first, so they are a pair.  Each point that is no support point is
-    paired, with weight 0, with the nearest point of the other class.
+    Without a bias each point is paired with the origin.  With a bias, the weights of the pairs add up to the weight of
+    each point, and k support points form k - 1 pairs.  The points of each class are laid along a line as intervals as
+    long as their weights; two points are a pair where their intervals overlap.  The nearest points have the least
+    heights along the normal w.  They come first, so they are a pair.  Each point that is no support point is paired,
+    with weight 0, with the nearest point of the other class.
     """
-    held = [side[np.isin(side, np.append(support, side[0]))] for side in sides]
-    ends = [np.cumsum(weights[some]) for some in held]
-    cuts = np.union1d(*ends)
-    one, other = (
-        some[np.minimum(np.searchsorted(end, cuts), len(some) - 1)] for some, end in zip(held, ends, strict=True)
-    )
-    flow = np.diff(cuts, prepend=0.0)
-    windows: list[Window] = [(int(i), other[one == i], flow[one == i]) for i in np.unique(one)]
-    for side, some, opposite in zip(sides, held, sides[::-1], strict=True):
-        windows += _stars(int(opposite[0]), np.setdiff1d(side, some), np.zeros_like(weights))
-    return windows
+    heights = turned @ w
+    sides = [side[np.argsort(heights[side])] for side in sides]
+    first, other = np.full_like(sides[0], ORIGIN), sides[0]
+    flow = weights[other]
+    if len(sides) > 1:
+        held = [side[np.isin(side, np.append(support, side[0]))] for side in sides]
+        ends = [np.cumsum(weights[some]) for some in held]
+        cuts = np.union1d(*ends)
+        first, other = (
+            some[np.minimum(np.searchsorted(end, cuts), len(some) - 1)] for some, end in zip(held, ends, strict=True)
+        )
+        flow = np.diff(cuts, prepend=0.0)
+        for side, some, opposite in zip(sides, held, sides[::-1], strict=True):
+            rest = np.setdiff1d(side, some)
+            first, other = np.append(first, np.full_like(rest, opposite[0])), np.append(other, rest)
+        flow = np.append(flow, np.zeros(len(first) - len(flow)))
+    data = _attention(turned, first, other)
+    return first, other, _solve_pairs(data, np.full(len(first), len(sides)), flow, progress=progress)

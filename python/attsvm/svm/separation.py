@@ -421,7 +421,7 @@ class Separation(Result):
             lines += [
                 ("norm of W", f"{norm:.12g}"),
                 ("rank", f"{self.rank}"),
-                ("support", f"{int(self._holding.sum())} tokens"),
+                ("support", f"{self._holding.sum()} tokens"),
                 ("method", f"{self.method}, {self.iterations} iterations"),
             ]
         return lines
@@ -437,7 +437,7 @@ class Separation(Result):
             columns["margin"] = data._flat_margins(self.W, chosen.reference)
             columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
-        return columns | {"support": self._holding & ~selected}
+        return columns | {"support": self._holding}
 
     def _values(self) -> dict[str, Any]:
         values = super()._values()
@@ -520,8 +520,8 @@ def _impossible_pair(sol: Separation) -> str | None:
     None."""
     if sol.answer.entry < 0:
         return None
-    q = int(sol.data._query_at(sol.answer.entry))
-    token, chosen = int(sol.answer.entry - sol.data.indptr[q]), int(sol.selection.reference[q])
+    q = sol.data._query_at(sol.answer.entry)
+    token, chosen = sol.answer.entry - sol.data.indptr[q], sol.selection.reference[q]
     if not sol.data.queries[q].any():
         return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
     equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"

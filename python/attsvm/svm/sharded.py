@@ -34,8 +34,8 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
     arguments and returns the request."""
     request = workers.together(ask)
     selection, tol = request.selection, request.tol
-    norm, shape = str(request.norm), {"dk": data.dk, "dz": data.dz}
-    workers.agree(norm=norm, **shape, tol=tol, max_iter=request.max_iter, method=request.method)
+    norm, method = str(request.norm), request.method
+    workers.agree(norm=norm, dk=data.dk, dz=data.dz, tol=tol, max_iter=request.max_iter, method=method)
     held = selection.flags(data)  # flags of the selected tokens, which have no margin row
     own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
@@ -45,10 +45,17 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
             return own
         asked = replace(request, selection=Selection(working, selected), tol=tol / 2)
         sol = workers.together(lambda: solve_request(working, asked) if workers.rank == 0 else None)  # noqa: B023
-        code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
+        # The first worker sends its answer to all workers.  The numbers are the status code, the iterations, the entry
+        # that no W meets even alone, and the bounds.
+        numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
+        if sol is not None:
+            numbers[:] = CODES[sol.status], sol.iterations, sol.answer.entry, sol.margin, sol.margin_bound
+            W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
+        numbers, W, dual = map(workers.first, (numbers, W, dual))
+        (code, more, at), (lower, upper) = numbers[:3].astype(int).tolist(), numbers[3:].tolist()
         iterations += more
         margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
-        worst = float(workers.table([margins.min()]).min())
+        worst = workers.table([margins.min()]).min()
         broken = (margins < 1 - tol / 4) & ~chosen
         if code not in GOES_ON or not workers.any(bool(broken.any())):
             break
@@ -59,7 +66,7 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
         lower = 0.0
     mine, here = np.zeros(len(chosen)), at - first
     mine[entries] = dual[first : first + len(entries)]
-    entry = int(entries[here]) if at >= 0 and 0 <= here < len(entries) else -1
+    entry = entries[here] if at >= 0 and 0 <= here < len(entries) else -1
     return Separation(data, request, Answer(code, W, mine, lower, upper, iterations, entry, SHARDED))
 
 
@@ -78,14 +85,3 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     ends = np.cumsum(lengths, dtype=np.intp)[:-1]
     working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
     return entries, first, working, np.split(kept > 0, ends)
-
-
-def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
-    """Sends the first worker's answer to all workers: status code, bounds, iterations, the entry that no W meets even
-    alone, W and the multipliers."""
-    numbers, W, dual = np.zeros(5), np.zeros(working._W_shape), np.zeros(working._entries)
-    if sol is not None:
-        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
-        W[:], dual[:] = 0.0 if sol.W is None else sol.W, sol.flat_dual
-    code, lower, upper, iterations, entry = workers.first(numbers).tolist()
-    return int(code), lower, upper, int(iterations), int(entry), workers.first(W), workers.first(dual)

@@ -192,8 +192,9 @@ def solve_svm(
             )
         if reduce is not None:
             given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
-            for name in (name for name, value in given.items() if value is not None):
-                raise ValueError(f"reduce goes without {name}")
+            for name, value in given.items():
+                if value is not None:
+                    raise ValueError(f"reduce goes without {name}")
             selection = selection.within(data)
         start = () if warm_start is None else as_start(data, warm_start, kind)
         return Request(selection, kind, way, gap, most, soft, cap, *start)

@@ -64,20 +64,25 @@ LARGEST = 4_000_000  # largest number of elements in the matrix of the restricte
 def is_unique(sol: Any) -> bool | None:
     """Whether the W of an answer is the only one of least norm; None if rounding or the problem's size does not allow a
     decision."""
-    if sol.C is not None or isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
+    if isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # W is unique: the norm is strictly convex, or W = 0
-    query, delta, multiplier, slack = _rows(sol)
+    data, selection = sol.data, sol.selection
+    query, chosen, token = data._rows_of(selection.reference)
+    delta, asked = data._differences(chosen, token), selection.asked(np.arange(len(token)))
+    # the slack of each row in units of the largest margin asked, infinite for an equality row
+    slack = (data._flat_margins(sol.W, selection.reference) - asked) / selection.largest
+    slack[selection.flags(data)] = np.inf
+    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
+    query, delta, multiplier, slack = (part[row] for part in (query, delta, sol.flat_dual, slack))
     # Uniqueness does not depend on scale: scale to order one, since squares of the numbers may leave double precision.
     delta, Z, multiplier, W = (
-        a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
-        for a in (delta, sol.data.queries, multiplier, sol.W)
+        a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny) for a in (delta, data.queries, multiplier, sol.W)
     )
     M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     equal = np.isinf(slack)
     pull = np.where(equal, 0.0, multiplier * length)
-    faces: dict[Any, Any] = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}
-    held, face = _split(pull, pull.max()), faces[sol.norm](M, W) if sol.norm in faces else None
+    held, face = _split(pull, pull.max()), _face(sol.norm, M, W)
     if held is None or face is None:
         return None
     held |= equal
@@ -96,19 +101,6 @@ def is_unique(sol: Any) -> bool | None:
     return False if inside and least < SINGULAR else None
 
 
-def _rows(sol: Any) -> tuple[Any, ...]:
-    """Returns arrays over the rows of an answer's SVM: the query; the difference x_a - x_t; the multiplier; and the
-    relative slack, which is infinite for an equality row."""
-    data, selection = sol.data, sol.selection
-    query, chosen, token = data._rows_of(selection.reference)
-    delta = data._differences(chosen, token)
-    asked = selection.asked(np.arange(len(token)))
-    slack = (np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T) - asked) / selection.largest
-    slack[selection.flags(data)] = np.inf
-    row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
-    return query[row], delta[row], sol.flat_dual[row], slack[row]
-
-
 def _split(values: np.ndarray, top: float) -> np.ndarray | None:
     """Which values are nonzero relative to ``top``, as a bool array; None if a value is too small to decide, between
     ZERO and NONZERO."""
@@ -116,37 +108,26 @@ def _split(values: np.ndarray, top: float) -> np.ndarray | None:
     return large if (large | (np.abs(values) <= ZERO * top)).all() else None
 
 
-# _max, _spectral and _nuclear describe a face of the norm ball: its points of largest inner product with M.
-# M is the sum of the rows of the SVM times their multipliers.
-# _max, _spectral and _nuclear return whether W lies inside the face, and a function that restricts rows to the face.
-# _max, _spectral and _nuclear return None if rounding does not decide the dimension of the face.
+def _face(norm: str, M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
+    """The face of the norm ball that holds its points of largest inner product with M, the sum of the rows of the SVM
+    times their multipliers.
 
-
-def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    fixed = _split(M, np.abs(M).max())
+    Returns whether W lies inside the face, and a function that restricts rows to the face; None if rounding does not
+    decide the dimension of the face.
+    """
+    U, s, Vt = np.linalg.svd(M, full_matrices=norm == "spectral")
+    fixed = _split(M, np.abs(M).max()) if norm == "max" else _split(s if norm == "spectral" else s[0] - s, s[0])
     if fixed is None:
         return None
-    inside = (np.abs(W[~fixed]) < (1 - NONZERO) * np.abs(W).max()).all()
-    return inside, lambda delta, z: products(delta, z)[:, ~fixed.ravel()]
-
-
-def _spectral(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    U, s, Vt = np.linalg.svd(M)
-    ranked = _split(s, s[0])
-    if ranked is None:
-        return None
-    U, V = U[:, ranked.sum() :], Vt[ranked.sum() :].T
-    free = U.T @ W @ V
-    inside = free.size == 0 or np.linalg.norm(free, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
-    return inside, lambda delta, z: products(delta @ U, z @ V)
-
-
-def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
-    U, s, Vt = np.linalg.svd(M, full_matrices=False)
-    below = _split(s[0] - s, s[0])
-    if below is None:
-        return None
-    r = int((~below).sum())
+    if norm == "max":
+        inside = (np.abs(W[~fixed]) < (1 - NONZERO) * np.abs(W).max()).all()
+        return inside, lambda delta, z: products(delta, z)[:, ~fixed.ravel()]
+    if norm == "spectral":
+        U, V = U[:, fixed.sum() :], Vt[fixed.sum() :].T
+        free = U.T @ W @ V
+        inside = free.size == 0 or np.linalg.norm(free, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
+        return inside, lambda delta, z: products(delta @ U, z @ V)
+    r = (~fixed).sum()  # nuclear norm: the singular values that equal the largest one are not fixed
     sigma = np.linalg.svd(W, compute_uv=False)
     i, j = np.triu_indices(r)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -49,10 +49,10 @@ class Vocabulary:
         """Expands an answer for classes to all tokens: the tokens of a class share its multipliers and have the same
         weights."""
         M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        # pull: minus the multipliers; the entry of a query's reference class makes the sum over the query zero
-        pull = -answer.dual.reshape(M, K)
-        pull[every, self.request.selection.reference] = -pull.sum(axis=1)
-        dual = (pull / -self.count)[:, self.class_of]
+        classes = answer.dual.reshape(M, K).copy()
+        # the multiplier of a query's reference class makes the sum over the query zero
+        classes[every, self.request.selection.reference] = -classes.sum(axis=1)
+        dual = (classes / self.count)[:, self.class_of]
         dual[every, self.reference] = 0
         q, k = divmod(answer.entry, K)
         return answer._replace(
@@ -60,7 +60,7 @@ class Vocabulary:
             dual=dual.ravel(),
             lower=answer.lower * (1 - OUTWARDS),
             upper=answer.upper * (1 + OUTWARDS),
-            entry=int(q * len(self.class_of) + self.first[k]) if answer.entry >= 0 else -1,
+            entry=q * len(self.class_of) + self.first[k] if answer.entry >= 0 else -1,
         )
 
 
@@ -83,21 +83,14 @@ CONTRADICTION = 1e-11
 LARGEST = 1e8
 
 
-class Found(NamedTuple):
-    """What ``solve_levels`` returns: weights of each class of tokens and multipliers of every entry (context, class).
-    C certifies them later."""
-
-    W: np.ndarray
-    dual: np.ndarray
-    iterations: int
-    exception: BaseException | None
-
-
 def solve_levels(
     contexts: np.ndarray, selected: np.ndarray, count: np.ndarray, tol: float, most: int, report: Report | None
-) -> Found:
-    """Solves the SVM over classes of tokens by Newton's method; it ends when the gap is below ``tol``, when no W
-    exists, after ``most`` steps (0: no limit), or without further progress.
+) -> tuple[np.ndarray, np.ndarray, int, BaseException | None]:
+    """Solves the SVM over classes of tokens by Newton's method.  Returns the weights of each class; the multiplier of
+    every entry (context, class); the number of steps; and the exception that interrupted it, or None.
+
+    It ends when the gap is below ``tol``, when no W exists, after ``most`` steps (0: no limit), or without further
+    progress.  C certifies the answer later.
 
     Its unknowns are the levels: the level of a context is the highest logit that a token which the context does not
     select may have.
@@ -107,6 +100,7 @@ def solve_levels(
     """
     problem = _Problem(contexts, selected, count)
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
+    exception: BaseException | None = None
     try:
         while stalled < STALLED:
             more = problem.minimise(sigma, most)
@@ -122,11 +116,12 @@ def solve_levels(
                 break
             sigma *= 1 if gap < CONVERGING * last else GROWTH
     except KeyboardInterrupt as interrupt:
-        return problem.found(interrupt)
+        exception = interrupt
     # Newton's method ends here if 1 / sigma is lost to rounding, or if too many rows are active for memory.
     except (np.linalg.LinAlgError, MemoryError):
         pass
-    return problem.found(None)
+    W, y = problem.best
+    return W, (problem.balanced(y) / problem.length).T, problem.steps, exception
 
 
 class _Problem:
@@ -168,23 +163,25 @@ class _Problem:
     def bounds(self) -> tuple[float, float, bool]:
         """Returns, for rows that must reach b: the lower bound of the margin; its upper bound; and whether the
         multipliers show that no W exists."""
-        dual = self._balanced(self.y)
+        dual = self.balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
         # (K,) for each class, the multipliers of its margin rows times the margins b asked of these rows, summed
         weight = np.where(self.selected, 0.0, dual) @ self.b
-        self._meet_equalities()
+        # met: the weights nearest to W that give all tokens which a context selects the same logit
+        self.met, t = self.W, self.t
+        for _ in range(2):
+            u = STIFF * np.where(self.selected, self.met @ self.Z.T - t - self.b, 0.0)
+            step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
+            if step is not None:
+                self.met, t = self.met + step[0], t + step[1]
         logits = self.met @ self.Z.T
         top = np.where(self.selected, -np.inf, logits).max(axis=0)
         least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
-        lower = max(float(least), 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
+        lower = max(least, 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
         upper = pull / weight.sum() if weight.sum() > 0 else math.inf
-        return lower, upper, lower == 0 and pull <= CONTRADICTION * float(weight @ self.n**-0.5)
+        return lower, upper, lower == 0 and pull <= CONTRADICTION * (weight @ self.n**-0.5)
 
-    def found(self, exception: BaseException | None) -> Found:
-        W, y = self.best
-        return Found(W, (self._balanced(y) / self.length).T, self.steps, exception)
-
-    def _balanced(self, y: np.ndarray) -> np.ndarray:
+    def balanced(self, y: np.ndarray) -> np.ndarray:
         """The multipliers of all entries (class, context); the multiplier of a context's reference class makes the sum
         over the context zero."""
         dual = self.n[:, None] * y
@@ -239,13 +236,3 @@ class _Problem:
                 high, above = length, here
             length = low + (high - low) * min(max(below / (below - above), 0.05), 0.95)
         return length
-
-    def _meet_equalities(self) -> None:
-        """Sets ``met`` to the weights nearest to W that give all tokens which a context selects the same logit."""
-        W, t = self.W, self.t
-        for _ in range(2):
-            u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)
-            step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
-            if step is not None:
-                W, t = W + step[0], t + step[1]
-        self.met = W

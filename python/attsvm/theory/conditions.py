@@ -47,10 +47,9 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
     A, B = as_finite("A", A), as_finite("B", B)
     if A.shape != B.shape:
         raise ValueError(f"A and B must have one shape, got {A.shape} and {B.shape}")
-    largest_a, largest_b = np.abs(A).max(initial=0.0), np.abs(B).max(initial=0.0)
-    if largest_a == 0 or largest_b == 0:
-        return float("nan")
-    A, B = A / largest_a, B / largest_b  # A and B are scaled, since squares of large weights may overflow
+    if not (A.any() and B.any()):
+        return math.nan
+    A, B = (M / np.abs(M).max() for M in (A, B))  # A and B are scaled, since squares of large weights may overflow
     return float(np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B)))  # type: ignore[arg-type]
 
 
@@ -90,15 +89,10 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
     if solution.selection.kept is not None:
         raise ValueError("solution must come from a selection of one token per query")
-    data = problem.data
-    if not _same(data, solution.data):
+    pairs = ([getattr(of.data, name) for of in (problem, solution)] for name in ("keys", "queries", "start", "stop"))
+    if problem.data is not solution.data and not all(np.array_equal(*pair) for pair in pairs):
         raise ValueError("solution must be of the data of the problem")
     return not rivals_of(problem, solution).any()
-
-
-def _same(data: Any, other: Any) -> bool:
-    names = ("keys", "queries", "start", "stop")
-    return data is other or all(np.array_equal(getattr(data, name), getattr(other, name)) for name in names)
 
 
 def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
@@ -150,15 +144,13 @@ def _sizes(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     vector z; and ``||V|| ||v||``, the spectral norm of its values V times the length of its head v."""
     data = problem.data
     v: Any = problem.head.parameters(data, data.values.shape[1])[0]
-    keys = _largest_singular(data, data.keys)
-    values = keys if data.values is data.keys else _largest_singular(data, data.values)
-    return keys * np.linalg.norm(data.queries, axis=1), values * np.linalg.norm(v, axis=-1)
-
-
-def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
-    """The spectral norm of the keys, or values, in each query's window, as an array (M,)."""
     windows, of_query = np.unique(np.stack([data.start, data.stop]), axis=1, return_inverse=True)
-    return np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
+    # keys and values, or the one array that is both
+    norms = [
+        np.array([np.linalg.norm(vectors[a:b].astype(np.float64), 2) for a, b in windows.T])[of_query]
+        for vectors in ([data.keys] if data.values is data.keys else [data.keys, data.values])
+    ]
+    return norms[0] * np.linalg.norm(data.queries, axis=1), norms[-1] * np.linalg.norm(v, axis=-1)
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
@@ -217,13 +209,17 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
     begin, several = data._begin, data.lengths > 1
+
+    def most(values: np.ndarray) -> np.ndarray:
+        """The largest value of each query that sees several tokens."""
+        return np.maximum.reduceat(values, begin)[several]
+
     # gap: the least score lead over the support tokens (near) of each query, infinite for a query that has none
-    gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]
+    gap = -most(np.where(near, -better, -np.inf))
     if not (0 < gap.min() and gap.max() < np.inf):
         return None
-    B = np.maximum.reduceat(np.where(others, own, 0.0), begin)[several]
-    G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
-    H = B * np.maximum.reduceat(np.abs(better), begin)[several]
+    B = most(np.where(others, own, 0.0))
+    G, H = B * most(np.where(far, -better, 0.0)), B * most(np.abs(better))
     T = data.lengths[several] - 1.0
     # Columns: for each query, the coefficients of 1, u, v and u v in gap - G x - H y (1 + x), the docstring's bracket.
     # There x = T u and y = T v, with T the number of a query's other tokens; G and H contain the docstring's factor B.
@@ -231,22 +227,16 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
     def least_bracket(r: float) -> float:
         u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
-        return float((of_powers @ (1.0, u, v, u * v)).min())
+        return (of_powers @ (1.0, u, v, u * v)).min()
 
-    radius = _first_positive(least_bracket)
-    return 0.5 * (eps / (longest * size)) ** 2, radius * size
-
-
-def _first_positive(increasing: Callable[[float], float]) -> float:
-    """The point from which an increasing function is positive, or a point that is larger by at most a relative (or
-    absolute) 1e-12."""
-    low, high = 0.0, 1.0
-    while increasing(high) <= 0:
-        low, high = high, 2 * high
+    # bisection for the radius from which the bracket, which grows with r, is positive; right to 1e-12, and not smaller
+    low, radius = 0.0, 1.0
+    while least_bracket(radius) <= 0:
+        low, radius = radius, 2 * radius
     for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if increasing(middle) <= 0 else (low, middle)
-    return high
+        middle = (low + radius) / 2
+        low, radius = (middle, radius) if least_bracket(middle) <= 0 else (low, middle)
+    return 0.5 * (eps / (longest * size)) ** 2, radius * size
 
 
 def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
@@ -335,7 +325,17 @@ def margin_share(
     if kind in ("frobenius", "nuclear"):
         _warn_outside(data, selection, stack)
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
-    least = np.array([_least(data, selection, unit) for unit in units])
+    # If two selected tokens of a query have unequal logits, beyond rounding, minus the difference counts as a margin.
+    equal = np.flatnonzero(selection.flags(data))
+    query, chosen, token = data._rows_of(selection.reference, equal)
+    length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
+    least = np.empty(len(units))
+    for k, unit in enumerate(units):
+        margins = data._flat_margins(unit, selection.reference)
+        off = np.abs(margins[equal])
+        margins[equal] = np.where(off > ROUNDING * length * np.linalg.norm(unit), -off, np.inf)
+        margins[data._begin + selection.reference] = np.inf
+        least[k] = margins.min()
     lower = np.maximum(sol.margin, least)  # the margin of W is itself a lower bound of the largest margin
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
@@ -365,15 +365,3 @@ def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray
         scatter += some.T @ some
     eigenvalues, vectors = np.linalg.eigh(scatter)
     return vectors[:, eigenvalues > SPANNED**2 * eigenvalues[-1]]
-
-
-def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
-    """The least margin of W.  If two selected tokens of a query have unequal logits, beyond rounding, minus the
-    difference counts as a margin."""
-    found, equal = data._flat_margins(W, selection.reference), np.flatnonzero(selection.flags(data))
-    query, chosen, token = data._rows_of(selection.reference, equal)
-    equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))
-    length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
-    off = np.abs(found[equal])
-    found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
-    return float(found.min())

@@ -157,12 +157,12 @@ class Diagnosis(Solved):
 
     def _lines(self) -> Lines:
         data, lines = self.data, [("selected", self._selected())]
-        if self.undecided is not None and (count := int(self._queries("undecided").sum())):
+        if self.undecided is not None and (count := self._queries("undecided").sum()):
             left = f"{count} of {len(data)} queries of the run: their attention has not chosen"
             lines.append(("undecided", left))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
-            share = f"{int(self._entries('tight').sum())} of the {data._entries - len(data)} tokens not selected"
+            share = f"{self._entries('tight').sum()} of the {data._entries - len(data)} tokens not selected"
             lines.append(("tight", f"{share}: their margin is 1, to 1e-4, or their multiplier positive"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:
@@ -315,7 +315,20 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     equal = gap > 0 and spread <= EQUAL * gap
     iota, size = conditions.first_gradient(problem, best.best)
     L = conditions.smoothness(problem)
-    local = _locally(problem, solution)
+    tight = beaten_by = locally_optimal = None
+    if solution.W is not None and solution.status in ("optimal", "no constraint"):
+        rivals = conditions.rivals_of(problem, solution)
+        strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
+        beaten = np.logical_or.reduceat(rivals, data._begin)
+        tight = data._layout.shape_entries(conditions.tight_entries(solution), False)
+        beaten_by = data._layout.shape_queries(np.where(beaten, strongest, -1))
+        locally_optimal = not beaten.any()
+    why_none = None
+    if ideal.W is not None and gap > 0 and ideal.status != "no constraint":
+        why_none = "all tokens support" if conditions.all_tight(ideal, EQUAL) else "equal scores" if equal else None
+    rows = Rows(data, best.best)
+    rows.solution = ideal
+    provable = not best.uncovered and len(best.tied) == 0 and rows.margin > 0
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,
@@ -325,32 +338,33 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
             data.dk >= data._longest - 1
             and (data._rows <= data.dk * data.dz if windows_apart(data) else len(data) <= data.dz)
         ),
-        **local,
+        tight=tight,
+        beaten_by=beaten_by,
+        locally_optimal=locally_optimal,
         globally_optimal=bool((best.scores[best.begin + chosen] >= best.top).all()),
         all_support=conditions.all_tight(solution),
         unique_optimum=gap > 0,
         score_gap=gap,
         score_spread=spread,
         equal_scores=equal,
-        no_stationary_point=_why_none(ideal, gap > 0, conditions.all_tight(ideal, EQUAL), equal),
+        no_stationary_point=why_none,
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
         local_cone=(
-            conditions.local_cone(problem, solution.W, chosen)
-            if norm == "frobenius" and local["locally_optimal"]
-            else None
+            conditions.local_cone(problem, solution.W, chosen) if norm == "frobenius" and locally_optimal else None
         ),
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
         undecided=selected.undecided if isinstance(selected, Run) else None,
-        **_limit(best, ideal),
+        barrier=best.barrier if provable else None,
+        longest_step=longest_step(rows.margin, float(rows.lengths.max()), rows.apart) if provable else None,
     )
 
 
 def _check_scale(problem: Problem) -> None:
     """Raises ValueError if products that the conditions need would underflow or overflow."""
-    parts = {"queries": problem.data.queries, "scores": problem._flat_scores}
-    sizes = {"tokens": problem.data._largest_key} | {name: largest(part) for name, part in parts.items()}
+    data = problem.data
+    sizes = {"tokens": data._largest_key, "queries": largest(data.queries), "scores": largest(problem._flat_scores)}
     if min(sizes.values()) == 0:
         return
     tokens, queries, scores = (math.log10(size) for size in sizes.values())
@@ -361,34 +375,3 @@ def _check_scale(problem: Problem) -> None:
             "problem must be of a scale at which squares of tokens, queries and scores and their products lie within "
             f"1e-{IN_RANGE} .. 1e{IN_RANGE}, got {found}: rescale them"
         )
-
-
-def _limit(best: BestTokens, ideal: Separation) -> dict[str, Any]:
-    """The fields ``barrier`` and ``longest_step`` of a Diagnosis; an empty dict if best scores tie, no margin is
-    certified, or no proof covers the problem."""
-    rows = Rows(best.problem.data, best.best)
-    rows.solution = ideal
-    if best.uncovered or len(best.tied) or not rows.margin > 0:
-        return {}
-    step = longest_step(rows.margin, float(rows.lengths.max()), rows.apart)
-    return {"barrier": best.barrier, "longest_step": step}
-
-
-def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
-    if solution.W is None or solution.status not in ("optimal", "no constraint"):
-        return dict.fromkeys(("tight", "beaten_by", "locally_optimal"))
-    data, rivals = problem.data, conditions.rivals_of(problem, solution)
-    tight = conditions.tight_entries(solution)
-    strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
-    beaten = np.logical_or.reduceat(rivals, data._begin)
-    return {
-        "tight": data._layout.shape_entries(tight, False),
-        "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),
-        "locally_optimal": not beaten.any(),
-    }
-
-
-def _why_none(ideal: Separation, unique: bool, all_support: bool | None, equal: bool) -> str | None:
-    if ideal.W is None or not unique or ideal.status == "no constraint":
-        return None
-    return "all tokens support" if all_support else "equal scores" if equal else None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.kinds import cross_attention
-from ..common.check import as_count, as_floats, as_number, as_numeric, check_shape
+from ..common.check import as_count, as_finite, as_floats, as_number, check_shape
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -86,11 +86,16 @@ def train_stack(
     >>> bool((stack.attention[-1].max(axis=-1) > 0.8).all())
     True
     """
-    X = np.asarray(as_numeric("X", X), dtype=np.float64)
+    X = as_finite("X", X)
     if X.ndim < 3:
         raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
     batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
-    z, y, v = (_of_runs(batch, *given) for given in (("z", z, (n, d)), ("y", y, (n,)), ("v", v, (d,))))
+    given = []
+    for name, value, letters, shape in (("z", z, "n, d", (n, d)), ("y", y, "n", (n,)), ("v", v, "d", (d,))):
+        array = as_finite(name, value)
+        check_shape(name, array[(0,) * (array.ndim - len(shape))], letters, shape)
+        given.append(np.broadcast_to(array, (*batch, *shape)))
+    z, y, v = given
     lr, steps, record = as_number("lr", lr, above=0.0), as_count("steps", steps), as_count("record", record)
     if not isinstance(W, list) or not W:
         raise TypeError(f"W must be a list of the weights of each layer, lowest first, got {type(W).__name__}")
@@ -107,8 +112,19 @@ def train_stack(
         gradients = _backward(hidden, logs, u, z, y, v, values, matrices)
         if record and step % record == 0:
             records.append(matrices)
-        if step < steps:
-            weights = _moved(weights, gradients, lr)
+        if step == steps:
+            break
+        # one normalised step of all layers together
+        top, moves = np.max([scale for _, scale in gradients], axis=0), []
+        for part, (G, scale) in zip(weights, gradients, strict=True):
+            D = G * np.exp(scale - top)
+            moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
+        length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
+        length = np.where(length > 0, length, 1.0)  # if the gradient is zero, the weights stay
+        weights = [
+            tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
+            for part, move in zip(weights, moves, strict=True)
+        ]
     unit = [-G / np.maximum(_norm(G), np.finfo(np.float64).tiny) for G, _ in gradients]
     attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
     factors = [part if len(part) == 2 else None for part in weights]
@@ -123,12 +139,6 @@ def of_layers(V: Any, inner: int) -> Any:
     return values
 
 
-def _of_runs(batch: tuple[int, ...], name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(as_numeric(name, value), dtype=np.float64)
-    check_shape(name, array[(0,) * (array.ndim - len(shape))], "n, d"[: 3 * len(shape) - 2], shape)
-    return np.broadcast_to(array, (*batch, *shape))
-
-
 def _product(part: tuple[np.ndarray, ...]) -> np.ndarray:
     return part[0] if len(part) == 1 else part[0] @ part[1].mT
 
@@ -139,21 +149,6 @@ def _norm(G: np.ndarray) -> Any:
 
 def _loss(u: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, -u).mean(axis=-1)
-
-
-def _moved(weights: list[Any], gradients: list[Any], lr: float) -> list[Any]:
-    """The weights after one normalised step of all layers together.  Each gradient is a matrix and the logarithm of its
-    scale (..., 1, 1)."""
-    top, moves = np.max([scale for _, scale in gradients], axis=0), []
-    for part, (G, scale) in zip(weights, gradients, strict=True):
-        D = G * np.exp(scale - top)
-        moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
-    length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-    length = np.where(length > 0, length, 1.0)  # if the gradient is zero, the weights stay
-    return [
-        tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
-        for part, move in zip(weights, moves, strict=True)
-    ]
 
 
 def _each(W: np.ndarray) -> np.ndarray:
@@ -308,7 +303,12 @@ def hierarchy(
     values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(of_layers(V, len(inner)))]
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
-        tokens.append(tokens[-1] + _limit(p, selected, kept) @ tokens[-1] @ v)
+        # Attention in the limit of training is 1 on the token that a query has selected.  If it has selected none, the
+        # tokens with more attention than ``kept`` share it.
+        one, some = np.arange(T) == p.argmax(axis=-1)[..., None], np.where(p > kept, p, 0.0)
+        shared = some / some.sum(axis=-1, keepdims=True)
+        limit = np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, shared)
+        tokens.append(tokens[-1] + limit @ tokens[-1] @ v)
     # way: bool (n, T), marks the tokens that the layers above select on the way to the output.
     # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
     chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
@@ -324,13 +324,10 @@ def hierarchy(
         data = cross_attention(list(h), [rows[some] for rows, some in zip(h, queries, strict=True)])
         shaped = (data._layout.shape_entries(part[queries].ravel(), 0) for part in (mixed, asked))
         found.append(solve_svm(data, next(shaped), norm, margins=next(shaped)))
-        i, s = np.nonzero(queries)
-        holds = _holds(found[-1], T)
-        held |= (mixed & held[..., None]).any(axis=1)
-        np.logical_or.at(held, i, holds)
-        held[i, s] |= holds.any(axis=1)
-        i, s = np.nonzero(way)
-        way[i, chosen[i, s]] = True
+        holds = np.zeros_like(mixed)
+        holds[queries] = _holds(found[-1], T)
+        held |= (mixed & held[..., None] | holds).any(axis=1) | holds.any(axis=2)
+        way |= (mixed & way[..., None]).any(axis=1)
         held &= ~way
     return found[::-1]
 
@@ -340,7 +337,7 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
     token."""
     undecided = queries & (p.max(axis=-1) <= selected)
     if undecided.any():
-        place = tuple(int(i) for i in np.argwhere(undecided)[0])
+        place = tuple(np.argwhere(undecided)[0])
         query = f"query {place[1]} of sequence {place[0]}" if len(place) == 2 else f"sequence {place[0]}"
         raise ValueError(
             f"attention[{layer}] has not selected for {query}: its largest is {p[place].max():.2g}, and selected is "
@@ -349,15 +346,7 @@ def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> 
     return p.argmax(axis=-1)
 
 
-def _limit(p: np.ndarray, selected: float, kept: float) -> np.ndarray:
-    """Attention in the limit of training: 1 on the token that a query has selected; if it has selected none, shared by
-    the tokens with more attention than ``kept``."""
-    one = np.arange(p.shape[-1]) == p.argmax(axis=-1)[..., None]
-    some = np.where(p > kept, p, 0.0)
-    return np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, some / some.sum(axis=-1, keepdims=True))
-
-
 def _holds(sol: Separation, T: int) -> Any:
     """Which tokens have a multiplier so large that they hold an SVM in place, as a bool array (queries, T)."""
-    sizes = np.abs(sol.data._layout.flatten_entries("dual", sol.dual)).reshape(-1, T)
+    sizes = np.abs(sol.flat_dual).reshape(-1, T)
     return sizes > HOLDS * sizes.max()

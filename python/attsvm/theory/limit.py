@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from .. import _core
 from ..svm.separation import Separation
 from ..training.run import Run
-from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, State, curvature, descends
+from .limit_proofs import SPARE, BestTokens, Excess, LocalTokens, Rows, curvature, descends
 
-Proof: TypeAlias = tuple[np.ndarray, Separation]  # the tokens that the limit selects, flat, and their SVM
 # update rules that the theorems cover; with one weight matrix, the two normalised rules are the same
 STEPS = ("normalized", "normalized jointly", "constant")
 # Bound on the relative error of the recorded loss.
@@ -114,13 +113,19 @@ class Judge:
         step = self.rate * (longest * mass if plain else 1.0)  # ||dF|| <= R sum mu
         return plain and self.never_raises or descends(step, self.rows.margin, longest, self.rows.apart, drift)
 
-    def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
-        """The tokens that weights W select, if theorem B proves that training keeps them for ever; else None."""
-        if self.uncovered or not np.isfinite(W).all():
+    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Rows | None:
+        """The rows of the tokens that the limit selects, if recorded weights and their loss prove it by theorem A (the
+        best tokens) or theorem B (the tokens that W selects, which training then keeps for ever); else None."""
+        if self.uncovered:
+            return None
+        if loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
+            if self.proves(self.best.at(W, step)):
+                return self.rows
+        if not np.isfinite(W).all():
             return None
         chosen = _core.top(self.data._handle, self.data._logits(W))
-        lead = float(self.data._flat_margins(W, chosen).min())
-        largest = float(np.linalg.norm(W) * self.rows.lengths.max())
+        lead = self.data._flat_margins(W, chosen).min()
+        largest = np.linalg.norm(W) * self.rows.lengths.max()
         if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
             return None
         key = chosen.tobytes()
@@ -128,30 +133,16 @@ class Judge:
             self._local[key] = LocalTokens(self.best, chosen)
         local = self._local[key]
         state = local.at(W, step)
-        return local if local.keeps(state, self._longest_step(local, state)) else None
-
-    def _longest_step(self, local: LocalTokens, state: State) -> float:
-        """An upper bound on the length of each later step: ``lr``, or ``lr R sum |mu|`` for plain descent, with R the
-        longest row and mu the multipliers of the rows."""
-        return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
-
-    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
-        """The limit that recorded weights and their loss prove by theorem A or theorem B.  Returns the selected tokens;
-        and their SVM; or None if neither theorem applies."""
-        if not self.uncovered and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
-            if self.proves(self.best.at(W, step)):
-                return self.best.best, self.rows.solution
-        local = self.keeps(W, step)
-        return None if local is None else (local.chosen, local.solution)
+        if state is None:
+            return None
+        # An upper bound on the length of each later step.  For plain descent it is lr R sum |mu|, with R the longest
+        # row and mu the multipliers of the rows.
+        longest = self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
+        return local if local.keeps(state, longest) else None
 
     @cached_property
     def infimum(self) -> float:
         return self.run.problem._mean_loss(self.best.top)
-
-    def suggests(self, found: Excess) -> bool:
-        """Whether a record determines the limit of the run, provided that no later step raises the loss."""
-        enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
-        return bool(enough and self.rows.margin > 0)
 
     def verdict(self) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
         """The fields of a Limit for this run: status, step, message, final (M,) and solution.
@@ -165,18 +156,23 @@ class Judge:
         last, first, proof = self.best.at(run.weights[-1], steps[-1]), None, None
         for k in records:
             found = self.proved_at(run.weights[k], steps[k], float(run.loss[k]))
-            if found is None or proof is not None and not np.array_equal(found[0], proof[0]):
+            if found is None or proof is not None and not np.array_equal(found.chosen, proof.chosen):
                 break
             first, proof = steps[k], found
         if proof is not None:
-            final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
-            return "proved", first, self._says(first, proof[0]), final, proof[1]
+            final = last.final if np.array_equal(proof.chosen, self.best.best) else np.ones_like(last.final)
+            same = np.array_equal(proof.chosen, self.data._layout.flatten_queries("selected", run.selected))
+            tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
+            text = f"the SVM of {tokens}, proved from the record of step {first} on"
+            return "proved", first, text, final, proof.solution
         highest = -np.inf
         # go back from the last record, while no later record has a larger loss
         for k in records:
             here = self.best.at(run.weights[k], steps[k])
             highest = max(highest, here.total)
-            if here.total < highest or not self.suggests(here):
+            # whether the record determines the limit, provided that no later step raises the loss
+            enough = here.in_cone if self.along else bool(here.final.all() and self.best.several.any())
+            if here.total < highest or not (enough and self.rows.margin > 0):
                 break
             first = steps[k]
         if first is None:
@@ -184,11 +180,6 @@ class Judge:
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
         why = f"no proof covers {self.uncovered}" if self.uncovered else "the steps are longer than proofs allow"
         return "conditional", first, f"{tokens}: {why}", last.final, self.rows.solution
-
-    def _says(self, step: int | None, chosen: np.ndarray) -> str:
-        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", self.run.selected))
-        tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
-        return f"the SVM of {tokens}, proved from the record of step {step} on"
 
     def _missing(self, last: Excess) -> str:
         """The message if the limit is not proved: the condition that the last record does not meet, and the query that
@@ -232,14 +223,14 @@ def find_limit(run: Run) -> Limit:
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
     """Makes a function that says whether a record (weights, step, loss) of a run like ``run`` proves the run's limit;
     with several runs, whether the limits of all are proved."""
-    judges = _judges(run)
-    known = [False] * len(judges)
+    unproved = dict(enumerate(_judges(run)))
 
     def proves(weights: np.ndarray, step: int, loss: Any) -> bool:
         stack, losses = (weights, loss) if run.stacked else ([weights], [loss])
-        for r, judge in enumerate(judges):
-            known[r] = known[r] or judge.proved_at(stack[r], step, float(losses[r])) is not None
-        return all(known)
+        for r, judge in list(unproved.items()):
+            if judge.proved_at(stack[r], step, float(losses[r])) is not None:
+                del unproved[r]
+        return not unproved
 
     return proves
 

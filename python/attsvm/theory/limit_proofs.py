@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,7 +36,6 @@ UNIT = 2.0**-53  # relative error of one rounding in double precision
 # Bound on the rounding error of a computed excess loss, relative to the numbers from which it is computed.
 # The computation of an excess loss takes at most 20 operations.
 EVALUATED = 64 * UNIT
-CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
@@ -130,21 +130,20 @@ class BestTokens:
 
     def __init__(self, problem: Problem):
         data, self.problem = problem.data, problem
-        self.scores, begin = problem._flat_scores, data._begin
-        self.heads, self.begin, self.of_query = problem.heads or 1, begin, data._query_of()
+        self.scores, self.begin, self.of_query = problem._flat_scores, data._begin, data._query_of()
         self.best = _core.top(data._handle, self.scores)
         self.several = data.lengths > 1
-        score = self.scores[begin + self.best]
-        others = self.scores.copy()
-        others[begin + self.best] = -np.inf
-        self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
+        chosen, others = self.begin + self.best, self.scores.copy()
+        score = self.scores[chosen]
+        others[chosen] = -np.inf
+        self.second = np.where(self.several, np.maximum.reduceat(others, self.begin), score)
         # best score minus second, g_i1 - g_i2; 0 if these tie, and for a query that sees one token
         self.gap = score - self.second
-        self.top = score * self.heads
+        self.top = score * (problem.heads or 1)
         with np.errstate(all="ignore"):
             self.log_drop = np.log(score[self.of_query] - self.scores)
         # For every token x and query z, |x|^T |W| |z| is at most reach times ||W||.
-        self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
+        self.reach = data._largest_key * math.sqrt(data.dk) * np.linalg.norm(data.queries, axis=1)
         # for each query, logarithms of the right sides of the inequalities A.1 and A.2 of notebooks/limit.md
         self.halves, self.wholes = self._barriers(0.5), self._barriers(1.0)
 
@@ -200,7 +199,7 @@ class BestTokens:
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
             # inequality A.2 of notebooks/limit.md in logarithms; the right side is -inf if best scores of a query tie
-            in_cone = bool(total < self.wholes.min())
+            in_cone = total < self.wholes.min()
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
@@ -259,45 +258,12 @@ class BestTokens:
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
     """The Frobenius norm of each query's longest row ``(x_a - x_t) z^T``, (M,).  ``best`` has each query's token a; if
     it is None, x_a is the mean of the query's tokens."""
-    found, of_entry = np.empty(len(data.queries)), data._token_of()
-    chunk = max(1, CHUNK // (data.dk * data._longest))
-    for first in range(0, len(found), chunk):
-        part = slice(first, first + chunk)
-        lengths, begin = data.lengths[part], data._begin[part]
-        tokens = data.keys[of_entry[begin[0] :][: lengths.sum()]].astype(np.float64)
-        begin = begin - begin[0]
-        if best is None:
-            centre = np.add.reduceat(tokens, begin, axis=0) / lengths[:, None]
-        else:
-            centre = data.keys[(data.start + best)[part]]
-        tokens -= np.repeat(centre, lengths, axis=0)
-        squares = np.maximum.reduceat(np.einsum("ij,ij->i", tokens, tokens), begin)
-        found[part] = np.sqrt(squares) * np.linalg.norm(data.queries[part], axis=1)
-    return found
-
-
-def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
-    """An upper bound on the distance between two rows of the SVM; ``longest`` (M,) is the length of each query's
-    longest row.
-
-    For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query z are at most ``2
-    max_t ||(x_t - mean) z^T||`` apart, with the mean of its tokens, and the squared distance of rows of queries i and j
-    is at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row.
-    """
-    if data._rows <= EXACT_ROWS:
-        q, chosen, token = data._rows_of(best)
-        q, chosen, token = (part[chosen != token] for part in (q, chosen, token))
-        difference = data._differences(chosen, token)
-        gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
-        squares = np.diag(gram)
-        largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))
-        return math.sqrt(largest + SPARE * float(squares.max(initial=0.0)))
-    if len(longest) > EXACT_QUERIES:
-        return float(2 * longest.max() * (1 + SPARE))
-    unit = data.queries / np.maximum(np.linalg.norm(data.queries, axis=1, keepdims=True), TINY)
-    between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
-    np.fill_diagonal(between, 4 * np.minimum(lengths_of_rows(data, None), longest) ** 2)
-    return float(np.sqrt(between.max()) * (1 + SPARE))
+    squares = np.empty(len(data.queries))
+    for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
+        tokens = data.keys[start:stop].astype(np.float64)
+        tokens -= tokens.mean(axis=0) if best is None else tokens[best[q]]
+        squares[q] = np.einsum("ij,ij->i", tokens, tokens).max()
+    return np.sqrt(squares) * np.linalg.norm(data.queries, axis=1)
 
 
 def curvature(best: BestTokens, longest: np.ndarray) -> float:
@@ -346,28 +312,25 @@ class State(NamedTuple):
     tokens.
     """
 
-    # whether three conditions of theorem B hold; without them the theorem says nothing
-    # Condition 1: each query's attention to its selected token exceeds 1/2.
-    # Condition 2: each query's output exceeds the scores of all tokens that score less than its selected token.
-    # Condition 3: the bound of the multipliers' relative rounding error is below .1.
-    holds: bool = False
     # bound, called R E in `stays`, of the drift |d log mu / ds + <r, D>| of a row r's multiplier mu at weights W + s D
     # The bound of the drift holds for directions D of norm 1, and for the rows of all tokens that are no threats.
-    drift: float = math.inf
+    drift: float
     # bound tau of the sum of the threats' multipliers |mu|, divided by the sum of all other rows' multipliers mu
-    threats: float = math.inf
+    threats: float
     # bound of the norm of M, which is the mean of the rows that are no threats, weighted by their multipliers
-    pull: float = math.inf
+    pull: float
     # bound of the sum of all rows' multipliers |mu|; times the length of the longest row, it bounds the gradient's norm
-    size: float = math.inf
+    size: float
 
 
+@dataclass(eq=False)
 class Rows:
     """The rows ``(x_a - x_t) z^T`` of a selection: the length of each query's longest row, a bound on the distance of
     any two rows, and the SVM of all rows.  Each is computed on demand."""
 
-    def __init__(self, data: Any, chosen: np.ndarray, norm: Norm | Metric = "frobenius"):
-        self.data, self.chosen, self.norm = data, chosen, norm
+    data: Any
+    chosen: np.ndarray
+    norm: Norm | Metric = "frobenius"
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -375,7 +338,27 @@ class Rows:
 
     @cached_property
     def apart(self) -> float:
-        return diameter(self.data, self.chosen, self.lengths)
+        """An upper bound on the distance between two rows.
+
+        For few rows it is the largest distance, computed exactly.  For more rows: two rows of one query z are at most
+        ``2 max_t ||(x_t - mean) z^T||`` apart, with the mean of its tokens, and the squared distance of rows of queries
+        i and j is at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, with R_i the length of query i's longest row.
+        """
+        data, longest = self.data, self.lengths
+        if data._rows <= EXACT_ROWS:
+            entries = np.delete(np.arange(data._entries), data._begin + self.chosen)
+            q, chosen, token = data._rows_of(self.chosen, entries)
+            difference, z = data._differences(chosen, token), data.queries[q]
+            gram = (difference @ difference.T) * (z @ z.T)
+            squares = np.diag(gram)
+            largest = (squares[:, None] + squares - 2 * gram).max(initial=0.0)
+            return math.sqrt(largest + SPARE * squares.max(initial=0.0))
+        if len(longest) > EXACT_QUERIES:
+            return float(2 * longest.max() * (1 + SPARE))
+        unit = data.queries / np.maximum(np.linalg.norm(data.queries, axis=1, keepdims=True), TINY)
+        between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
+        np.fill_diagonal(between, 4 * np.minimum(lengths_of_rows(data, None), longest) ** 2)
+        return float(np.sqrt(between.max()) * (1 + SPARE))
 
     @cached_property
     def solution(self) -> Separation:
@@ -397,7 +380,7 @@ class LocalTokens(Rows):
 
     def __init__(self, best: BestTokens, chosen: np.ndarray):
         super().__init__(best.problem.data, chosen)
-        self.best, self.problem = best, best.problem
+        self.best = best
         self.selection = Selection(self.data, self.data._layout.shape_queries(chosen))
         self.score = best.scores[best.begin + chosen]
         # score of the selected token minus that of each token: positive for tokens that score less, 0 for itself
@@ -407,25 +390,19 @@ class LocalTokens(Rows):
         self.gap = np.minimum.reduceat(np.where(self.drop > 0, self.drop, np.inf), best.begin)
         self.longest = float(self.lengths.max()) * (1 + SPARE)
 
-    @cached_property
-    def margins(self) -> tuple[float, float]:
-        """Returns the certified margin rho; and the least margin of a threat (a token that scores at least as much as
-        the selected token of its query) under the SVM solution's direction.  Both are 0 if no margin is certified."""
-        rho, W = self.margin, self.solution.W
-        if not rho > 0 or W is None:
-            return 0.0, 0.0
-        unit = W / np.linalg.norm(W)
-        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
-        return rho, under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
+    def at(self, W: np.ndarray, step: int) -> State | None:
+        """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps.
 
-    def at(self, W: np.ndarray, step: int) -> State:
-        """The numbers that theorem B of notebooks/limit.md needs, at weights W (dk, dz) after ``step`` steps."""
-        begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.problem._loss_name]
+        None if one of three conditions fails, without which the theorem says nothing: each query's attention to its
+        selected token exceeds 1/2; each query's output exceeds the scores of all tokens that score less than its
+        selected token; and the bound of the multipliers' relative rounding error is below .1.
+        """
+        begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.best.problem._loss_name]
         off = 2 * self.best.rounding(W, step) + EVALUATED
         # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
         lead = self.data._flat_margins(W, self.chosen)
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
-            return State()
+            return None
         up = np.exp(off) * (1 + self.data.lengths * UNIT)
         w = np.exp(-lead)
         mass, plain = np.add.reduceat(w, begin), self.drop > 0
@@ -435,7 +412,7 @@ class LocalTokens(Rows):
         V = np.add.reduceat(w * self.drop * plain, begin) * up
         # sigma bounds the sum of e^-lead of a query: if it is below 1, its selected token has attention above 1 / 2
         if not ((sigma < 1).all() and (V < self.gap).all()):
-            return State()
+            return None
         K = form.ratio(self.score + A, V + A)
         steep = A * (K + 1 / (self.gap - V))
         v = np.add.reduceat(w * self.drop, begin) / (1 + mass)
@@ -444,7 +421,7 @@ class LocalTokens(Rows):
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
             peak = float(log_mu.max())
             if not np.isfinite(peak):  # every token other than the selected ones is a threat
-                return State()
+                return None
             mu = np.exp(log_mu - peak)
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
             # bound nu of the sum of the threats' multipliers |mu|, in units of the largest multiplier of all other rows
@@ -457,7 +434,7 @@ class LocalTokens(Rows):
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
         size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
         drift = float((self.lengths * (sigma + steep * (1 + sigma))).max()) * (1 + SPARE)
-        return State(wrong < 0.1, drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size)
+        return State(drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size) if wrong < 0.1 else None
 
     def keeps(self, state: State, step: float) -> bool:
         """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
@@ -466,10 +443,13 @@ class LocalTokens(Rows):
         A cheap test comes first, with numbers that favour the inequality: the largest margin that the gradient allows,
         and 0 for the distance of rows.  Only then are the solver's margin and the distance of rows computed.
         """
-        if not (state.holds and stays(step, state, state.pull, math.inf, self.longest, 0.0)):
+        if not stays(step, state, state.pull, math.inf, self.longest, 0.0) or not self.margin > 0:
             return False
-        rho, threat = self.margins
-        return rho > 0 and stays(step, state, rho, threat, self.longest, self.apart)
+        unit = self.solution.W / np.linalg.norm(self.solution.W)
+        # the least margin of a threat under the direction of the SVM solution
+        under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
+        threat = under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
+        return stays(step, state, self.margin, threat, self.longest, self.apart)
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:

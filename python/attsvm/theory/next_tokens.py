@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,37 +45,35 @@ class NextToken(Result):
     """
 
     data: Data
-    problem: Problem
     selected: Any
     graphs: dict[int, np.ndarray]
     components: dict[int, np.ndarray]
     acyclic: bool
+
+    @cached_property
+    def problem(self) -> Problem:
+        return Problem(self.data, None, LinearHead([1.0]), loss="log")
 
     def _title(self) -> str:
         edges = sum(map(len, self.graphs.values()))
         return f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
 
     def _lines(self) -> Lines:
-        cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
-        lines = ["acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"]
-        lines += [f"  after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
-        lines += [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
-        return [("", line) for line in lines]
+        cycles = [
+            f"  after {k}: {', '.join(map(str, np.flatnonzero(component == least)))}"
+            for k, component in self.components.items()
+            for least in np.flatnonzero(np.bincount(component) > 1)
+        ]
+        first = "acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"
+        more = [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
+        return [("", line) for line in (first, *cycles[:SHOWN], *more)]
 
     def columns(self) -> dict[str, Any]:
         """One row per edge."""
-        edges = np.concatenate([*self.graphs.values(), np.empty((0, 2), dtype=np.intp)])
+        edges = np.concatenate(list(self.graphs.values()))
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
-        tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
-        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
-
-    def _state(self) -> dict[str, Any]:
-        # the problem is not kept in the file, since it is made from the data again
-        return {name: value for name, value in vars(self).items() if name != "problem"}
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> NextToken:
-        return cls(problem=_label_loss(state["data"]), **state)
+        tied = [len({*self.components[k][edge]}) == 1 for k, edge in zip(after, edges, strict=True)]
+        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.array(tied, dtype=bool)}
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
@@ -134,13 +133,12 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     label = np.repeat(labels, lengths)
     there = np.logical_or.reduceat(tokens == label, first)
     if not there.all():
-        i = int(there.argmin())
+        i = there.argmin()
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
-    by_last = np.argsort(np.repeat(last, lengths), kind="stable")
-    known, entries = np.unique(np.repeat(last, lengths), return_counts=True)
-    kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
-    for k, of in zip(known.tolist(), np.split(by_last, np.cumsum(entries)), strict=False):
+    after, kept, graphs, components = np.repeat(last, lengths), np.empty(len(tokens), dtype=bool), {}, {}
+    for k in np.unique(last).tolist():
+        of = np.flatnonzero(after == k)
         others = of[tokens[of] != label[of]]
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))
@@ -148,11 +146,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     values = (tokens == label).astype(np.float64)[:, None]
     data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
     acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
-    return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
-
-
-def _label_loss(data: Data) -> Problem:
-    return Problem(data, None, LinearHead([1.0]), loss="log")
+    return NextToken(data, data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
 
 class Identifiability(NamedTuple):
@@ -207,17 +201,9 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     """
     K = as_count("K", K, 1)
     tokens, lengths = _read_sequences(sequences, K)
-    last = tokens[np.cumsum(lengths) - 1]
     met = np.zeros((K, K), dtype=bool)
-    met[np.repeat(last, lengths), tokens] = True
-    components = np.where(met, met.argmax(axis=1)[:, None], np.arange(K))
-    return Identifiability(bool(met.all()), components)
-
-
-def _several(component: np.ndarray) -> Any:
-    """The members of each strongly connected component that has more than one member."""
-    sizes = np.bincount(component, minlength=len(component))
-    return ((np.flatnonzero(component == c).tolist()) for c in np.flatnonzero(sizes > 1))
+    met[np.repeat(tokens[np.cumsum(lengths) - 1], lengths), tokens] = True
+    return Identifiability(bool(met.all()), np.where(met, met.argmax(axis=1)[:, None], np.arange(K)))
 
 
 def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
@@ -293,7 +279,7 @@ class SoftLabels(Result):
     counts: np.ndarray
 
     def _title(self) -> str:
-        several = int((self.selected.sum(axis=1) > 1).sum())
+        several = (self.selected.sum(axis=1) > 1).sum()
         return (
             f"Linear decoder of {self.data.dk} tokens from {len(self.data)} contexts of dimension {self.data.dz}, "
             f"{several} with several next tokens"
@@ -368,5 +354,4 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
     layout = Layout(K * one, one, single=True, begin=begin)
     data = Data("linear decoder", K, H, None, layout)
-    problem = Problem(data, None, LogarithmHead(shares), loss="linear")
-    return SoftLabels(data, problem, counts > 0, counts.copy())
+    return SoftLabels(data, Problem(data, None, LogarithmHead(shares), loss="linear"), counts > 0, counts.copy())

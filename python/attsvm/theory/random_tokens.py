@@ -76,11 +76,11 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
             f"T - 1 must be at most dk = {dk} where dz > 1, got T = {lengths.max()}: the selected token may lie in the "
             "convex hull of the others, and then no W selects it"
         )
-    rows, d = int((lengths - 1).sum()), dk * dz
+    rows, d = (lengths - 1).sum(), dk * dz
     if d >= rows:
         return 1.0
     kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
-    logs = [log_volumes(int(k)) for k in kinds]
+    logs = [log_volumes(k) for k in kinds]
     # The answer is twice the tail of a sum to which each sequence adds k - 1 with the chance v_k, an intrinsic volume.
     # k - 1 counts the tokens whose logits differ from the first token's, once logits are projected onto the cone.
     chance = 2 * _tail(logs, counts, rows - d + 1)
@@ -102,44 +102,36 @@ def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int) -> float:
     low, high = 0.0, 60.0
     for _ in range(80):  # bisection for theta: with chances times e^(theta s), the mean of S grows with theta
         theta = (low + high) / 2
-        tilted = [_tilt(v, theta) for v in logs]
-        mean = sum(c * (np.arange(len(p)) @ p) for (p, _), c in zip(tilted, counts, strict=True))
+        grown = [v + theta * np.arange(len(v)) for v in logs]
+        # for each kind of integer: their number; the chances times e^(theta s), divided by their sum; log of the sum
+        tilted = [(c, np.exp(v - _log_sum(v)), _log_sum(v)) for c, v in zip(counts.tolist(), grown, strict=True)]
+        mean = sum(c * (np.arange(len(p)) @ p) for c, p, _ in tilted)
         low, high = (theta, high) if mean < first else (low, theta)
-    sums = sum((len(v) - 1) * c for v, c in zip(logs, counts, strict=True))
-    size = 1 << int(sums).bit_length()
+    sums = sum(c * (len(p) - 1) for c, p, _ in tilted)
+    size = 1 << sums.bit_length()
     transform = np.ones(size // 2 + 1, dtype=complex)
-    for (p, _), c in zip(tilted, counts, strict=True):
-        transform *= np.fft.rfft(p, size) ** int(c)
+    for c, p, _ in tilted:
+        transform *= np.fft.rfft(p, size) ** c
     some = np.arange(first, sums + 1, 2)
     chances = np.maximum(np.fft.irfft(transform, size)[some], 0.0)
-    total = sum(c * log for (_, log), c in zip(tilted, counts, strict=True))
+    total = sum(c * log for c, _, log in tilted)
     # factor out e^(-theta first), the largest of the weights e^(-theta s) that undo the tilt
     return float(np.exp(total - theta * first) * (chances @ np.exp(-theta * (some - first))))
-
-
-def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
-    """Returns the chances of s = 0, 1, 2, ... times e^(theta s), divided by the sum of these products; and the
-    logarithm of this sum."""
-    logs = log_chances + theta * np.arange(len(log_chances))
-    return np.exp(logs - _log_sum(logs)), _log_sum(logs)
 
 
 @functools.cache
 def log_volumes(T: int) -> np.ndarray:
     """The logarithms of the intrinsic volumes v_1 .. v_T of the cone ``{y in R^T: y_1 >= y_t}``."""
     found = np.empty(T)
+    w = np.linspace(-REACH, REACH, POINTS)
     for k in range(1, T + 1):
         j = T - k
-        found[k - 1] = math.lgamma(T) - math.lgamma(k) - math.lgamma(j + 1) + _log_above(k - 1, j) + log_inside(j)
+        # above: log P(the mean of j + 1 standard normal numbers exceeds k - 1 others), which is
+        # log E Phi(w / sqrt(j + 1))^(k - 1) with w standard normal
+        log_below = np.log([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
+        above = _log_sum((k - 1) * log_below - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
+        found[k - 1] = math.lgamma(T) - math.lgamma(k) - math.lgamma(j + 1) + above + log_inside(j)
     return found
-
-
-def _log_above(m: int, j: int) -> float:
-    """log P(the mean of j + 1 standard normal numbers exceeds m others) = log E Phi(w / sqrt(j + 1))^m, with w standard
-    normal."""
-    w = np.linspace(-REACH, REACH, POINTS)
-    below = np.array([0.5 * math.erfc(-a / math.sqrt(2 * (j + 1))) for a in w])
-    return _log_sum(m * np.log(below) - w * w / 2) + math.log((w[1] - w[0]) / math.sqrt(2 * math.pi))
 
 
 def _log_sum(logs: np.ndarray) -> float:

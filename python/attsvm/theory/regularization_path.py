@@ -27,6 +27,8 @@ STEP = 0.3
 ROUND = 250  # number of training steps in a round of `stationary_point`
 INSIDE = 1 - 1e-6  # weights whose norm is below this fraction of the radius are inside the ball
 
+NUMBERS = ("loss", "log_excess", "gap", "log_ridge")  # attributes of a Path with one number for each point
+
 
 @dataclass(repr=False, eq=False)
 class Path(Result):
@@ -76,8 +78,7 @@ class Path(Result):
         }.get(self.status, f"interrupted after these points: {largest}")
 
     def _check(self) -> None:
-        names = ("radii", "loss", "log_excess", "gap", "log_ridge")
-        check_shapes(vars(self), {"weights": "R, dk, dz"} | dict.fromkeys(names, "R"))
+        check_shapes(vars(self), {"weights": "R, dk, dz"} | dict.fromkeys(("radii", *NUMBERS), "R"))
 
     def _title(self) -> str:
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
@@ -91,8 +92,7 @@ class Path(Result):
         return [*lines, ("largest gap", f"{self.gap.max():.1e}")]
 
     def columns(self) -> dict[str, Any]:
-        columns = {"radius": self.radii}
-        return columns | {name: getattr(self, name) for name in ("loss", "log_excess", "gap", "log_ridge")}
+        return {"radius": self.radii} | {name: getattr(self, name) for name in NUMBERS}
 
 
 def regularization_path(
@@ -176,18 +176,24 @@ def regularization_path(
         raise ValueError("give either radii or ridges")
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
     tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
-    if selected is None and problem._from_scores:
-        W = feasible(problem.data, problem.optimal).W
-        search = _Search(problem, norm, tol, max_iter, None if W is None or not W.any() else W / size(W, "frobenius"))
-    elif ridges is None:
-        search = _LocalSearch(problem, norm, tol, max_iter, _cone(problem, norm, selected))
-    else:
+    local = selected is not None or not problem._from_scores
+    if local and ridges is not None:
         raise ValueError("ridges must come without selected and with a linear head: local paths go by radii")
+    toward = np.zeros(problem.data._W_shape)
+    if not local:
+        W = feasible(problem.data, problem.optimal).W
+        toward = toward if W is None or not W.any() else W / size(W, "frobenius")
+    elif selected is not None:
+        svm = solve_svm(problem.data, selected, norm)
+        if svm.W is None:
+            raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
+        toward = svm.W * svm.margin
+    search = _Search(problem, norm, tol, max_iter, local, toward)
+    next_point = search.point if ridges is None else search.ridge
     points: list[_Point] = []
     try:
         for number in wanted:
-            before = points[-1] if points else None
-            points.append(search.point(number, before) if ridges is None else search.ridge(number, before))
+            points.append(next_point(number, points[-1] if points else None))
     except KeyboardInterrupt as interrupt:
         interrupt.partial = _path(problem, norm, points, "interrupted")  # type: ignore[attr-defined]
         raise
@@ -223,37 +229,36 @@ def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Pat
     return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
 
 
-def _cone(problem: Problem, norm: Ball, selected: Any) -> np.ndarray:
-    """Where a local search starts: at the direction of the SVM solution of ``selected``, of norm 1; at zero if no
-    tokens are given."""
-    if selected is None:
-        return np.zeros(problem.data._W_shape)
-    svm = solve_svm(problem.data, selected, norm)
-    if svm.W is None:
-        raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
-    return svm.W * svm.margin
-
-
 @dataclass(frozen=True)
 class _Search:
     problem: Problem
     norm: Ball
     tol: float
     max_iter: int
-    toward: np.ndarray | None  # a direction of norm 1 that ranks the optimal tokens first, or None
+    local: bool  # whether the path is local: stationary points in a cone around ``toward``, for any head
+    toward: np.ndarray  # a direction of norm 1 that ranks the given (local path) or optimal tokens first; or zero
 
     def point(self, radius: float, before: _Point | None) -> _Point:
-        """The point of the path at a given radius.  If the first descent does not end at the optimal tokens, a second
-        descent starts from weights that rank these tokens first, and the better point is returned."""
-        shape = self.problem.data._W_shape
-        start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
-        found, data = self._descend(start, radius), self.problem.data._handle
-        chosen, best = (_core.top(data, of) for of in (_core.logits(data, found.W), self.problem._flat_scores))
-        if self.toward is None or np.array_equal(chosen, best):
-            return found
-        return min(found, self._descend(self.toward * radius, radius), key=lambda point: point.log_excess)
+        """The point of the path at a given radius.  A global path starts at zero.  If its descent does not end at the
+        optimal tokens, a second descent starts from weights that rank these tokens first, and the better point is
+        returned."""
+        first = np.where(self.local, self.toward * radius, 0.0)
+        start = first if before is None else before.W * (radius / before.radius)
+        if self.local:
+            W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
+            log_excess = math.nan
+        else:
+            found, data = self._descend(start, radius), self.problem.data._handle
+            chosen, best = (_core.top(data, of) for of in (_core.logits(data, found[0]), self.problem._flat_scores))
+            if self.toward.any() and not np.array_equal(chosen, best):
+                found = min(found, self._descend(self.toward * radius, radius), key=lambda answer: answer[1])
+            W, log_excess, log_gradient, gap = found
+        # the ridge for which W is stationary: ||G||_F = 2 ridge ||W||_F, with G the gradient of the loss at W, or
+        # ||G||_op = 2 ridge for the nuclear norm
+        of_W = math.log(radius) if self.norm == "frobenius" else 0.0
+        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
-    def _descend(self, start: np.ndarray, radius: float) -> _Point:
+    def _descend(self, start: np.ndarray, radius: float) -> tuple[np.ndarray, float, float, float]:
         problem, W = self.problem, np.ascontiguousarray(start)
         arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
         try:
@@ -264,13 +269,7 @@ class _Search:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
         if _core.STATUS[code] == "interrupted":
             raise exception or KeyboardInterrupt
-        return self._made(radius, W, log_excess, log_gradient, gap)
-
-    def _made(self, radius: float, W: np.ndarray, log_excess: float, log_gradient: float, gap: float) -> _Point:
-        """A point W of the path, with the ridge for which W is stationary: ``||G||_F = 2 ridge ||W||_F``, with G the
-        gradient of the loss at W, or ``||G||_op = 2 ridge`` for the nuclear norm."""
-        of_W = math.log(radius) if self.norm == "frobenius" else 0.0
-        return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
+        return W, log_excess, log_gradient, gap
 
     def ridge(self, ridge: float, before: _Point | None) -> _Point:
         """The point of the path for a given ridge.  The matching ridge falls as the ball's radius grows, so the radius
@@ -289,16 +288,6 @@ class _Search:
                 return middle
             low, high = (middle, high) if excess > 0 else (low, middle)
         return high
-
-
-class _LocalSearch(_Search):
-    """Finds the points of a local path: stationary points in a cone, for any head."""
-
-    def point(self, radius: float, before: _Point | None) -> _Point:
-        assert self.toward is not None
-        start = self.toward * radius if before is None else before.W * (radius / before.radius)
-        W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
-        return self._made(radius, W, math.nan, log_gradient, gap)
 
 
 def stationary_point(
@@ -326,10 +315,10 @@ def stationary_point(
 def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[float, float]:
     loss, gradient = problem.loss_and_grad(W, scaled=True)
     G = gradient.W
-    dual = float(size(G, norm, dual=True))
+    dual = size(G, norm, dual=True)
     if dual == 0:
         return -math.inf, 0.0
-    gap = float(np.vdot(G, W)) + radius * dual
-    if size(W, norm) < INSIDE * radius:
-        return math.log(dual) + gradient.log_scale, gap * math.exp(min(gradient.log_scale, 700)) / abs(loss)
-    return math.log(dual) + gradient.log_scale, gap / (radius * dual)
+    gap, log_scale = np.vdot(G, W) + radius * dual, gradient.log_scale
+    inside = size(W, norm) < INSIDE * radius
+    gap = gap * math.exp(min(log_scale, 700)) / abs(loss) if inside else gap / (radius * dual)
+    return math.log(dual) + log_scale, gap

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
-from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
 from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, is_ragged
 from ..common.result import Lines, Solved
@@ -122,8 +121,8 @@ class Decomposition(Solved):
     unconverged: Any
 
     def _title(self) -> str:
-        kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
-        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.solution.norm_name} norm"
+        kept = sum(part.sum() for part in self.selected)
+        return f"W ~ W_fin + R W_svm, {kept} tokens selected, {self.solution.norm_name} norm"
 
     def _lines(self) -> Lines:
         lines = [
@@ -204,22 +203,35 @@ def decompose(
                 f"{late[0]}): train longer, or say which tokens count by selected="
             )
     selection = Selection(data, selected)
-    if selection.kept is None:
+    kept = selection.kept
+    if kept is None:
         raise TypeError("selected must be bools, one per entry, got one token per query")
-    if (p[selection.kept] <= 0).any():
+    if (p[kept] <= 0).any():
         raise ValueError("probabilities must be positive at the selected tokens")
     svm = solve_svm(data, selected, norm)
     if svm.W is None:
         raise ValueError(f"no W separates the selected sets: {svm.message}")
-    W_fin = _finite_part(data, selection.kept, p, norm)
+    # W_fin solves the SVM of the selected tokens alone: every row is an equality (x_ref - x_t)^T W z = log(p_ref / p_t)
+    logs = np.log(np.where(kept, p, 1.0))
+    differences = np.repeat(logs[data._begin + selection.reference], data.lengths) - logs
+    selection.rhs = np.where(kept, differences, -np.inf)  # other tokens have no row
+    # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
+    sol = solve_request(data, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
+    if sol.status not in ("optimal", "no constraint"):
+        raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
+    W_fin = sol.W
     largest = np.abs(svm.W).max() or 1.0
     direction = svm.W / largest
     R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
     total = W_fin + R * svm.W
-    here, said = (_separation(data, weights, selection.kept) for weights in (W, total))
+    apart = []  # for each query, the largest logit of its selected tokens minus the largest logit of its other tokens
+    for logits in (data._logits(W), data._logits(total)):
+        inside, outside = (np.where(part, logits, -np.inf) for part in (kept, ~kept))
+        apart.append(np.maximum.reduceat(inside, data._begin) - np.maximum.reduceat(outside, data._begin))
+    here, said = apart
     behind = (here < said / 2) & (said > 0) if R > 0 else here <= 0
     return Decomposition(
-        data._layout.shape_entries(selection.kept, False),
+        data._layout.shape_entries(kept, False),
         W_fin,
         svm,
         svm.W,
@@ -229,34 +241,6 @@ def decompose(
         data.probabilities(total),
         data._layout.shape_queries(behind),
     )
-
-
-def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """For each query, the largest logit of its selected tokens minus the largest logit of its other tokens; infinite if
-    there are no other tokens."""
-    logits = data._logits(W)
-    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data._begin) for part in (kept, ~kept))
-    return inside - outside
-
-
-def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
-    """The weights of least norm under which attention has the given log ratios within each set of selected tokens.
-
-    They solve the SVM of the selected tokens alone, in which every row is an equality ``(x_ref - x_t)^T W z = log(p_ref
-    / p_t)``.
-    """
-    lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
-    _, _, token = data._rows_of(np.zeros_like(lengths))
-    layout = Layout(lengths, np.ones_like(lengths), single=True)
-    alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
-    selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
-    logs = np.log(p[kept])
-    selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
-    # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
-    sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
-    if sol.status not in ("optimal", "no constraint"):
-        raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    return sol.W  # W is not None, since the status is optimal or no constraint
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:
