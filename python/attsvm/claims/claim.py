@@ -119,10 +119,7 @@ class Claim:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the statistic; an end is infinite if the runs do not bound it."""
-        return (
-            -math.inf if self.measured_low is None else self.measured_low,
-            math.inf if self.measured_high is None else self.measured_high,
-        )
+        return _ends(self.measured_low, self.measured_high)
 
     @property
     def expected(self) -> str:
@@ -194,8 +191,9 @@ def claim(values: ArrayLike, at_least: float | None = None, at_most: float | Non
         raise ValueError("a claim must have a bound, got neither at_least nor at_most: without one it cannot fail")
     low = None if at_least is None else as_number("at_least", at_least)
     high = None if at_most is None else as_number("at_most", at_most)
-    if low is not None and high is not None and low > high:
-        raise ValueError(f"at_least must not exceed at_most, got {low:g} and {high:g}")
+    least, most = _ends(low, high)
+    if least > most:
+        raise ValueError(f"at_least must not exceed at_most, got {least:g} and {most:g}")
     flags = np.asarray(values)
     values = flags.astype(float) if flags.dtype == bool else as_numeric("values", values)
     check_shape("values", values, "runs")
@@ -279,7 +277,7 @@ def median(text: str, values: Any, low: float | None = None, high: float | None 
     sample = _Sample(text, values, low, high)
     runs, found = sample.runs, sample.found
     cases = [median_interval(filled) for filled in sample.filled(-math.inf, math.inf)]
-    below = [(found < bound).sum() + extra for bound, extra in ((low, sample.silent), (high, 0)) if bound is not None]
+    below = sample.against((found < sample.least).sum() + sample.silent, (found < sample.most).sum())
 
     def needed() -> int | None:
         if runs < LEAST_MEDIAN:
@@ -317,7 +315,7 @@ def mean(
     middle, below, above = cases[0]
 
     def needed() -> int | None:
-        away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
+        away = min(abs(middle - bound) for bound in sample.against(low, high) if least < bound < most)
         narrow = away > 0 and math.isfinite(above - below)  # the interval's length falls like 1 / sqrt(runs)
         return max(sample.runs + 1, math.ceil(sample.runs * ((above - below) / 2 / away) ** 2)) if narrow else None
 
@@ -345,11 +343,8 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
     if sample.silent or not len(found):
         note = sample.unsaid or "no values"
         return Claim(text, low, high, None, None, None, runs, "fails", note, runs, sample.silent)
-    short = -math.inf if low is None else low - found
-    excess = np.maximum(short, -math.inf if high is None else found - high)
-    worst = float(found[excess.argmax()])
-    verdict = "holds" if excess.max() <= 0 else "fails"
-    return Claim(text, low, high, worst, worst, worst, runs, verdict, "", runs)
+    worst = float(found[np.maximum(sample.least - found, found - sample.most).argmax()])
+    return Claim(text, low, high, worst, worst, worst, runs, sample.verdict([(worst, worst)]), "", runs)
 
 
 def none(text: str, flags: Any) -> Claim:
@@ -364,6 +359,7 @@ class _Sample:
         if low is None and high is None:
             raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
         self.text, self.low, self.high = text, low, high
+        self.least, self.most = _ends(low, high)
         self.values = np.ravel(np.asarray(values, dtype=float))
         self.found = self.values[np.isfinite(self.values)]
         self.runs = len(self.values)
@@ -373,17 +369,15 @@ class _Sample:
     def against(self, below: Any, above: Any) -> list[Any]:
         """The values that stand for a missing number at its worst: ``below`` if the claim has a lower bound, ``above``
         if it has an upper bound."""
-        low, high = self.low, self.high
-        return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
+        return [reading for bound, reading in ((self.low, below), (self.high, above)) if bound is not None]
 
     def filled(self, least: float, most: float) -> list[np.ndarray]:
         return [np.where(np.isfinite(self.values), self.values, filler) for filler in self.against(least, most)]
 
     def verdict(self, intervals: Iterable[tuple[float, float]]) -> str:
-        least, most = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
-        if all(least <= a and b <= most for a, b in intervals):
+        if all(self.least <= a and b <= self.most for a, b in intervals):
             return "holds"
-        return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
+        return "fails" if all(b < self.least or a > self.most for a, b in intervals) else "undecided"
 
     def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
         """A claim on shares of runs.  ``intervals(n)``: intervals that n runs with the measured shares would have."""
@@ -414,6 +408,11 @@ class _Sample:
         shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
         note = "; ".join(filter(None, notes))
         return Claim(self.text, self.low, self.high, shown, below, above, self.runs, verdict, note, enough, self.silent)
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+    """The ends of an interval; infinite where there is None."""
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _shown(number: float | None) -> str:

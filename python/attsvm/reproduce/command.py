@@ -177,8 +177,8 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     )
     text += f"\n\nSource: {figure.PAPER.format_map(vars(papers))}."
     groups = {**figure.claims(results), **proofs}
-    title = " ".join(title.split()).rstrip(".")
-    section = Section(name, title, text, {f"{name}.png": figure.CAPTION}, groups, fine)
+    title, caption = (" ".join(words.split()) for words in (title.rstrip("."), figure.CAPTION))
+    section = Section(name, title, text, {f"{name}.png": caption}, groups, fine)
     return Made(section, results, pictures, missing, seconds)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from .. import LinearHead, Problem, Run, Separation, correlation, cross_attention, sample, solve_svm
 from ..common.types import Loss, Norm
 from ..plot.curves import SATURATED
+from ..plot.curves import correlations as correlations
 from ..theory import conditions as theory
-from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
+from .textbook import TIGHT, locally_optimal, support_margins
 
 # Largest number of problems that are drawn until a figure accepts one. The most selective figure accepts one in fifty.
 DRAWS = 10_000
@@ -68,9 +69,22 @@ def on_best(run: Run) -> bool:
     return bool((run.selected == run.problem.optimal).all())
 
 
-def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Joins dicts with the same keys: for each key, one array with the values of all rows."""
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+def flat(found: Any, name: str = "") -> dict[str, Any]:
+    """The numbers in nested mappings, by the keys that lead to them, joined by spaces.
+
+    A list of mappings with the same names gives each name one array of the numbers of all mappings.
+    """
+    if isinstance(found, list) and isinstance(found[0], dict):
+        rows = [flat(row) for row in found]
+        found = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    if not isinstance(found, dict):
+        return {name: found}
+    return {key: x for word, part in found.items() for key, x in flat(part, f"{name} {word}".lstrip()).items()}
+
+
+def columns(names: Iterable[Any], values: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    """Pairs each name with its part (runs, ...) of the values (runs, names, ...)."""
+    return zip(names, np.swapaxes(values, 0, 1), strict=True)
 
 
 def to_svm(W: np.ndarray, solution: Separation) -> float:
@@ -83,11 +97,11 @@ def differs(problem: Problem, solution: Separation) -> bool:
     are support tokens."""
     if solution.W is None:
         return False
-    (X, Z), chosen = tokens_of(problem.data), solution.selection.reference
-    margins = support_margins(X, Z, chosen, solution.W)
-    tight = (margins[np.isfinite(margins)] <= 1 + TIGHT).all()
+    chosen, W = solution.selection.reference, solution.W
+    margins = support_margins(problem.data, chosen, W)
+    tight = bool((margins[np.isfinite(margins)] <= 1 + TIGHT).all())
     found = theory.is_locally_optimal(problem, solution), theory.all_tight(solution)
-    return (locally_optimal(X, Z, problem.scores, chosen, solution.W), bool(tight)) != found
+    return (locally_optimal(problem, chosen, W), tight) != found
 
 
 def around(value: float) -> tuple[float | None, float | None]:

@@ -12,9 +12,9 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..textbook import apart, descend, tokens_of, unit
+from ..problems import correlations
+from ..textbook import apart, descend, sequences_of, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
@@ -24,18 +24,14 @@ TWIN_STEPS = 50
 # For training W and for training (K, Q): the norm whose SVM the direction turns to, and the norm of the SVM to compare.
 NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}
 KINDS = ("one", "two")
-CAPTION = (
-    "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
-    "(K, Q) dashed). Dots: tokens; stars: the best of each sequence; thick: where the SVM points."
-)
+CAPTION = """Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W
+solid, (K, Q) dashed). Dots: tokens; stars: the best of each sequence; thick: where the SVM points."""
 RUNS, QUICK = 300, 72
-SETTINGS = (
-    "Left: 2 sequences of 5 tokens, 0.5 N(0, I) shifted by (-1, 0), the first tokens (1, 0.5) and (1, -0.5).  Right: 2 "
-    "sequences of 3 tokens, 0.3 N(0, I) shifted by (-1, 0) and (1, 0).  The head a random unit vector, labels 1, unit "
-    f"queries, W(0) = 0, K(0) = 0.1 N(0, I), Q(0) = 0, {STEPS:,} steps of normalised gradient descent with learning "
-    f"rate {LR}.  The picture and the first claims are of the published draws (generator seeds 3 and 1; their K(0) was "
-    "not seeded), the others of random draws of the same kind."
-)
+SETTINGS = f"""Left: 2 sequences of 5 tokens, 0.5 N(0, I) shifted by (-1, 0), the first tokens (1, 0.5) and (1,
+-0.5).  Right: 2 sequences of 3 tokens, 0.3 N(0, I) shifted by (-1, 0) and (1, 0).  The head a random unit vector,
+labels 1, unit queries, W(0) = 0, K(0) = 0.1 N(0, I), Q(0) = 0, {STEPS:,} steps of normalised gradient descent with
+learning rate {LR}.  The picture and the first claims are of the published draws (generator seeds 3 and 1; their K(0)
+was not seeded), the others of random draws of the same kind."""
 
 # Tokens, queries and head of the two published draws, in single precision as they were drawn.
 PUBLISHED = {
@@ -66,9 +62,9 @@ def together(runs, seed):
     found = {}
     for kind in KINDS:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
-            Z, svm = run.data.queries, solve_svm(run.data, run.selected, NORMS[name][0])
+            Z = run.data.queries
             found[f"shown {kind} {name}"] = np.einsum("rde,ne->rnd", run.weights, Z)
-            found[f"toward {kind} {name}"] = Z @ weights_of(svm).T
+            found[f"toward {kind} {name}"] = Z @ solve_svm(run.data, run.selected, NORMS[name][0]).W.T
     return found
 
 
@@ -102,13 +98,10 @@ def experiment(rng):
                 key = f"{which} {kind} {name}"
                 own, other = (solve_svm(run.data, run.selected, norm).W for norm in NORMS[name])
                 x, y = np.full(2, np.nan) if own is None else own @ run.data.queries[1]
-                found |= {
-                    f"{key} missed": (run.selected != problem.optimal).sum(),
-                    f"{key} off": 1 - correlations(run.weights[-1:], own)[0],
-                    f"{key} off the other": 1 - correlations(run.weights[-1:], other)[0],
-                    f"{key} slope": y / x,
-                }
-        by_hand = descend(*tokens_of(problem.data), problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
+                off, off_other = (1 - correlations(run.weights[-1:], W)[0] for W in (own, other))
+                missed = (run.selected != problem.optimal).sum()
+                found[key] = {"missed": missed, "off": off, "off the other": off_other, "slope": y / x}
+        by_hand = descend(sequences_of(problem), np.zeros((2, 2)), TWIN_STEPS, LR)
         found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS).W, by_hand)
     return found
 

@@ -18,21 +18,17 @@ from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import sphere_problem
 
 PAPER = "{NOWHERE}"
-CAPTION = (
-    "Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the share "
-    "of sequences that hold a support token beside the error on new sequences, by the number of sequences."
-)
+CAPTION = """Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the
+share of sequences that hold a support token beside the error on new sequences, by the number of sequences."""
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # A run has converged if 1 - correlation of its W with its SVM is below this; some runs have not.
 # COUNTS: numbers of sequences from which an SVM learns a teacher. TEACHER: T and d. NEW: number of test sequences.
 COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
-SETTINGS = (
-    f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "
-    f"Right: T = {TEACHER[0]}, d = {TEACHER[1]}, Gaussian tokens and queries, a Gaussian teacher W, "
-    f"{NEW} new sequences."
-)
+SETTINGS = f"""Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N}
+removals. Right: T = {TEACHER[0]}, d = {TEACHER[1]}, Gaussian tokens and queries, a Gaussian teacher W, {NEW} new
+sequences."""
 
 
 def experiment(rng):

@@ -13,7 +13,7 @@ import numpy as np
 from ... import correlation, train
 from ...claims import exactly, median, none, share
 from ..panels import BLUE, ORANGE, error_bars, finish, pairs, picture
-from ..problems import on_best, sphere_problem, stacked
+from ..problems import flat, on_best, sphere_problem
 
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
@@ -23,10 +23,8 @@ LOSSES = ("logistic", "exponential", "linear")
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
-SETTINGS = (
-    f"Unit tokens, normalised gradient descent from zero with the default learning rate, {STEPS:,} steps, a record "
-    f"every {RECORD}; logistic loss, at n, T, d = {SIZES[0]} the exponential and the linear loss as well."
-)
+SETTINGS = f"""Unit tokens, normalised gradient descent from zero with the default learning rate, {STEPS:,} steps, a
+record every {RECORD}; logistic loss, at n, T, d = {SIZES[0]} the exponential and the linear loss as well."""
 NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LOSSES[1:]]
 
 
@@ -35,7 +33,7 @@ def experiment(rng):
     first step at which attention exceeds DECIDED, and what training five times as long changes."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
     problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
-    return stacked([_judged(problem) for problem in problems])
+    return flat([_judged(problem) for problem in problems])
 
 
 def _judged(problem):

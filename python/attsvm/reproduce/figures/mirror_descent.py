@@ -11,11 +11,10 @@ import numpy as np
 
 from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import weights_of
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, finish, picture
-from ..problems import sphere_problem, stacked
-from ..textbook import apart, certificate, mirror_descend, tokens_of
+from ..problems import flat, sphere_problem
+from ..textbook import apart, certificate, mirror_descend, sequences_of
 
 N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
@@ -26,10 +25,8 @@ POINTS = 40  # number of recorded steps of each run, which are the points of its
 TWIN_STEPS = 50
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
-CAPTION = (
-    "How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p. Solid: "
-    "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
-)
+CAPTION = """How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p.
+Solid: the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."""
 RUNS, QUICK = 100, 24
 # Tokens of two sequences on which head and attention are trained together from zero (JOINT).
 # JOINT_SELECTED: for each p, the token of each of the two sequences that the published run selects.
@@ -54,7 +51,7 @@ def experiment(rng):
 
     def diverged(p, q, selected):
         svm = solve_svm(problem.data, selected, q)
-        gaps.append(certificate(problem.data, selected, svm)["gap"])
+        gaps.append(certificate(svm)["gap"])
         return [divergence(svm.W, W, p) for W in runs[p].weights]
 
     found = {
@@ -62,10 +59,7 @@ def experiment(rng):
         "other tokens": [[diverged(p, q, runs[q].selected) for q in STEPS] for p in STEPS],
     }
     twins = [
-        apart(
-            descent(problem, W, p, TWIN_STEPS).W,
-            mirror_descend(*tokens_of(problem.data), problem.scores, W, TWIN_STEPS, LR, p),
-        )
+        apart(descent(problem, W, p, TWIN_STEPS).W, mirror_descend(sequences_of(problem), W, TWIN_STEPS, LR, p))
         for p, W in starts.items()
     ]
     return {**found, "gap": max(gaps), "apart": twins}
@@ -92,7 +86,7 @@ def divergence(A, B, p):
 def once():
     """Trains head and attention together from zero with each p.  Measures whether the run selects the published tokens,
     and how far W and the head diverge from their SVMs."""
-    return stacked([joint(p) for p in STEPS])
+    return flat([joint(p) for p in STEPS])
 
 
 def joint(p):
@@ -100,8 +94,8 @@ def joint(p):
     run = descent(problem, np.zeros((2, 2)), p, STEPS[p], train_head=True)
     return {
         "joint selected": tuple(run.selected) == JOINT_SELECTED[p],
-        "joint attention": divergence(weights_of(solve_svm(problem.data, run.selected, p)), run.W, p),
-        "joint head": divergence(weights_of(label_svm(problem, run.selected, p)).ravel(), run.v, p),
+        "joint attention": divergence(solve_svm(problem.data, run.selected, p).W, run.W, p),
+        "joint head": divergence(label_svm(problem, run.selected, p).W.ravel(), run.v, p),
     }
 
 

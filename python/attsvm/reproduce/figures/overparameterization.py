@@ -19,7 +19,7 @@ from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
 from ..panels import DASHED, PALETTE, finish, medians, picture, shares
-from ..problems import ALLOWED, around, ending, sphere_problem, stacked, to_svm
+from ..problems import ALLOWED, around, ending, flat, sphere_problem, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
@@ -28,17 +28,12 @@ SMALL = 4  # number of sequences, and of tokens in each, of the small problems f
 WIDE = (128, 256)
 LR, STEPS = 0.1, 1500
 PAPER = "{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
-CAPTION = (
-    "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones. "
-    "Right: how often no other direction is locally optimal."
-)
+CAPTION = """How often training ends on the best tokens, against the dimension: for more sequences, and for longer
+ones. Right: how often no other direction is locally optimal."""
 RUNS, QUICK = 400, 72
-SETTINGS = (
-    f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from "
-    f"0 with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  Right: all selections of "
-    f"{SMALL} sequences of {SMALL} tokens.  The published settings "
-    "are not known."
-)
+SETTINGS = f"""n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on
+W from 0 with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  Right: all selections of
+{SMALL} sequences of {SMALL} tokens.  The published settings are not known."""
 # For each (n, T), the share of 1,000 independent runs that end on the optimal tokens, in the order of DIMENSIONS.
 # The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
 REFERENCE = {
@@ -54,10 +49,10 @@ SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.62, ((10, 5), 32): 0.004, ((10, 5
 def experiment(rng):
     """Trains W for each size (n, T) and dimension, and records how the run ended and whether all tokens but the optimal
     ones are support tokens.  For small problems it looks at all selections."""
-    ends = [stacked([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
+    ends = [flat([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
-    return stacked(ends) | {
+    return flat(ends) | {
         "wide": [all_support(problem) for problem in wide],
         "alone": [is_alone(problem) for problem in small],
         "aligned": [alignment(problem) for problem in small],

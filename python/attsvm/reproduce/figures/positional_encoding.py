@@ -19,14 +19,12 @@ N, T, WORDS, D = 6, 6, 8, 12
 SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 PAPER = "{NOWHERE}: what positional encodings do to separability"
-CAPTION = (
-    "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
-)
+CAPTION = """Left: how many draws can be separated, against the length of the positional code. Right: how wide their
+margin is."""
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"{N} sentences of {T} random words out of {WORDS}, embeddings uniform on the unit sphere, d = {D}; a random word "
-    "of each is selected; the sines and cosines of its position, of length 1, times the scale shown are added."
-)
+SETTINGS = f"""{N} sentences of {T} random words out of {WORDS}, embeddings uniform on the unit sphere, d = {D}; a
+random word of each is selected; the sines and cosines of its position, of length 1, times the scale shown are
+added."""
 
 
 def experiment(rng):
@@ -45,7 +43,7 @@ def experiment(rng):
             svm = solve_svm(data, selected)
             length = np.linalg.norm(data.keys, axis=1).mean() * np.linalg.norm(data.queries, axis=1).mean()
             found[kind].append(np.nan if svm.W is None else svm.margin / length)
-            gaps.append(certificate(data, selected, svm)["gap"])
+            gaps.append(certificate(svm)["gap"])
     return found | {"gap": np.nanmax(gaps)}
 
 

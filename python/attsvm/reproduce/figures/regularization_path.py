@@ -12,9 +12,8 @@ import numpy as np
 
 from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
 from ...claims import exactly, median, share
-from ...plot.curves import band, correlations
-from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..problems import draws, sphere_problem
+from ..panels import BLUE, DASHED, ORANGE, band, finish, picture
+from ..problems import correlations, draws, sphere_problem
 from ..textbook import gradient_of, norms, unit
 
 N, T, D = 6, 8, 10
@@ -28,11 +27,9 @@ OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = "{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
 RUNS, QUICK = 100, 24
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; radii are multiples of the norm of the SVM "
-    f"solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}.  Causal: {CAUSAL[0]} sequences "
-    f"of {CAUSAL[1]} tokens with a label each; draws without an SVM are drawn again."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; radii are multiples of the norm of
+the SVM solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}.  Causal: {CAUSAL[0]} sequences of
+{CAUSAL[1]} tokens with a label each; draws without an SVM are drawn again."""
 
 
 def experiment(rng):

@@ -13,7 +13,7 @@ from ...claims import exactly, median, none, share
 from ...plot.curves import band, correlations, largest, style
 from ...theory import is_locally_optimal
 from ..panels import finish, medians, picture
-from ..textbook import apart, loss_gradient
+from ..textbook import Sequences, apart, loss_gradient
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
@@ -21,10 +21,8 @@ SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = "{SVM}: the extension to every query and causal attention; no picture"
 CAPTION = "A row a mask. Left: how sharp attention becomes. Right: how far the weights are from the two SVMs."
 RUNS, QUICK = 100, 24
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, a fair label for every query, logistic loss, normalised "
-    f"gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, a fair label for every query, logistic loss,
+normalised gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."""
 MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS = ("frobenius", "nuclear")
 # A training has a key, a name, the norm of its SVM, the other norm, and a claimed median correlation with its SVM.
@@ -57,7 +55,7 @@ def virtual(X, y, v, W, problem, selected, own):
     gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
     for n, k in np.ndindex(N, T):
         tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
-        gradient += loss_gradient(tokens[None], z[None], y[n, k] * (tokens @ v)[None], W) / (N * T)
+        gradient += loss_gradient(Sequences(tokens[None], z[None], y[n, k] * (tokens @ v)[None]), W) / (N * T)
         if own.W is not None:
             rows = tokens[selected[n, k]] - tokens
             margin = min(margin, np.delete(rows @ own.W @ z, selected[n, k]).min(initial=np.inf))

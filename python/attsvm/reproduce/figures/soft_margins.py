@@ -15,7 +15,7 @@ from ...claims import exactly, median, none, share
 from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
 from ..problems import draws, on_best, sphere_problem
-from ..textbook import gradient_of, support_margins, tokens_of
+from ..textbook import differences, gradient_of, support_margins
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimension in which tokens are hardly ever separable, and dimension in which they always are
@@ -28,11 +28,9 @@ ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not separable; "
-    f"others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1).  From the first gradient: {SMALL[0]} "
-    f"sequences of {SMALL[1]} tokens, d = {SMALL[2]}, from -R grad L(0) with the least margin {FAR}."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not
+separable; others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1).  From the first gradient: {SMALL[0]}
+sequences of {SMALL[1]} tokens, d = {SMALL[2]}, from -R grad L(0) with the least margin {FAR}."""
 
 
 def experiment(rng):
@@ -61,8 +59,7 @@ def experiment(rng):
 
 
 def _adjoint(problem, dual):
-    X, Z = tokens_of(problem.data)
-    return np.einsum("nt,ntd,ne->de", dual, X[np.arange(N), problem.optimal][:, None] - X, Z)
+    return np.einsum("nt,ntd,ne->de", dual, differences(problem.data, problem.optimal), problem.data.queries)
 
 
 def farkas(problem, solution):
@@ -76,7 +73,7 @@ def farkas(problem, solution):
 
 def shortfall(problem, W):
     """Returns the amounts (n, T) by which the margins of tokens fall short of 1, and 0 for a margin of 1 or more."""
-    return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
+    return np.maximum(1 - support_margins(problem.data, problem.optimal, W), 0)
 
 
 def optimality(problem, W, C):
@@ -90,7 +87,7 @@ def kkt(problem, solution, asked):
     """Returns the largest violation of an optimality condition by a solution, which should be the W of least norm whose
     margins are at least ``asked``."""
     W = solution.W
-    excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
+    excess = support_margins(problem.data, problem.optimal, W) - asked
     rows, dual = np.isfinite(excess), solution.dual
     largest = np.abs(dual).max()
     return max(
@@ -102,7 +99,7 @@ def kkt(problem, solution, asked):
 
 
 def least_margin(problem, W):
-    return support_margins(*tokens_of(problem.data), problem.optimal, W).min()
+    return support_margins(problem.data, problem.optimal, W).min()
 
 
 def first_gradient(problem):

@@ -15,18 +15,15 @@ import torch
 from torch.nn import functional as F
 
 from ...claims import exactly, median
-from ...plot.curves import band
 from ...torch import Monitor
-from ..panels import BLUE, ORANGE, finish, picture
+from ..panels import BLUE, ORANGE, band, finish, picture
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
 STEPS, EVERY, QUERIES = 800, 200, 200
 PAPER = "{NOWHERE}: attention heads of a small GPT while it trains"
-CAPTION = (
-    "From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the "
-    "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
-)
+CAPTION = """From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the
+SVM of its own choices, and margin. Dotted: a random head with as many hard queries."""
 RUNS, QUICK = 6, 2
 OPTIMIZERS = {
     "SGD": lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9),
@@ -34,12 +31,10 @@ OPTIMIZERS = {
 }
 TITLES = {"SGD": "SGD with momentum", "AdamW": "AdamW, weight decay 1"}
 SHOWN = ("norm", "hard", "cosine", "null_cosine", "own", "null_own")
-SETTINGS = (
-    f"2 layers of 4 attention heads, d = {D}; sequences of {2 * SEGMENT} tokens out of {VOCABULARY}, a segment of 8 to "
-    f"16 said again and again; {STEPS} steps of {BATCH} sequences by SGD (rate 0.1, momentum 0.9) and by AdamW (rate "
-    f"0.003, weight decay 1).  The SVM of up to {QUERIES} hard queries of {PROBE} other sequences, in the residual "
-    "space; beside it a random head (Gaussian K and Q) with as many hard queries."
-)
+SETTINGS = f"""2 layers of 4 attention heads, d = {D}; sequences of {2 * SEGMENT} tokens out of {VOCABULARY}, a segment
+of 8 to 16 said again and again; {STEPS} steps of {BATCH} sequences by SGD (rate 0.1, momentum 0.9) and by AdamW (rate
+0.003, weight decay 1).  The SVM of up to {QUERIES} hard queries of {PROBE} other sequences, in the residual space;
+beside it a random head (Gaussian K and Q) with as many hard queries."""
 
 
 class Attention(torch.nn.Module):
