@@ -15,6 +15,9 @@ from ..plot.curves import correlations as correlations
 from ..theory import conditions as theory
 from .textbook import TIGHT, locally_optimal, support_margins
 
+# The size of most random problems: sequences, tokens in each, and dimension.
+# Every selection is separable, since D >= max(N, T - 1).
+N, T, D = 6, 8, 10
 # Largest number of problems that are drawn until a figure accepts one. The most selective figure accepts one in fifty.
 DRAWS = 10_000
 # A measured share may differ this much from its reference in a claim; the reference comes from 400 runs or more.
@@ -28,16 +31,16 @@ def draws() -> Iterator[None]:
     raise RuntimeError(f"none of {DRAWS:,} random problems was accepted")
 
 
-def sphere_problem(rng: np.random.Generator, n: int, T: int, d: int) -> Problem:
+def sphere_problem(rng: np.random.Generator, n: int = N, T: int = T, d: int = D) -> Problem:
     """A random problem: tokens, queries and head uniform on the unit sphere, labels fair coins, logistic loss."""
     X, Z, y, v = sample.unit_sphere(n, T, d, rng)
     return Problem(cross_attention(X, Z), y, LinearHead(v))
 
 
-def one_scored(rng: np.random.Generator, n: int, T: int, d: int, loss: Loss = "logistic") -> Problem:
+def one_scored(rng: np.random.Generator, loss: Loss = "logistic") -> Problem:
     """A random problem on the unit sphere in which one random token of each sequence has score 1, and all others 0."""
-    X, Z, _, _ = sample.unit_sphere(n, T, d, rng)
-    scores = np.arange(T) == rng.integers(T, size=n)[:, None]
+    X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
+    scores = np.arange(T) == rng.integers(T, size=N)[:, None]
     return Problem(cross_attention(X, Z, scores.astype(float)[..., None]), None, LinearHead([1.0]), loss)
 
 
@@ -58,10 +61,15 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     best = local = False
     if (run.probabilities.max(axis=-1) > SATURATED).all():
         best = on_best(run)
-        solution = None if best else solve_svm(problem.data, run.selected, norm)
+        solution = None if best else svm_of(run, norm)
         local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
+
+
+def svm_of(chosen: Run | Problem, norm: Norm = "frobenius", **how: Any) -> Separation:
+    """The SVM of the tokens that a run selects at its end, or of the optimal tokens of a problem."""
+    return solve_svm(chosen.data, chosen.selected if isinstance(chosen, Run) else chosen.optimal, norm, **how)
 
 
 def on_best(run: Run) -> bool:

@@ -12,10 +12,9 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ..panels import BLUE, finish, medians, pairs, picture
-from ..problems import correlations
+from ..problems import D, N, T, correlations
 from ..textbook import apart, softmax, unit
 
-N, T, D = 6, 8, 10
 HEADS = (1, 2, 4)
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
 SHOWN = np.arange(0, STEPS + 1, 10)

@@ -14,10 +14,9 @@ import numpy as np
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import columns, correlations, flat, sphere_problem
+from ..problems import D, N, T, columns, correlations, flat, sphere_problem
 from ..textbook import differences, tokens_of, unit
 
-N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
 HIDDEN = 8  # number of hidden units of the ReLU head
@@ -63,7 +62,7 @@ LEAST = 1e-13
 
 
 def experiment(rng):
-    problem = sphere_problem(rng, N, T, D)
+    problem = sphere_problem(rng)
     data, y, head, (X, Z) = problem.data, problem.y, problem.head, tokens_of(problem.data)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     tokens = unit(rng.standard_normal((3, 5, D)))

@@ -12,10 +12,10 @@ weights diverge, as the theory says, but in another direction.
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, diagnose, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, diagnose, train
 from ...claims import difference, exactly, median, none, share
 from ..panels import BLUE, DASHED, PALETTE, error_bars, finish, pairs, picture
-from ..problems import around, columns, correlations, flat, on_best, sphere_problem
+from ..problems import around, columns, correlations, flat, on_best, sphere_problem, svm_of
 from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
@@ -49,7 +49,7 @@ def of_size(rng, n, T, d):
     end = train(free, W, lr=LR, steps=STEPS)
     problem = tied(free)
     run = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
-    svm = solve_svm(problem.data, problem.optimal)
+    svm = svm_of(problem)
     somewhere = [(gradient_of(problem, V), problem.loss_and_grad(V)[1]) for V in rng.standard_normal((5, d, d))]
     return {
         "equal": on_best(run),

@@ -11,13 +11,12 @@ aligned with the first gradient.
 import numpy as np
 from numpy.linalg import norm, svd
 
-from ... import correlation, solve_svm, train
+from ... import correlation, train
 from ...claims import exactly, median, share
 from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import columns, correlations, one_scored
+from ..problems import D, N, T, columns, correlations, one_scored, svm_of
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR, STEPS = 0.05, 8000
 # Length of the path along which the drift of K^T K - Q^T Q is measured, and the step lengths that are compared.
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)
@@ -53,9 +52,8 @@ def alone(run, W):
 def experiment(rng):
     """Measures how far K^T K - Q^T Q drifts at each step length, and along training the balance of the factors and the
     correlation of K Q^T with the nuclear SVM."""
-    problem = one_scored(rng, N, T, D, "exponential")
-    best = problem.optimal
-    nuclear, frobenius = (solve_svm(problem.data, best, ball) for ball in ("nuclear", "frobenius"))
+    problem = one_scored(rng, "exponential")
+    nuclear, frobenius = (svm_of(problem, ball) for ball in ("nuclear", "frobenius"))
     _, G = problem.loss_and_grad(np.zeros((D, D)))
     U, sizes, Vt = svd(-G)
     root = 0.1 * np.sqrt(sizes / norm(sizes))

@@ -10,10 +10,10 @@ W turns to that of the Frobenius SVM, (K, Q) comes close to that of the nuclear 
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..problems import correlations
+from ..problems import correlations, svm_of
 from ..textbook import apart, descend, sequences_of, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
@@ -23,7 +23,6 @@ RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
 TWIN_STEPS = 50
 # For training W and for training (K, Q): the norm whose SVM the direction turns to, and the norm of the SVM to compare.
 NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}
-KINDS = ("one", "two")
 CAPTION = """Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W
 solid, (K, Q) dashed). Dots: tokens; stars: the best of each sequence; thick: where the SVM points."""
 RUNS, QUICK = 300, 72
@@ -60,11 +59,11 @@ def together(runs, seed):
     """Trains W and (K, Q) on both published draws.  Returns the paths of W z and the SVM directions W_svm z for the
     queries z; (K, Q) starts from one random K(0) and Q(0) = 0."""
     found = {}
-    for kind in KINDS:
+    for kind in PUBLISHED:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
             Z = run.data.queries
             found[f"shown {kind} {name}"] = np.einsum("rde,ne->rnd", run.weights, Z)
-            found[f"toward {kind} {name}"] = Z @ solve_svm(run.data, run.selected, NORMS[name][0]).W.T
+            found[f"toward {kind} {name}"] = Z @ svm_of(run, NORMS[name][0]).W.T
     return found
 
 
@@ -82,7 +81,7 @@ def draw(kind, rng):
         X[:, 0] = [[1, 0.5], [1, -0.5]]
     else:
         X = 0.3 * rng.standard_normal((2, 3, 2)) + [[[-1, 0]], [[1, 0]]]
-    return Problem(cross_attention(X, unit(Z)), None, LinearHead(v / np.linalg.norm(v)))
+    return Problem(cross_attention(X, unit(Z)), None, LinearHead(unit(v)))
 
 
 def trainings(problem, rng):
@@ -92,11 +91,11 @@ def trainings(problem, rng):
 
 def experiment(rng):
     found = {}
-    for kind in KINDS:
+    for kind in PUBLISHED:
         for which, problem in (("published", published(kind)), ("random", draw(kind, rng))):
             for name, run in trainings(problem, rng).items():
                 key = f"{which} {kind} {name}"
-                own, other = (solve_svm(run.data, run.selected, norm).W for norm in NORMS[name])
+                own, other = (svm_of(run, norm).W for norm in NORMS[name])
                 x, y = np.full(2, np.nan) if own is None else own @ run.data.queries[1]
                 off, off_other = (1 - correlations(run.weights[-1:], W)[0] for W in (own, other))
                 missed = (run.selected != problem.optimal).sum()
@@ -159,7 +158,7 @@ def plot(results, *axes):
     W with training of the factors K and Q."""
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
     titles = "Training W", "Training W (solid) and (K, Q) (dashed)"
-    for ax, kind, names, title in zip(axes, KINDS, (both[:1], both), titles, strict=True):
+    for ax, kind, names, title in zip(axes, PUBLISHED, (both[:1], both), titles, strict=True):
         problem = published(kind)
         tokens, reach = tokens_of(problem.data)[0], 1.15 * np.abs(problem.data.keys).max()
         for n, (X, best, color) in enumerate(zip(tokens, problem.optimal, (ORANGE, BLUE), strict=True)):

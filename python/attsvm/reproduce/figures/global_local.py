@@ -15,7 +15,7 @@ from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
 from ..panels import error_bars, finish, picture
-from ..problems import around, columns, differs, ending, flat, linear_layer, sphere_problem
+from ..problems import around, columns, differs, ending, flat, linear_layer, sphere_problem, svm_of
 from .overparameterization import DIMENSIONS, LR, REFERENCE, SIZES, STEPS, SUPPORT
 
 N, T = SIZES[0]
@@ -44,7 +44,7 @@ def of_dimension(rng, d):
     found, different = {}, []
     for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
         end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
-        ideal = solve_svm(problem.data, problem.optimal, norm)
+        ideal = svm_of(problem, norm)
         found[name] = end | {"all support": all_tight(ideal)}
         different.append(differs(problem, ideal))
     different[-1] |= differs(problem, solve_svm(problem.data, second))

@@ -10,15 +10,14 @@ Without the published ridge the distance falls to about 1e-2 in the median, and 
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, sample, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import finish, medians, picture
-from ..problems import linear_layer
+from ..problems import D, N, T, linear_layer, svm_of
 from ..textbook import Sequences, apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
@@ -63,7 +62,7 @@ def experiment(rng):
     }
     result = {}
     for name, run in runs.items():
-        svms = {norm: solve_svm(run.data, run.selected, norm) for norm in NORMS}
+        svms = {norm: svm_of(run, norm) for norm in NORMS}
         result[name] = {
             "softmax": softmax(np.einsum("ntd,rdn->rnt", X, run.weights @ Z.T, optimize=True)).max(2).mean(1),
             "norm": run.norm,

@@ -13,10 +13,9 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, finish, picture
-from ..problems import flat, sphere_problem
+from ..problems import D, N, T, flat, sphere_problem, svm_of
 from ..textbook import apart, certificate, mirror_descend, sequences_of
 
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
@@ -44,7 +43,7 @@ def experiment(rng):
     """Trains W by mirror descent with each p, and measures divergences (p, norm, points) of W from the SVMs of three
     norms.  These are the SVMs of the tokens that the run selects, and of the tokens that the run whose p is the norm's
     exponent selects."""
-    problem = sphere_problem(rng, N, T, D)
+    problem = sphere_problem(rng)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
     gaps = []
@@ -72,15 +71,15 @@ def descent(problem, W, p, steps, **how):
 def records(p):
     """Returns the steps at which a run with exponent p is recorded: POINTS steps from 0 to the end, closer together at
     the start."""
-    steps = np.unique(np.round(np.geomspace(1, STEPS[p], 200)).astype(int))
-    return np.concatenate([[0], steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)]])
+    steps = np.unique(np.geomspace(1, STEPS[p], 200).round().astype(int))
+    return np.append(0, steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)])
 
 
 def divergence(A, B, p):
     """Returns the Bregman divergence of A from B in the potential ``||W||_p^p / p``, where A and B are first scaled to
     lp norm 1: ``1 - <A, sign(B) |B|^(p-1)>``."""
     A, B = (X / np.linalg.norm(X.ravel(), p) for X in (A, B))
-    return 1 - float((A * np.sign(B) * np.abs(B) ** (p - 1)).sum())
+    return 1 - (A * np.sign(B) * np.abs(B) ** (p - 1)).sum()
 
 
 def once():
@@ -94,7 +93,7 @@ def joint(p):
     run = descent(problem, np.zeros((2, 2)), p, STEPS[p], train_head=True)
     return {
         "joint selected": tuple(run.selected) == JOINT_SELECTED[p],
-        "joint attention": divergence(solve_svm(problem.data, run.selected, p).W, run.W, p),
+        "joint attention": divergence(svm_of(run, p).W, run.W, p),
         "joint head": divergence(label_svm(problem, run.selected, p).W.ravel(), run.v, p),
     }
 

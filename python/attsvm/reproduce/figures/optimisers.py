@@ -21,10 +21,9 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import margin_share
 from ..panels import PALETTE, finish, medians, picture
-from ..problems import columns, sphere_problem
+from ..problems import D, N, T, columns, sphere_problem, svm_of
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
 # Step k has length c / sqrt(k) in the rule's norm, where c is LR or the rule's number in LONGER.
@@ -92,7 +91,7 @@ of the tokens that the run itself has selected."""
 def experiment(rng):
     """Trains W by each rule, and measures the margin of W as a share of the largest margin in each norm and in the
     rule's own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
-    problem = sphere_problem(rng, N, T, D)
+    problem = sphere_problem(rng)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shapes = {
         "shares": (len(RULES), len(NORMS)),
@@ -133,7 +132,7 @@ def experiment(rng):
         frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
         found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
         for k, run in enumerate((trained, frozen)):
-            answer = solve_svm(run.data, run.selected, metric=metric)
+            answer = svm_of(run, metric=metric)
             gaps.append(certificate(answer)["gap"])
             share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
             found["metric"][i, k] = share_of, correlation(run.W, answer.W)

@@ -19,7 +19,7 @@ from ...claims import difference, median, share
 from ...theory import is_locally_optimal
 from ...theory.conditions import all_tight
 from ..panels import DASHED, PALETTE, finish, medians, picture, shares
-from ..problems import ALLOWED, around, ending, flat, sphere_problem, to_svm
+from ..problems import ALLOWED, around, ending, flat, sphere_problem, svm_of, to_svm
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
@@ -50,13 +50,9 @@ def experiment(rng):
     """Trains W for each size (n, T) and dimension, and records how the run ended and whether all tokens but the optimal
     ones are support tokens.  For small problems it looks at all selections."""
     ends = [flat([ending_of(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES]
-    wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
+    wide = [all_support(sphere_problem(rng, *SIZES[0], d)) for d in WIDE]
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
-    return flat(ends) | {
-        "wide": [all_support(problem) for problem in wide],
-        "alone": [is_alone(problem) for problem in small],
-        "aligned": [alignment(problem) for problem in small],
-    }
+    return flat(ends) | {"wide": wide, "alone": [*map(is_alone, small)], "aligned": [*map(alignment, small)]}
 
 
 def ending_of(problem):
@@ -65,7 +61,7 @@ def ending_of(problem):
 
 
 def all_support(problem):
-    return bool(all_tight(solve_svm(problem.data, problem.optimal)))
+    return bool(all_tight(svm_of(problem)))
 
 
 def is_alone(problem):
@@ -77,8 +73,8 @@ def is_alone(problem):
 
 def alignment(problem):
     """Returns the correlation of the first gradient step from W = 0 with the SVM of the optimal tokens."""
-    solution = solve_svm(problem.data, problem.optimal)
-    return to_svm(-problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1], solution)
+    _, gradient = problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))
+    return to_svm(-gradient, svm_of(problem))
 
 
 def claims(results):

@@ -10,10 +10,10 @@ of times larger work too.
 import numpy as np
 from numpy.linalg import norm
 
-from ... import diagnose, solve_svm, train
+from ... import diagnose, train
 from ...claims import exactly, median, share
 from ..panels import finish, medians, picture
-from ..problems import correlations, linear_layer, sphere_problem
+from ..problems import correlations, linear_layer, sphere_problem, svm_of
 from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, sequences_of, softmax
 
 PAPER = "{SVM}: the theorems on gradient descent with a constant step; no picture"
@@ -36,10 +36,10 @@ def experiment(rng):
     found = {}
     for rule, lr, steps in (("constant", LR, STEPS), ("normalized", FIXED, FIXED_STEPS)):
         run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
-        off = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
+        off = 1 - correlations(run.weights[1:], svm_of(run).W)
         found |= {f"{rule} norm": run.norm[1:], f"{rule} off": off}
-    first = norm(gradient_of(problem, np.zeros((D, D))))
-    return found | {"first step": found["constant norm"][0] / first} | by_hand(problem, start)
+    found["first step"] = found["constant norm"][0] / norm(gradient_of(problem, np.zeros((D, D))))
+    return found | by_hand(problem, start)
 
 
 def by_hand(problem, start):
@@ -95,8 +95,8 @@ def with_head(at, y, v, W):
 def claims(results):
     """Claims that the norm of W grows like the logarithm of the step under constant steps, that both rules turn to the
     SVM direction, and that training agrees with NumPy."""
-    norm, off = results["constant norm"], results["constant off"]
-    low, middle, high = norm[:, RECORDS.searchsorted((200, 2000, STEPS))].T
+    off, at = results["constant off"], RECORDS.searchsorted((200, 2000, STEPS))
+    low, middle, high = results["constant norm"][:, at].T
     reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
     text = "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic"
     return {
@@ -104,7 +104,7 @@ def claims(results):
             median(text, (high - middle) / (middle - low), 0.7, 1.3),
             median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
             exactly("length of the first step over that of the gradient", results["first step"], 1 - 1e-9, 1 + 1e-9),
-            share("1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85),
+            share("1 - correlation falls over the last decade", off[:, -1] < off[:, at[1]], 0.85),
         ],
         "Normalised": [
             median("||W|| over learning rate times steps", reached / FIXED / FIXED_STEPS, 0.95, 1.01),

@@ -70,8 +70,8 @@ def claims(results):
 def medians_of(margins):
     """Returns, for each length of the code, the median margin over the separable draws, NaN if fewer than half of the
     draws are separable."""
-    found = np.isfinite(margins)
-    return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
+    separable = (x[np.isfinite(x)] for x in margins.T)
+    return [np.median(x) if len(x) >= len(margins) / 2 else np.nan for x in separable]
 
 
 @picture((9, 3.8), 2)

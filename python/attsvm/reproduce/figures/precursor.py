@@ -14,7 +14,7 @@ import numpy as np
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, ORANGE, finish, picture
-from ..problems import to_svm
+from ..problems import svm_of, to_svm
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
@@ -91,7 +91,7 @@ def several(plane):
     least correlation of a run's prompt with the SVM's W; and the least correlation with the first run's prompt."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
-    svm = solve_svm(problem.data, problem.optimal)
+    svm = svm_of(problem)
     return {
         "best": (trained.selected == problem.optimal).all(),
         "to svm": min(to_svm(W, svm) for W in trained.W),

@@ -11,10 +11,9 @@ has them: they are near n, where the solutions found here, certified to a relati
 
 import numpy as np
 
-from ... import solve_svm
 from ...claims import exactly, mean, none, share
 from ..panels import DASHED, PALETTE, finish, picture, shares
-from ..problems import around, flat, sphere_problem
+from ..problems import around, flat, sphere_problem, svm_of
 from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
@@ -77,7 +76,7 @@ def cell(problem):
     found |= dict.fromkeys(("outside", "ranks that differ", "judged too soon"), 0.0)
     Q, _ = np.linalg.qr(problem.data.queries.T)
     for norm in NORMS:
-        solution = solve_svm(problem.data, problem.optimal, norm)
+        solution = svm_of(problem, norm)
         if (W := solution.W) is None:
             return found  # if this norm has no solution, the other norm has none either
         proof = certificate(solution)
@@ -92,7 +91,7 @@ def cell(problem):
 def judged_too_soon(problem):
     """Whether a gradient solver that is stopped after HASTE steps calls separable tokens infeasible, or calls an answer
     optimal whose gap is too large."""
-    stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
+    stopped = svm_of(problem, method="gradient", max_iter=HASTE)
     wrong = stopped.status == "optimal" and not certificate(stopped)["gap"] <= 1e-8
     return wrong or stopped.status == "infeasible"
 

@@ -8,13 +8,12 @@ have slope -1, and Polyak steps have the smaller constant; the proved slope is -
 
 import numpy as np
 
-from ... import solve_svm, train
+from ... import train
 from ...claims import exactly, median, share
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import correlations, on_best, one_scored
+from ..problems import D, N, T, correlations, on_best, one_scored, svm_of
 from ..textbook import certificate, gradient_of, slope, support_margins
 
-N, T, D = 6, 8, 10
 STEPS, FIT = 10_000, 1000  # number of training steps; the slopes of curves are fitted from step FIT on
 RULES = {
     "normalised": {"lr": 0.1},
@@ -35,9 +34,9 @@ steps not shortened.  Slopes are fitted from step {FIT:,} on."""
 def experiment(rng):
     """Trains W by each rule, and measures along training the error of W's direction, the norm of W, and the attention
     to other tokens than the best."""
-    problem = one_scored(rng, N, T, D)
+    problem = one_scored(rng)
     data, best = problem.data, problem.optimal
-    svm = solve_svm(data, best)
+    svm = svm_of(problem)
     found = {"gap": certificate(svm)["gap"]}
     for name, how in RULES.items():
         run = train(problem, steps=STEPS, record=RECORD, **how)

@@ -24,7 +24,7 @@ from numpy.linalg import norm
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
 from ..panels import BLUE, finish, picture
-from ..problems import flat, to_svm
+from ..problems import flat, svm_of, to_svm
 from ..textbook import projection, softmax, unit
 
 PAPER = "{NOWHERE}"
@@ -68,7 +68,7 @@ def compared(X, Z, y, v, weights):
     ignores the recipe."""
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     data, best = problem.data, problem.optimal
-    plain = solve_svm(data, best)
+    plain = svm_of(problem)
     found = {"null": to_svm(solve_svm(data, (best + 1) % T).W, plain)}
     judged = trained(problem, X, Z)
     for name, W in weights.items():
@@ -97,8 +97,8 @@ def trained(problem, X, Z):
     sink = run_of(Problem(cross_attention(X, Z, sink=True), y, head))
     return {
         "token dropout": (dropout.W, solve_svm(ranked, np.zeros(len(ranked), dtype=int))),
-        "ties": (ties.W, *(solve_svm(ties.data, ties.selected, margins=each) for each in (margins, None))),
-        "sink": (sink.W, solve_svm(sink.data, sink.selected)),
+        "ties": (ties.W, *(svm_of(ties, margins=each) for each in (margins, None))),
+        "sink": (sink.W, svm_of(sink)),
     }
 
 

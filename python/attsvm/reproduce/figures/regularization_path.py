@@ -10,13 +10,12 @@ where every token is a query over the tokens up to itself, does the same (dotted
 
 import numpy as np
 
-from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
+from ... import LinearHead, Problem, causal_attention, regularization_path
 from ...claims import exactly, median, share
 from ..panels import BLUE, DASHED, ORANGE, band, finish, picture
-from ..problems import correlations, draws, sphere_problem
+from ..problems import D, N, T, correlations, draws, sphere_problem, svm_of
 from ..textbook import gradient_of, norms, unit
 
-N, T, D = 6, 8, 10
 # Radii of the balls, in units of the norm of the SVM solution.
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])
 TOL = 1e-6
@@ -35,8 +34,8 @@ the SVM solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}.
 def experiment(rng):
     """Minimises the loss over balls of every radius in both norms.  Measures the minimisers' correlations with both
     SVMs, the logarithm of their loss above its infimum, and their Frank-Wolfe gaps."""
-    problem = sphere_problem(rng, N, T, D)
-    solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
+    problem = sphere_problem(rng)
+    solutions = {norm: svm_of(problem, norm) for norm in NORMS}
     found = {}
     for norm, other in OTHER.items():
         path = regularization_path(problem, MARGINS / solutions[norm].margin, norm, tol=TOL, max_iter=MOST)
@@ -56,7 +55,7 @@ def causal(rng):
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
-        solution = solve_svm(problem.data, problem.optimal)
+        solution = svm_of(problem)
         if solution.W is not None:
             return correlations(regularization_path(problem, MARGINS / solution.margin, tol=TOL).weights, solution.W)
 

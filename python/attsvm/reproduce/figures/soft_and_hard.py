@@ -13,10 +13,9 @@ import numpy as np
 from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
 from ..panels import BLUE, GREEN, ORANGE, band, finish, medians, pairs, picture
-from ..problems import correlations, flat
+from ..problems import D, N, T, correlations, flat
 from ..textbook import softmax
 
-N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
 PENALTY = 0.5  # factor of the mean entropy of attention in the loss

@@ -10,11 +10,10 @@ The norm of the solution grows with the spread of these margins.
 import numpy as np
 from numpy.linalg import norm
 
-from ... import correlation, diagnose, feasible, solve_svm, train
+from ... import correlation, diagnose, feasible, train
 from ...claims import exactly, median, none, share
-from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import draws, on_best, sphere_problem
+from ..problems import correlations, draws, on_best, sphere_problem, svm_of
 from ..textbook import differences, gradient_of, support_margins
 
 N, T = 6, 6
@@ -40,20 +39,19 @@ def experiment(rng):
         if narrow.W is None:
             break
     wide = sphere_problem(rng, N, T, WIDE)
-    hard = weights_of(solve_svm(wide.data, wide.optimal))
+    hard = svm_of(wide).W
     found = {"farkas": farkas(problem, narrow), **trained(problem)}
     for name, of in (("narrow", problem), ("wide", wide)):
-        softened = [weights_of(solve_svm(of.data, of.optimal, C=cost)) for cost in COSTS]
-        found |= {
-            f"{name} short": [shortfall(of, W).max() for W in softened],
-            f"{name} optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
-            f"{name} norm": [norm(W) for W in softened],
+        softened = [svm_of(of, C=cost).W for cost in COSTS]
+        found[name] = {
+            "short": [shortfall(of, W).max() for W in softened],
+            "optimality": max(map(optimality, [of] * len(COSTS), softened, COSTS)),
+            "norm": [norm(W) for W in softened],
         }
     found["wide off"] = 1 - correlations(np.array(softened), hard)
-    noise = rng.standard_normal((N, T))
-    margins = [1 + width * noise for width in ASKED]
-    asked = [solve_svm(wide.data, wide.optimal, margins=each) for each in margins]
-    found["asked norm"] = [norm(weights_of(sol)) / norm(hard) for sol in asked]
+    margins = 1 + ASKED[:, None, None] * rng.standard_normal((N, T))
+    asked = [svm_of(wide, margins=each) for each in margins]
+    found["asked norm"] = [norm(sol.W) / norm(hard) for sol in asked]
     found["asked optimality"] = max(kkt(wide, sol, each) for sol, each in zip(asked, margins, strict=True))
     return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
@@ -86,12 +84,11 @@ def optimality(problem, W, C):
 def kkt(problem, solution, asked):
     """Returns the largest violation of an optimality condition by a solution, which should be the W of least norm whose
     margins are at least ``asked``."""
-    W = solution.W
+    W, dual = solution.W, solution.dual
     excess = support_margins(problem.data, problem.optimal, W) - asked
-    rows, dual = np.isfinite(excess), solution.dual
-    largest = np.abs(dual).max()
+    rows, largest = np.isfinite(excess), np.abs(dual).max()
     return max(
-        -excess[rows].min(),
+        -excess.min(),
         -dual.min() / largest,
         np.abs(excess[rows] * dual[rows]).max() / largest,
         norm(W - _adjoint(problem, dual)) / norm(W),
@@ -120,14 +117,14 @@ def from_first_step(problem):
     """Trains W from -R grad L(0) if this start separates the optimal tokens.  Measures whether the run ends on them,
     its least margin on the way, and its final correlation with their SVM."""
     G, iota = first_gradient(problem)
-    size = norm(G)
     if iota <= 0:
         return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
+    size = norm(G)
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
     return {
         "end": float(on_best(run)),
         "cone": min(least_margin(problem, W) / norm(W) for W in run.weights) * size / iota,
-        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
+        "end correlation": correlation(run.W, svm_of(problem).W),
     }
 
 

@@ -19,11 +19,11 @@
 import numpy as np
 from numpy.linalg import norm
 
-from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
+from ... import LinearHead, MLPHead, Problem, cross_attention, sample, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import on_best, sphere_problem, to_svm
+from ..problems import on_best, sphere_problem, svm_of, to_svm
 from ..textbook import softmax, support_margins
 
 PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
@@ -64,7 +64,7 @@ def columns(rng):
         K, Q = 0.3 * rng.standard_normal((2, d, d))
         for j, m in enumerate(COLUMNS):
             run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS)
-            near[i, j] = to_svm(run.W, solve_svm(problem.data, run.selected, "nuclear"))
+            near[i, j] = to_svm(run.W, svm_of(run, "nuclear"))
             best[i, j] = on_best(run)
     return {"near": near, "best": best}
 
@@ -101,7 +101,7 @@ def of_signal(rng, signal):
         return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
 
     run = trained(y)
-    svm = solve_svm(data, run.selected)
+    svm = svm_of(run)
     return {
         "fitted": (run.problem.scores[np.arange(n), run.selected] > 0).mean(),
         "by the signal": (run.selected[y != truth] == 0).sum(),
@@ -134,7 +134,7 @@ def nonlinear_head(rng):
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
-    svm = solve_svm(problem.data, run.selected)
+    svm = svm_of(run)
     own = (np.arange(N), run.selected)
     if run.probabilities.max(axis=1).min() < 0.99:
         return dict.fromkeys(("gradient", "scores", "correlation"), np.nan)
@@ -150,7 +150,7 @@ def segment(rng):
     and whether both runs select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
-    sols = [solve_svm(problem.data, run.selected) for run in runs]
+    sols = [svm_of(run) for run in runs]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
         one, other = (FAR * sol.W / norm(sol.W) for sol in sols)
