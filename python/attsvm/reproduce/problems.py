@@ -59,7 +59,7 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     the selection stays; it is false for factors.
     """
     best = local = False
-    if (run.probabilities.max(axis=-1) > SATURATED).all():
+    if saturated(run):
         best = on_best(run)
         solution = None if best else svm_of(run, norm)
         local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
@@ -70,6 +70,16 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
 def svm_of(chosen: Run | Problem, norm: Norm = "frobenius", **how: Any) -> Separation:
     """The SVM of the tokens that a run selects at its end, or of the optimal tokens of a problem."""
     return solve_svm(chosen.data, chosen.selected if isinstance(chosen, Run) else chosen.optimal, norm, **how)
+
+
+def log_spaced(first: int, last: int, count: int, rounding: Any = np.floor) -> np.ndarray:
+    """At most ``count`` different steps from ``first`` to ``last``, evenly spaced on a logarithmic axis."""
+    return np.unique(rounding(np.geomspace(first, last, count)).astype(int))
+
+
+def saturated(run: Run) -> bool:
+    """Whether every query of a run gives nearly all of its attention to one token at the end."""
+    return bool((run.probabilities.max(axis=-1) > SATURATED).all())
 
 
 def on_best(run: Run) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
 from ..panels import BLUE, finish, medians, pairs, picture
-from ..problems import D, N, T, correlations
+from ..problems import D, N, T, correlations, saturated
 from ..textbook import apart, softmax, unit
 
 HEADS = (1, 2, 4)
@@ -48,7 +48,7 @@ def experiment(rng):
                 "least correlation": own[:, -1].min(),
                 "agree": (selected == selected[0]).all(axis=0).mean(),
                 "best": (selected == scores[:H].argmax(axis=2)).mean(),
-                "saturated": run.probabilities.max(axis=2).min() > 0.99,
+                "saturated": saturated(run),
             }
         early = train(problem, W, lr=LR, steps=TWIN_STEPS).W
         result[f"{combine} apart"] = apart(early, descend_heads(X, Z, scores, W))

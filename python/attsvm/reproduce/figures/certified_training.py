@@ -14,11 +14,11 @@ import numpy as np
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import D, N, T, columns, correlations, flat, sphere_problem
+from ..problems import D, N, T, columns, correlations, flat, log_spaced, sphere_problem
 from ..textbook import differences, tokens_of, unit
 
 STEPS, LR = 3000, 0.1
-RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
+RECORDS = log_spaced(30, STEPS, 25, np.round)
 HIDDEN = 8  # number of hidden units of the ReLU head
 START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 RULES = {

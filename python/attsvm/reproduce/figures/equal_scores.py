@@ -15,13 +15,13 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, diagnose, train
 from ...claims import difference, exactly, median, none, share
 from ..panels import BLUE, DASHED, PALETTE, error_bars, finish, pairs, picture
-from ..problems import around, columns, correlations, flat, on_best, sphere_problem, svm_of
+from ..problems import around, columns, correlations, flat, log_spaced, on_best, sphere_problem, svm_of
 from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the entries of the initial W
 LR, STEPS = 0.1, 6000
-RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
+RECORDS = log_spaced(10, STEPS, 60)
 BEST, OTHERS = 0.5, -0.125  # score of the best token of each sequence, and score of its other tokens
 PAPER = "{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."

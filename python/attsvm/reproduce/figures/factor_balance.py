@@ -14,14 +14,14 @@ from numpy.linalg import norm, svd
 from ... import correlation, train
 from ...claims import exactly, median, share
 from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import D, N, T, columns, correlations, one_scored, svm_of
+from ..problems import D, N, T, columns, correlations, log_spaced, one_scored, svm_of
 from ..textbook import certificate, slope
 
 LR, STEPS = 0.05, 8000
 # Length of the path along which the drift of K^T K - Q^T Q is measured, and the step lengths that are compared.
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
-RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
+RECORD = log_spaced(1, STEPS, 40)
 STARTS = {
     "aligned": "aligned start",
     "random": "random start",
@@ -76,8 +76,8 @@ def experiment(rng):
         if name == "aligned":
             found["frobenius"] = correlations(run.weights[-1:], frobenius.W)[0]
             found["alone"] = alone(run, nuclear.W)
-    how = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": RECORD[RECORD <= RIDGE_STEPS]}
-    run = train(problem, K=K, Q=Q, ridge=RIDGE, **how)
+    at = RECORD[RECORD <= RIDGE_STEPS]
+    run = train(problem, K=K, Q=Q, rule="constant", lr=RIDGE_LR, steps=RIDGE_STEPS, record=at, ridge=RIDGE)
     left = norm(difference(run.K, run.Q)) / norm(begin)
     decay = -np.log(left) / (4 * RIDGE * RIDGE_LR * RIDGE_STEPS)
     return found | {"ridge": {"balance": run.balance[1:], "decay": decay}}

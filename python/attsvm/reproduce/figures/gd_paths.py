@@ -13,12 +13,12 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..problems import correlations, svm_of
+from ..problems import correlations, log_spaced, svm_of
 from ..textbook import apart, descend, sequences_of, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
-RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
+RECORDS = log_spaced(1, STEPS, 200)
 # After this number of steps W is compared with NumPy; later the textbook gradient loses half of its digits.
 TWIN_STEPS = 50
 # For training W and for training (K, Q): the norm whose SVM the direction turns to, and the norm of the SVM to compare.

@@ -21,7 +21,7 @@ from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, t
 from ...claims import exactly, median, share
 from ...theory import label_svm, relaxed_margins
 from ..panels import BLUE, ORANGE, cumulated, finish, picture
-from ..problems import draws, linear_layer, sphere_problem, to_svm
+from ..problems import draws, linear_layer, saturated, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
 LR, STEPS = 0.1, 1000
@@ -102,7 +102,7 @@ def experiment(rng):
         label = label_svm(problem, selected)
         if label.W is None or not label.support[:, 1].all():
             break
-    if label.W is None or trained.probabilities.max(axis=1).min() < 0.99:
+    if label.W is None or not saturated(trained):
         return dict.fromkeys((*KINDS, "v", "rho"), np.nan)
     rho = norm(trained.v) / trained.norm[-1]
     v = label.W[:, 0]

@@ -13,14 +13,14 @@ from numpy.linalg import norm
 from ... import diagnose, train
 from ...claims import exactly, median, share
 from ..panels import finish, medians, picture
-from ..problems import correlations, linear_layer, sphere_problem, svm_of
+from ..problems import correlations, linear_layer, log_spaced, sphere_problem, svm_of
 from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, sequences_of, softmax
 
 PAPER = "{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
 LR, STEPS = 1.0, 20_000  # constant steps
 FIXED, FIXED_STEPS = 0.1, 2000  # normalised steps
-RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+RECORDS = log_spaced(1, STEPS, 60)
 TWIN_STEPS = 200
 LONGEST = 1.0  # longest Polyak step
 HEAD_STEPS = 20  # number of steps after which Polyak steps, and steps of W and head together, are compared with NumPy

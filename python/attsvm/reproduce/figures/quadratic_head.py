@@ -21,7 +21,6 @@ from ..textbook import projection, unit
 N, T, D = 4, 6, 10
 LAMBDAS = np.array([0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0])
 STEPS = 4000
-HALF = STEPS // 2
 RATES = 1 / np.sqrt(np.arange(1, STEPS + 1))
 PAPER = """{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot run
 as published)"""
@@ -43,7 +42,7 @@ def experiment(rng):
 
 
 def _at(data, v, scores, lam):
-    found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[HALF])
+    found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[STEPS // 2])
     before, p = data.probabilities(found.weights[1]), found.probabilities
     best = projection(scores / (2 * lam))
     correct = best > 0

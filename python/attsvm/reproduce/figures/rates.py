@@ -11,7 +11,7 @@ import numpy as np
 from ... import train
 from ...claims import exactly, median, share
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import D, N, T, correlations, on_best, one_scored, svm_of
+from ..problems import D, N, T, correlations, log_spaced, on_best, one_scored, svm_of
 from ..textbook import certificate, gradient_of, slope, support_margins
 
 STEPS, FIT = 10_000, 1000  # number of training steps; the slopes of curves are fitted from step FIT on
@@ -20,7 +20,7 @@ RULES = {
     "Polyak": {"rule": "polyak", "lr": 1000.0},
     "plain": {"rule": "constant", "lr": 1.0},
 }
-RECORD = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+RECORD = log_spaced(1, STEPS, 60)
 LATE = RECORD >= FIT
 PAPER = "{RATES}: rates of normalised descent and of the Polyak step; no code, settings not known"
 CAPTION = """Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right:

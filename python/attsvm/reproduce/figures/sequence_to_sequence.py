@@ -13,7 +13,7 @@ from ...claims import exactly, median, none, share
 from ...plot.curves import largest, style
 from ...theory import is_locally_optimal
 from ..panels import band, finish, medians, picture
-from ..problems import correlations, linear_layer, svm_of
+from ..problems import correlations, linear_layer, saturated, svm_of
 from ..textbook import Sequences, apart, loss_gradient
 
 N, T, D = 3, 4, 16
@@ -41,7 +41,7 @@ def experiment(rng):
             solutions = {norm: svm_of(run, norm) for norm in ("frobenius", "nuclear")}
             result[f"{mask} {name}"] = {
                 "softmax": [largest(data.probabilities(M)).mean() for M in run.weights],
-                "saturated": largest(run.probabilities).min() > 0.99,
+                "saturated": saturated(run),
                 **{norm: correlations(run.weights, svm.W) for norm, svm in solutions.items()},
             }
         own = solutions["frobenius"]

@@ -23,7 +23,7 @@ from ... import LinearHead, MLPHead, Problem, cross_attention, sample, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import on_best, sphere_problem, svm_of, to_svm
+from ..problems import on_best, saturated, sphere_problem, svm_of, to_svm
 from ..textbook import softmax, support_margins
 
 PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
@@ -91,14 +91,14 @@ def of_signal(rng, signal):
     n, d = 20, DIMENSION_OF_NOISE
     X, y, truth = sample.signal_noise(n, 8, d, signal, wrong=WRONG, rng=rng)
     new, labels, _ = sample.signal_noise(NEW, 8, d, signal, wrong=0.0, rng=rng)
-    data, head = cross_attention(X, np.ones((n, 1))), LinearHead(np.eye(d)[0] - np.eye(d)[1])
+    data, unseen = (cross_attention(x, np.ones((len(x), 1))) for x in (X, new))
+    head = LinearHead(np.eye(d)[0] - np.eye(d)[1])
 
     def trained(y):
         return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4)
 
     def right(W):
-        a = (new @ W[:, 0]).argmax(axis=1)  # index of the token that saturated attention selects
-        return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
+        return (np.sign(unseen.attended(W, hard=True) @ head.v) == labels).mean()
 
     run = trained(y)
     svm = svm_of(run)
@@ -136,7 +136,7 @@ def nonlinear_head(rng):
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
     svm = svm_of(run)
     own = (np.arange(N), run.selected)
-    if run.probabilities.max(axis=1).min() < 0.99:
+    if not saturated(run):
         return dict.fromkeys(("gradient", "scores", "correlation"), np.nan)
     # The flag of the selected token is false, since its margin is infinite.
     tight = support_margins(problem.data, run.selected, svm.W) <= 1 + 1e-6
