@@ -7,8 +7,8 @@ A file of ``figures/`` is a figure.  It has
 - ``CAPTION``: the caption of its picture;
 - ``SETTINGS``: its settings in words; ``RUNS`` and ``QUICK``: how many random instances, by default and with --quick;
 - ``experiment(rng)``: the measured numbers of one random instance, by name, or nested as ``problems.flat`` reads them;
-- ``together(runs, seed)``, optional: arrays that are measured for all instances at once;
-- ``once()``, optional: numbers that do not depend on the random instances;
+- ``together(runs, seed)``, optional: arrays that are measured for all instances at once, likewise;
+- ``once()``, optional: numbers that do not depend on the random instances, likewise;
 - ``claims(results)``: its claims on these numbers, under headings;
 - ``plot(results)``: its picture; ``panels.picture`` makes it from a function that draws the panels.
 """

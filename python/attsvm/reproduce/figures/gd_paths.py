@@ -168,7 +168,7 @@ def plot(results, *axes):
                 path = compressed(results[f"shown {kind} {name}"][:, n], reach)
                 ax.plot(*path.T, linewidth=1.3, color=color, linestyle=line)
                 toward = results[f"toward {kind} {name}"][n]
-                x, y = far = 3 * reach * toward / np.linalg.norm(toward)
+                x, y = far = 3 * reach * unit(toward)
                 label = f"{trained}: SVM direction of z{n + 1}"
                 ax.plot([0, x], [0, y], linewidth=5, alpha=0.35, label=label, color=color, linestyle=line)
                 across = far[::-1] * [1, -1]

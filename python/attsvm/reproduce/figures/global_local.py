@@ -75,8 +75,9 @@ def claims(results):
             for (d, flags), value in zip(columns(DIMENSIONS, best), REFERENCE[SIZES[0]], strict=True)
         ],
         "All tokens are support, Frobenius: of 1,000 independent draws": [
-            share(f"d = {d} ({SUPPORT[SIZES[0], d]:g})", flags, *around(SUPPORT[SIZES[0], d]))
-            for d, flags in columns(DIMENSIONS[3:], results["W all support"][:, 3:])
+            share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
+            for (size, d), value in SUPPORT.items()
+            if size == SIZES[0]
         ],
         "Against the definitions, in NumPy": [
             none("draws whose local optimality or support differ", results["differ"])

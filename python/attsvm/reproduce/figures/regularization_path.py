@@ -114,13 +114,8 @@ def plot(results, left, right):
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
-    finish(
-        right,
-        "The loss falls by the margin",
-        "radius / norm of the SVM solution",
-        "log10 of the loss above its infimum",
-        ylim=(-46, 0),
-    )
+    title, label = "The loss falls by the margin", "log10 of the loss above its infimum"
+    finish(right, title, "radius / norm of the SVM solution", label, ylim=(-46, 0))
     return (
         "Regularisation path: minimisers over growing balls",
         f"Lines: mean of {len(off)} runs.  Bands: 10th to 90th percentile.",

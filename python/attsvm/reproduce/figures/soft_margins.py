@@ -71,7 +71,7 @@ def farkas(problem, solution):
 
 def shortfall(problem, W):
     """Returns the amounts (n, T) by which the margins of tokens fall short of 1, and 0 for a margin of 1 or more."""
-    return np.maximum(1 - support_margins(problem.data, problem.optimal, W), 0)
+    return np.maximum(1 - margins_of(problem, W), 0)
 
 
 def optimality(problem, W, C):
@@ -85,7 +85,7 @@ def kkt(problem, solution, asked):
     """Returns the largest violation of an optimality condition by a solution, which should be the W of least norm whose
     margins are at least ``asked``."""
     W, dual = solution.W, solution.dual
-    excess = support_margins(problem.data, problem.optimal, W) - asked
+    excess = margins_of(problem, W) - asked
     rows, largest = np.isfinite(excess), np.abs(dual).max()
     return max(
         -excess.min(),
@@ -95,15 +95,15 @@ def kkt(problem, solution, asked):
     )
 
 
-def least_margin(problem, W):
-    return support_margins(problem.data, problem.optimal, W).min()
+def margins_of(problem, W):
+    return support_margins(problem.data, problem.optimal, W)
 
 
 def first_gradient(problem):
     """Computes the textbook gradient G of the loss at W = 0, and iota, the least margin of the optimal tokens under
     -G."""
     G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
-    return G, least_margin(problem, -G)
+    return G, margins_of(problem, -G).min()
 
 
 def first_step(problem):
@@ -123,7 +123,7 @@ def from_first_step(problem):
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
     return {
         "end": float(on_best(run)),
-        "cone": min(least_margin(problem, W) / norm(W) for W in run.weights) * size / iota,
+        "cone": min(margins_of(problem, W).min() / norm(W) for W in run.weights) * size / iota,
         "end correlation": correlation(run.W, svm_of(problem).W),
     }
 
