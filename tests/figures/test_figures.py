@@ -9,7 +9,8 @@ from attsvm import plot
 from attsvm.common import storage
 from attsvm.plot.curves import correlations, finish
 from attsvm.reproduce.figures import local_convergence as figure
-from attsvm.reproduce.textbook import certificate, loss_gradient, softmax
+from attsvm.reproduce.problems import flat
+from attsvm.reproduce.textbook import Sequences, certificate, loss_gradient, softmax
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -28,18 +29,19 @@ def one():
     problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
     run = attsvm.train(problem, W, record=10)
     solutions = {norm: attsvm.solve_svm(data, run.selected, norm) for norm in ("frobenius", "nuclear")}
-    return SimpleNamespace(X=X, Z=Z, problem=problem, run=run, solutions=solutions, found=figure.experiment(rng()))
+    return SimpleNamespace(
+        X=X, Z=Z, problem=problem, run=run, solutions=solutions, found=flat(figure.experiment(rng()))
+    )
 
 
 def _tampered(solution, **changes):
-    fields = {name: getattr(solution, name) for name in ("status", "W", "dual", "norm", "metric")}
+    fields = {name: getattr(solution, name) for name in ("data", "selection", "W", "dual", "norm", "metric")}
     return SimpleNamespace(**{**fields, **changes})
 
 
 def test_certificate_sees_through_a_wrong_solution(one):
-    selected = one.run.selected
     for solution in one.solutions.values():
-        good = certificate(one.run.data, selected, solution)
+        good = certificate(solution)
         assert abs(good["gap"]) < 1e-9 and good["rank"] == solution.rank
         slack = solution.dual.copy()
         slack[np.where(slack == 0)] = 0.1  # every token that is not support, and the selected ones
@@ -48,25 +50,26 @@ def test_certificate_sees_through_a_wrong_solution(one):
             {"dual": slack},
             {"dual": solution.dual + np.where(solution.dual > 0, 0.1, 0)},
         ):
-            assert certificate(one.run.data, selected, _tampered(solution, **changes))["gap"] > 1e-5
+            assert certificate(_tampered(solution, **changes))["gap"] > 1e-5
     frobenius, nuclear = one.solutions.values()
     confused = _tampered(frobenius, norm="nuclear")
-    assert certificate(one.run.data, selected, confused)["gap"] > 0.01
-    assert np.isnan(list(certificate(one.run.data, selected, _tampered(nuclear, W=None)).values())).all()
+    assert certificate(confused)["gap"] > 0.01
+    assert np.isnan(list(certificate(_tampered(nuclear, W=None)).values())).all()
 
 
 def test_the_textbook_gradient_is_a_central_difference(one):
     rng = np.random.default_rng(0)
     W, step = rng.standard_normal((2, 10, 10))
+    at = Sequences(one.X, one.Z, one.problem.scores)
 
     def loss(W):
         attention = softmax(np.einsum("ntd,nd->nt", one.X, one.Z @ W.T))
         return np.logaddexp(0, -(attention * one.problem.scores).sum(axis=1)).mean()
 
-    along = np.vdot(loss_gradient(one.X, one.Z, one.problem.scores, W), step)
+    along = np.vdot(loss_gradient(at, W), step)
     assert along == pytest.approx((loss(W + 1e-6 * step) - loss(W - 1e-6 * step)) / 2e-6, rel=1e-7)
-    several = loss_gradient(*(np.stack([a] * 3) for a in (one.X, one.Z, one.problem.scores, W)))
-    assert_allclose(several[2], loss_gradient(one.X, one.Z, one.problem.scores, W), atol=1e-15)
+    several = loss_gradient(Sequences(*(np.stack([a] * 3) for a in at)), np.stack([W] * 3))
+    assert_allclose(several[2], loss_gradient(at, W), atol=1e-15)
 
 
 def test_csv_reads_back_exactly(tmp_path):

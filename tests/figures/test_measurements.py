@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attsvm.reproduce import problems
 from attsvm.reproduce.figures import basin, joint_training, mirror_descent, next_token, quadratic_head, several_tokens
-from attsvm.reproduce.textbook import projection, softmax, support_margins, tokens_of
+from attsvm.reproduce.textbook import projection, softmax, support_margins
 from numpy.testing import assert_allclose
 
 
@@ -31,10 +31,10 @@ def test_endings_are_what_they_say(rng):
 
 
 def test_the_cone_of_the_basins_is_derived_by_hand(rng):
-    problem, selected, solution = basin.instance(rng, True)
-    found = basin.cone(rng, problem, selected, solution.W)
+    problem, solution = basin.instance(rng, True)
+    found = basin.cone(rng, problem, solution)
     assert found["in the cone"] == 0 and found["mu"] < 1e-9 and found["R"] < 1e-8  # bisected to 1e-10
-    assert not basin.descends(*tokens_of(problem.data), problem.scores, -solution.W, -solution.W).all()
+    assert not basin.descends(problem, -solution.W, -solution.W).all()
 
 
 def test_a_definition_turned_round_is_seen(rng, monkeypatch):
@@ -79,7 +79,7 @@ def test_between_maximises_the_least_score_and_margin():
     selected, score = (X @ v).argmax(axis=1), np.random.default_rng(0).random(6)
 
     def least(W):
-        return (score + support_margins(X, Z, selected, W / np.linalg.norm(W)).min(axis=1)).min()
+        return (score + support_margins(data, selected, W / np.linalg.norm(W)).min(axis=1)).min()
 
     W = joint_training.between(data, selected, score).W
     best = least(W)

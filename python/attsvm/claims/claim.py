@@ -119,10 +119,7 @@ class Claim:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the statistic; an end is infinite if the runs do not bound it."""
-        return (
-            -math.inf if self.measured_low is None else self.measured_low,
-            math.inf if self.measured_high is None else self.measured_high,
-        )
+        return _ends(self.measured_low, self.measured_high)
 
     @property
     def expected(self) -> str:
@@ -194,8 +191,9 @@ def claim(values: ArrayLike, at_least: float | None = None, at_most: float | Non
         raise ValueError("a claim must have a bound, got neither at_least nor at_most: without one it cannot fail")
     low = None if at_least is None else as_number("at_least", at_least)
     high = None if at_most is None else as_number("at_most", at_most)
-    if low is not None and high is not None and low > high:
-        raise ValueError(f"at_least must not exceed at_most, got {low:g} and {high:g}")
+    least, most = _ends(low, high)
+    if least > most:
+        raise ValueError(f"at_least must not exceed at_most, got {least:g} and {most:g}")
     flags = np.asarray(values)
     values = flags.astype(float) if flags.dtype == bool else as_numeric("values", values)
     check_shape("values", values, "runs")
@@ -219,17 +217,14 @@ def share(text: str, flags: Any, low: float | None = None, high: float | None = 
     -------
     Claim
     """
-    sample = _Sample(text, flags, low, high)
+    sample = _Sample(text, flags, low, high, (0, 1))
     if not np.isin(sample.found, (0, 1)).all():
         raise ValueError(f"flags must be true, false or NaN, got numbers: use median() or mean() for {text!r}")
-    runs, true = sample.runs, int(sample.found.sum())
-    shares = [count / max(runs, 1) for count in sample.against(true, true + sample.silent)]
-    measured = shares[0] if len(shares) == 1 or not len(sample.found) else true / len(sample.found)
 
-    def intervals(n: int) -> list[tuple[float, float]]:
-        return [binomial_interval(round(share * n), n) for share in shares]
+    def interval(flags: np.ndarray, n: int) -> tuple[float, float]:
+        return binomial_interval(round(flags.sum() / max(len(flags), 1) * n), n)
 
-    return sample.counted(measured, intervals, f"{true} of {runs}")
+    return sample.counted(sample.middle(_mean), interval, f"{sample.found.sum():.0f} of {sample.runs}")
 
 
 def difference(text: str, more: Any, less: Any, low: float | None = None, high: float | None = None) -> Claim:
@@ -247,18 +242,16 @@ def difference(text: str, more: Any, less: Any, low: float | None = None, high: 
     -------
     Claim
     """
-    sample = _Sample(text, np.asarray(more, dtype=float) - np.asarray(less, dtype=float), low, high)
-    runs, found, silent = sample.runs, sample.found, sample.silent
+    sample = _Sample(text, np.asarray(more, dtype=float) - np.asarray(less, dtype=float), low, high, (-1, 1))
+    found, runs = sample.found, sample.runs
     if not np.isin(found, (-1, 0, 1)).all():
         raise ValueError(f"flags must be true, false or NaN, got numbers for {text!r}")
-    gains, losses = int((found > 0).sum()), int((found < 0).sum())
-    cases = sample.against((gains, losses + silent), (gains + silent, losses))
 
-    def intervals(n: int) -> list[tuple[float, float]]:
-        grown = n / max(runs, 1)
-        return [difference_interval(round(gain * grown), round(loss * grown), n) for gain, loss in cases]
+    def interval(signs: np.ndarray, n: int) -> tuple[float, float]:
+        gains, losses = (round((signs == sign).sum() * (n / max(runs, 1))) for sign in (1, -1))
+        return difference_interval(gains, losses, n)
 
-    return sample.counted((gains - losses) / max(len(found), 1), intervals, f"{gains} to {losses} of {runs}")
+    return sample.counted(_mean(found), interval, f"{(found > 0).sum()} to {(found < 0).sum()} of {runs}")
 
 
 def median(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
@@ -276,18 +269,17 @@ def median(text: str, values: Any, low: float | None = None, high: float | None 
     -------
     Claim
     """
-    sample = _Sample(text, values, low, high)
-    runs, found = sample.runs, sample.found
-    cases = [median_interval(filled) for filled in sample.filled(-math.inf, math.inf)]
-    below = [(found < bound).sum() + extra for bound, extra in ((low, sample.silent), (high, 0)) if bound is not None]
+    sample = _Sample(text, values, low, high, (-math.inf, math.inf))
+    runs = sample.runs
+    below = [(case < bound).sum() for case, bound in zip(sample.cases, sample.bounds, strict=True)]
 
     def needed() -> int | None:
         if runs < LEAST_MEDIAN:
             return LEAST_MEDIAN
         return enough_runs(lambda n: all(min(k, runs - k) * n < median_rank(n) * runs for k in below), runs)
 
-    measured = cases[0][0] if len(cases) == 1 or not len(found) else float(np.median(found))
-    return sample.claim(measured, [case[1:] for case in cases], needed)
+    measured = sample.middle(lambda values: median_interval(values)[0])
+    return sample.claim(measured, [median_interval(case)[1:] for case in sample.cases], needed)
 
 
 def mean(
@@ -312,12 +304,12 @@ def mean(
     Claim
     """
     least, most = within
-    sample = _Sample(text, values, low, high)
-    cases = [mean_interval(filled, least, most) for filled in sample.filled(least, most)]
+    sample = _Sample(text, values, low, high, within)
+    cases = [mean_interval(case, least, most) for case in sample.cases]
     middle, below, above = cases[0]
 
     def needed() -> int | None:
-        away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
+        away = min(abs(middle - bound) for bound in sample.bounds if least < bound < most)
         narrow = away > 0 and math.isfinite(above - below)  # the interval's length falls like 1 / sqrt(runs)
         return max(sample.runs + 1, math.ceil(sample.runs * ((above - below) / 2 / away) ** 2)) if narrow else None
 
@@ -345,11 +337,8 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
     if sample.silent or not len(found):
         note = sample.unsaid or "no values"
         return Claim(text, low, high, None, None, None, runs, "fails", note, runs, sample.silent)
-    short = -math.inf if low is None else low - found
-    excess = np.maximum(short, -math.inf if high is None else found - high)
-    worst = float(found[excess.argmax()])
-    verdict = "holds" if excess.max() <= 0 else "fails"
-    return Claim(text, low, high, worst, worst, worst, runs, verdict, "", runs)
+    worst = float(found[np.maximum(sample.least - found, found - sample.most).argmax()])
+    return Claim(text, low, high, worst, worst, worst, runs, sample.verdict([(worst, worst)]), "", runs)
 
 
 def none(text: str, flags: Any) -> Claim:
@@ -358,41 +347,50 @@ def none(text: str, flags: Any) -> Claim:
 
 
 class _Sample:
-    """The values of a claim; the finite values among them; the number of values that are not finite; and the bounds."""
+    """The values of a claim, and its bounds.
 
-    def __init__(self, text: str, values: Any, low: float | None, high: float | None):
-        if low is None and high is None:
-            raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
+    ``found`` are the finite values, ``silent`` is the number of the others.  ``cases`` has the values for each bound,
+    with those that are not finite at their worst: the least possible number for a lower bound, the largest for an upper
+    bound.
+    """
+
+    def __init__(
+        self, text: str, values: Any, low: float | None, high: float | None, within: tuple[float, float] = (0, 0)
+    ):
         self.text, self.low, self.high = text, low, high
-        self.values = np.ravel(np.asarray(values, dtype=float))
-        self.found = self.values[np.isfinite(self.values)]
-        self.runs = len(self.values)
+        self.least, self.most = _ends(low, high)
+        values = np.ravel(np.asarray(values, dtype=float))
+        finite = np.isfinite(values)
+        self.found, self.runs = values[finite], len(values)
         self.silent = self.runs - len(self.found)
         self.unsaid = f"{self.silent} without a number" if self.silent else ""
+        worst = [(bound, filler) for bound, filler in zip((low, high), within, strict=True) if bound is not None]
+        if not worst:
+            raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
+        self.bounds = [bound for bound, _ in worst]
+        self.cases = [np.where(finite, values, filler) for _, filler in worst]
 
-    def against(self, below: Any, above: Any) -> list[Any]:
-        """The values that stand for a missing number at its worst: ``below`` if the claim has a lower bound, ``above``
-        if it has an upper bound."""
-        low, high = self.low, self.high
-        return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
-
-    def filled(self, least: float, most: float) -> list[np.ndarray]:
-        return [np.where(np.isfinite(self.values), self.values, filler) for filler in self.against(least, most)]
+    def middle(self, statistic: Callable[[np.ndarray], float]) -> float:
+        """A statistic of the finite values; if there is one bound alone, or no finite value, of the first case."""
+        return statistic(self.cases[0] if len(self.cases) == 1 or not len(self.found) else self.found)
 
     def verdict(self, intervals: Iterable[tuple[float, float]]) -> str:
-        least, most = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
-        if all(least <= a and b <= most for a, b in intervals):
+        if all(self.least <= a and b <= self.most for a, b in intervals):
             return "holds"
-        return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
+        return "fails" if all(b < self.least or a > self.most for a, b in intervals) else "undecided"
 
-    def counted(self, measured: float, intervals: Callable[[int], list[tuple[float, float]]], note: str) -> Claim:
-        """A claim on shares of runs.  ``intervals(n)``: intervals that n runs with the measured shares would have."""
+    def counted(self, measured: float, interval: Callable[[np.ndarray, int], tuple[float, float]], note: str) -> Claim:
+        """A claim on shares of runs.  ``interval(case, n)``: the interval that n runs with the shares of a case would
+        have."""
         runs = self.runs
+
+        def intervals(n: int) -> list[tuple[float, float]]:
+            return [interval(case, n) for case in self.cases]
 
         def needed() -> int | None:
             return enough_runs(lambda n: self.verdict(intervals(n)) != "undecided", runs) if runs else None
 
-        return self.claim(measured if runs else math.nan, intervals(runs), needed, note)
+        return self.claim(measured, intervals(runs), needed, note)
 
     def claim(
         self,
@@ -414,6 +412,15 @@ class _Sample:
         shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
         note = "; ".join(filter(None, notes))
         return Claim(self.text, self.low, self.high, shown, below, above, self.runs, verdict, note, enough, self.silent)
+
+
+def _mean(values: np.ndarray) -> float:
+    return values.sum() / len(values) if len(values) else math.nan
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+    """The ends of an interval; infinite where there is None."""
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _shown(number: float | None) -> str:

@@ -6,9 +6,9 @@ A file of ``figures/`` is a figure.  It has
 - ``PAPER``: its source, with the names of ``papers.py`` in braces;
 - ``CAPTION``: the caption of its picture;
 - ``SETTINGS``: its settings in words; ``RUNS`` and ``QUICK``: how many random instances, by default and with --quick;
-- ``experiment(rng)``: the measured numbers of one random instance, by name;
-- ``together(runs, seed)``, optional: arrays that are measured for all instances at once;
-- ``once()``, optional: numbers that do not depend on the random instances;
+- ``experiment(rng)``: the measured numbers of one random instance, by name, or nested as ``problems.flat`` reads them;
+- ``together(runs, seed)``, optional: arrays that are measured for all instances at once, likewise;
+- ``once()``, optional: numbers that do not depend on the random instances, likewise;
 - ``claims(results)``: its claims on these numbers, under headings;
 - ``plot(results)``: its picture; ``panels.picture`` makes it from a function that draws the panels.
 """
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from .. import replicate
+from .problems import flat
 
 __all__ = ["FIGURES", "NAMED", "load", "measure"]
 
@@ -69,9 +70,9 @@ def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) ->
     found: dict[str, np.ndarray] = {}
     if hasattr(figure, "experiment"):
         name = figure.__name__.rpartition(".")[2].replace("_", "-")
-        found |= replicate(figure.experiment, runs, seed, n_jobs, progress=True, name=name)
+        found |= replicate(lambda rng: flat(figure.experiment(rng)), runs, seed, n_jobs, progress=True, name=name)
     if hasattr(figure, "together"):
-        found |= figure.together(runs, seed)
+        found |= flat(figure.together(runs, seed))
     if hasattr(figure, "once"):
-        found |= {name: np.array([numbers]) for name, numbers in figure.once().items()}
+        found |= {name: np.array([numbers]) for name, numbers in flat(figure.once()).items()}
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,13 @@ import numpy as np
 from .. import LinearHead, Problem, Run, Separation, correlation, cross_attention, sample, solve_svm
 from ..common.types import Loss, Norm
 from ..plot.curves import SATURATED
+from ..plot.curves import correlations as correlations
 from ..theory import conditions as theory
-from .textbook import TIGHT, locally_optimal, support_margins, tokens_of
+from .textbook import TIGHT, locally_optimal, support_margins
 
+# The size of most random problems: sequences, tokens in each, and dimension.
+# Every selection is separable, since D >= max(N, T - 1).
+N, T, D = 6, 8, 10
 # Largest number of problems that are drawn until a figure accepts one. The most selective figure accepts one in fifty.
 DRAWS = 10_000
 # A measured share may differ this much from its reference in a claim; the reference comes from 400 runs or more.
@@ -27,16 +31,16 @@ def draws() -> Iterator[None]:
     raise RuntimeError(f"none of {DRAWS:,} random problems was accepted")
 
 
-def sphere_problem(rng: np.random.Generator, n: int, T: int, d: int) -> Problem:
+def sphere_problem(rng: np.random.Generator, n: int = N, T: int = T, d: int = D) -> Problem:
     """A random problem: tokens, queries and head uniform on the unit sphere, labels fair coins, logistic loss."""
     X, Z, y, v = sample.unit_sphere(n, T, d, rng)
     return Problem(cross_attention(X, Z), y, LinearHead(v))
 
 
-def one_scored(rng: np.random.Generator, n: int, T: int, d: int, loss: Loss = "logistic") -> Problem:
+def one_scored(rng: np.random.Generator, loss: Loss = "logistic") -> Problem:
     """A random problem on the unit sphere in which one random token of each sequence has score 1, and all others 0."""
-    X, Z, _, _ = sample.unit_sphere(n, T, d, rng)
-    scores = np.arange(T) == rng.integers(T, size=n)[:, None]
+    X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
+    scores = np.arange(T) == rng.integers(T, size=N)[:, None]
     return Problem(cross_attention(X, Z, scores.astype(float)[..., None]), None, LinearHead([1.0]), loss)
 
 
@@ -55,12 +59,27 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     the selection stays; it is false for factors.
     """
     best = local = False
-    if (run.probabilities.max(axis=-1) > SATURATED).all():
+    if saturated(run):
         best = on_best(run)
-        solution = None if best else solve_svm(problem.data, run.selected, norm)
+        solution = None if best else svm_of(run, norm)
         local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
+
+
+def svm_of(chosen: Run | Problem, norm: Norm = "frobenius", **how: Any) -> Separation:
+    """The SVM of the tokens that a run selects at its end, or of the optimal tokens of a problem."""
+    return solve_svm(chosen.data, chosen.selected if isinstance(chosen, Run) else chosen.optimal, norm, **how)
+
+
+def log_spaced(first: int, last: int, count: int, rounding: Any = np.floor) -> np.ndarray:
+    """At most ``count`` different steps from ``first`` to ``last``, evenly spaced on a logarithmic axis."""
+    return np.unique(rounding(np.geomspace(first, last, count)).astype(int))
+
+
+def saturated(run: Run) -> bool:
+    """Whether every query of a run gives nearly all of its attention to one token at the end."""
+    return bool((run.probabilities.max(axis=-1) > SATURATED).all())
 
 
 def on_best(run: Run) -> bool:
@@ -68,9 +87,22 @@ def on_best(run: Run) -> bool:
     return bool((run.selected == run.problem.optimal).all())
 
 
-def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Joins dicts with the same keys: for each key, one array with the values of all rows."""
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+def flat(found: Any, name: str = "") -> dict[str, Any]:
+    """The numbers in nested mappings, by the keys that lead to them, joined by spaces.
+
+    A list of mappings with the same names gives each name one array of the numbers of all mappings.
+    """
+    if isinstance(found, list) and isinstance(found[0], dict):
+        rows = [flat(row) for row in found]
+        found = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    if not isinstance(found, dict):
+        return {name: found}
+    return {key: x for word, part in found.items() for key, x in flat(part, f"{name} {word}".lstrip()).items()}
+
+
+def columns(names: Iterable[Any], values: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    """Pairs each name with its part (runs, ...) of the values (runs, names, ...)."""
+    return zip(names, np.swapaxes(values, 0, 1), strict=True)
 
 
 def to_svm(W: np.ndarray, solution: Separation) -> float:
@@ -83,11 +115,11 @@ def differs(problem: Problem, solution: Separation) -> bool:
     are support tokens."""
     if solution.W is None:
         return False
-    (X, Z), chosen = tokens_of(problem.data), solution.selection.reference
-    margins = support_margins(X, Z, chosen, solution.W)
-    tight = (margins[np.isfinite(margins)] <= 1 + TIGHT).all()
+    chosen, W = solution.selection.reference, solution.W
+    margins = support_margins(problem.data, chosen, W)
+    tight = bool((margins[np.isfinite(margins)] <= 1 + TIGHT).all())
     found = theory.is_locally_optimal(problem, solution), theory.all_tight(solution)
-    return (locally_optimal(X, Z, problem.scores, chosen, solution.W), bool(tight)) != found
+    return (locally_optimal(problem, chosen, W), tight) != found
 
 
 def around(value: float) -> tuple[float | None, float | None]:

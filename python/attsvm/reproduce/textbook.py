@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -56,12 +56,25 @@ def loss(u: ndarray) -> ndarray:
     return np.logaddexp(0, -u).mean(axis=-1)
 
 
-def loss_gradient(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray) -> ndarray:
-    """The gradient of the mean logistic loss by the textbook formula ``s (score - s . score)``.
+class Sequences(NamedTuple):
+    """Sequences with one query each: tokens X (n, T, d), queries Z (n, d) and the scores of the tokens (n, T).
 
-    It loses its digits by cancellation when the softmax s saturates.  X (n, T, d), Z (n, d), scores (n, T) and W (d, d)
-    may have one more axis in front, over runs.
+    All three may have one more axis in front, over runs.
     """
+
+    X: ndarray
+    Z: ndarray
+    scores: ndarray
+
+
+def sequences_of(problem: Problem) -> Sequences:
+    return Sequences(*tokens_of(problem.data), problem.scores)
+
+
+def loss_gradient(at: Sequences, W: ndarray) -> ndarray:
+    """The gradient of the mean logistic loss at W (d, d), or (runs, d, d), by the textbook formula ``s (score - s .
+    score)``.  It loses its digits by cancellation when the softmax s saturates."""
+    X, Z, scores = at
     s = softmax((X @ (Z @ W.swapaxes(-1, -2))[..., None])[..., 0])
     u = (s * scores).sum(axis=-1, keepdims=True)
     c = -s * (scores - u) / (scores.shape[-2] * (1 + np.exp(u)))
@@ -70,60 +83,64 @@ def loss_gradient(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray) -> ndarra
 
 def gradient_of(problem: Problem, W: ndarray) -> ndarray:
     """The gradient of a problem's mean logistic loss at W, by the textbook formula."""
-    return loss_gradient(*tokens_of(problem.data), problem.scores, W)
+    return loss_gradient(sequences_of(problem), W)
 
 
-def descend(
-    X: ndarray,
-    Z: ndarray,
-    scores: ndarray,
-    W: ndarray,
-    steps: int,
-    lr: float,
-    normalized: bool = True,
-    ridge: float = 0.0,
-) -> ndarray:
+def descend(at: Sequences, W: ndarray, steps: int, lr: float, normalized: bool = True, ridge: float = 0.0) -> ndarray:
     """The weights after ``steps`` of gradient descent from W (..., d, d), or from stacked factors K, Q (2, ..., d, m).
 
     From factors the result is K Q^T.  With ``normalized``, each step of W, K or Q is divided by the norm of its
     gradient.  ``ridge`` is for factors only.
     """
-    W, factors = W.copy(), W.ndim == X.ndim
+    W, factors = W.copy(), W.ndim == at.X.ndim
 
     def product() -> ndarray:
         return W[0] @ W[1].swapaxes(-1, -2) if factors else W
 
     for _ in range(steps):
-        G = loss_gradient(X, Z, scores, product())
+        G = loss_gradient(at, product())
         if factors:
             G = np.stack([G @ W[1], G.swapaxes(-1, -2) @ W[0]]) + 2 * ridge * W
         W -= lr * G / (np.linalg.norm(G, axis=(-2, -1), keepdims=True) + np.finfo(float).eps if normalized else 1)
     return product()
 
 
-def mirror_descend(X: ndarray, Z: ndarray, scores: ndarray, W: ndarray, steps: int, lr: float, p: float) -> ndarray:
+def mirror_descend(at: Sequences, W: ndarray, steps: int, lr: float, p: float) -> ndarray:
     """Computes the weights after mirror descent in ``sign(W) |W|^(p-1)``.  Each step has the lq norm ``lr``, with 1/p +
     1/q = 1."""
     q = p / (p - 1)
     for _ in range(steps):
-        G = loss_gradient(X, Z, scores, W)
+        G = loss_gradient(at, W)
         U = np.sign(W) * np.abs(W) ** (p - 1) - lr * G / np.linalg.norm(G.ravel(), q)
         W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
     return W
 
 
-def support_margins(X: ndarray, Z: ndarray, selected: ndarray, W: ndarray) -> ndarray:
+def differences(data: Data, selected: ndarray) -> ndarray:
+    """The differences ``x_selected - x_t`` (n, T, d) of the selected token of each query and all of its tokens."""
+    X, _ = tokens_of(data)
+    return X[np.arange(len(X)), selected][:, None] - X
+
+
+def rows_within(data: Data, kept: ndarray) -> tuple[ndarray, tuple[ndarray, ...]]:
+    """The rows ``(x_first - x_t) z^T``, flat, of all kept tokens t but the first of each query; and the queries and
+    tokens t of these rows."""
+    others = np.nonzero(kept & (kept.cumsum(axis=1) > 1))
+    rows = differences(data, kept.argmax(axis=1))[others][..., None] * data.queries[others[0], None]
+    return rows.reshape(len(rows), data.dk * data.dz), others
+
+
+def support_margins(data: Data, selected: ndarray, W: ndarray) -> ndarray:
     """The margins ``(x_selected - x_t)^T W z`` (n, T) of each query, infinite at the selected token itself."""
-    rows = np.arange(len(Z))
-    m = np.einsum("ntd,nd->nt", X[rows, selected][:, None] - X, Z @ W.T)
-    m[rows, selected] = np.inf
+    m = np.einsum("ntd,nd->nt", differences(data, selected), data.queries @ W.T)
+    m[np.arange(len(m)), selected] = np.inf
     return m
 
 
-def locally_optimal(X: ndarray, Z: ndarray, scores: ndarray, selected: ndarray, W: ndarray) -> bool:
+def locally_optimal(problem: Problem, selected: ndarray, W: ndarray) -> bool:
     """Whether a selection is locally optimal by the definition: each token scores more than its support tokens."""
-    support = support_margins(X, Z, selected, W) <= 1 + TIGHT
-    return bool((scores[np.arange(len(Z)), selected][:, None] > scores)[support].all())
+    scores, support = problem.scores, support_margins(problem.data, selected, W) <= 1 + TIGHT
+    return bool((scores[np.arange(len(scores)), selected][:, None] > scores)[support].all())
 
 
 def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
@@ -147,7 +164,7 @@ def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
     return left @ W @ right
 
 
-def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str, Any]:
+def certificate(solution: Separation) -> dict[str, Any]:
     """Recomputes margin, bound, gap and rank of an SVM solution from tokens, queries, W and multipliers alone; NaN
     without W.
 
@@ -156,12 +173,13 @@ def certificate(data: Data, selected: ndarray, solution: Separation) -> dict[str
     - ``gap``: ``1 - margin / bound``;
     - ``rank``: the number of singular values above 1e-4 of the largest.
     """
-    if solution.W is None or solution.dual is None:
+    data, selected, W, metric = solution.data, solution.selection.reference, solution.W, solution.metric
+    if W is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
-    X, Z = tokens_of(data)
-    adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), X[np.arange(len(Z)), selected][:, None] - X) @ Z
-    sigma = np.linalg.svd(solution.W, compute_uv=False)
-    norm: Any = solution.norm if solution.metric is None else "frobenius"
-    margin = support_margins(X, Z, selected, solution.W).min() / norms(plain(solution.W, solution.metric), norm)[0]
-    bound = norms(plain(adjoint, solution.metric, dual=True), norm)[1] / np.maximum(solution.dual, 0).sum()
+    dual = np.maximum(solution.dual, 0)
+    adjoint = np.einsum("nt,ntd->dn", dual, differences(data, selected)) @ data.queries
+    sigma = np.linalg.svd(W, compute_uv=False)
+    norm: Any = solution.norm if metric is None else "frobenius"
+    margin = support_margins(data, selected, W).min() / norms(plain(W, metric), norm)[0]
+    bound = norms(plain(adjoint, metric, dual=True), norm)[1] / dual.sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}

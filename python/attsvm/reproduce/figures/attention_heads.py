@@ -11,22 +11,19 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
-from ...plot.curves import correlations
 from ..panels import BLUE, finish, medians, pairs, picture
+from ..problems import D, N, T, correlations, saturated
 from ..textbook import apart, softmax, unit
 
-N, T, D = 6, 8, 10
 HEADS = (1, 2, 4)
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
 SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = "{SVM}: its open question on several attention heads; no picture"
 CAPTION = "Left and middle: how far the heads are from their own SVMs. Right: what they select."
 RUNS, QUICK = 100, 32
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent (each "
-    f"attention head by its own norm) with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear "
-    "layer."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient
+descent (each attention head by its own norm) with learning rate {LR} for {STEPS} steps from the start of a PyTorch
+linear layer."""
 COLORS = {1: "0.35", 2: "#0072B2", 4: "#D55E00"}
 COMBINATIONS = {"sum": "summed", "concatenate": "side by side"}
 KINDS = {f"{combine} {H}": f"{H} {text}" for combine, text in COMBINATIONS.items() for H in HEADS}
@@ -34,24 +31,24 @@ KINDS = {f"{combine} {H}": f"{H} {text}" for combine, text in COMBINATIONS.items
 
 def experiment(rng):
     X, Z, y, v = sample.unit_sphere(N, T, D, rng)
-    data = cross_attention(X, Z)
+    data, result = cross_attention(X, Z), {}
     W = rng.uniform(-1, 1, (max(HEADS), D, D)) / np.sqrt(D)
-    more = np.concatenate([[v], unit(rng.standard_normal((max(HEADS), D))[1:])])
-    result = {}
-    for combine in COMBINATIONS:
+    blocks = np.concatenate([[v], unit(rng.standard_normal(W.shape[:2])[1:])])
+    # the vector by which each head is read: one for all heads, or a block of the output head for each
+    for combine, reads in zip(COMBINATIONS, (np.tile(v, (max(HEADS), 1)), blocks), strict=True):
+        scores = y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
         for H in HEADS:
-            reads = more[:H] if combine == "concatenate" else np.tile(v, (H, 1))
-            problem = Problem(data, y, LinearHead(v if combine == "sum" else reads.ravel()), heads=H, combine=combine)
+            head = LinearHead(v if combine == "sum" else reads[:H].ravel())
+            problem = Problem(data, y, head, heads=H, combine=combine)
             run = train(problem, W[:H], lr=LR, steps=STEPS, record=SHOWN)
-            selected, key = run.selected, f"{combine} {H}"
+            selected = run.selected
             own = np.stack([correlations(run.weights[:, h], solve_svm(data, selected[h]).W) for h in range(H)])
-            scores = y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
-            result |= {
-                f"{key} correlation": own.mean(axis=0),
-                f"{key} least correlation": own[:, -1].min(),
-                f"{key} agree": (selected == selected[0]).all(axis=0).mean(),
-                f"{key} best": (selected == scores.argmax(axis=2)).mean(),
-                f"{key} saturated": run.probabilities.max(axis=2).min() > 0.99,
+            result[f"{combine} {H}"] = {
+                "correlation": own.mean(axis=0),
+                "least correlation": own[:, -1].min(),
+                "agree": (selected == selected[0]).all(axis=0).mean(),
+                "best": (selected == scores[:H].argmax(axis=2)).mean(),
+                "saturated": saturated(run),
             }
         early = train(problem, W, lr=LR, steps=TWIN_STEPS).W
         result[f"{combine} apart"] = apart(early, descend_heads(X, Z, scores, W))
@@ -61,13 +58,12 @@ def experiment(rng):
 def descend_heads(X, Z, scores, W):
     """Trains the weights W (H, d, d) of H attention heads in NumPy, by normalised descent along the textbook gradient.
     ``scores`` (H, n, T) holds the scores of all tokens for each head."""
-    W = W.copy()
     for _ in range(TWIN_STEPS):
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
-        u = (s * scores).sum(axis=(0, 2))
-        c = -s * (scores - (s * scores).sum(axis=2, keepdims=True)) / (len(Z) * (1 + np.exp(u)))[:, None]
+        u = (s * scores).sum(axis=2, keepdims=True)
+        c = -s * (scores - u) / (N * (1 + np.exp((s * scores).sum(axis=(0, 2)))))[:, None]
         G = np.einsum("hnt,ntd->hdn", c, X) @ Z
-        W -= LR * G / np.linalg.norm(G, axis=(1, 2), keepdims=True)
+        W = W - LR * G / np.linalg.norm(G, axis=(1, 2), keepdims=True)
     return W
 
 

@@ -14,11 +14,10 @@ from numpy.linalg import norm
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
-from ...plot.curves import correlations, weights_of
 from ...theory import is_locally_optimal
 from ..panels import finish, medians, picture, shares
-from ..problems import around, differs, draws, sphere_problem
-from ..textbook import TIGHT, logits_of, support_margins, tokens_of
+from ..problems import around, columns, correlations, differs, draws, sphere_problem
+from ..textbook import TIGHT, differences, support_margins
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
@@ -32,11 +31,9 @@ TRIES = 100  # number of random selections that are tried before another problem
 PAPER = "{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
 RUNS, QUICK = 400, 80
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; W(0) is c times the Frobenius solution of "
-    f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
-    f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; W(0) is c times the Frobenius
+solution of tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15);
+{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."""
 # For each c, the share of 1,000 independent runs that keep the tokens of their start.
 # The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
 REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
@@ -47,40 +44,40 @@ def experiment(rng):
     solution and how far W turns away from it."""
     found = {"differ": 0}
     for name, wanted in (("optimal", True), ("not", False)):
-        problem, selected, solution = instance(rng, wanted)
-        W = weights_of(solution)
-        size, runs = norm(W), []
+        problem, solution = instance(rng, wanted)
+        W, found[name] = solution.W, []
+        size = norm(W)
         for c in STARTS:
             noise = rng.standard_normal(W.shape)
             noise *= NOISE * size / norm(noise) if not wanted and c == STARTS[0] else 0
-            runs.append(train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS))
-        found[f"{name} stays"] = [(run.selected == selected).all() for run in runs]
-        found[f"{name} correlation"] = [correlations(run.weights, W) for run in runs]
+            run = train(problem, c * (W + noise), lr=c * STEP_SHARE * size, steps=STEPS, record=RECORDS)
+            stays = (run.selected == solution.selected).all()
+            found[name].append({"stays": stays, "correlation": correlations(run.weights, W)})
         found["differ"] += differs(problem, solution)
         if wanted:
-            found |= cone(rng, problem, selected, W)
+            found |= cone(rng, problem, solution)
     return found
 
 
-def cone(rng, problem, selected, W):
+def cone(rng, problem, solution):
     """Compares the local cone (mu, R) that diagnose() states with derived_cone(), and returns the relative errors of mu
     and R.  Also counts random weights on the cone's boundary at which some query's loss does not fall along W."""
-    X, Z = tokens_of(problem.data)
+    selected, W = solution.selected, solution.W
     found = diagnose(problem, selected).local_cone
     # The cone is not tested if a query has no support token.
-    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():
+    if (support_margins(problem.data, selected, W).min(axis=1) > 1 + TIGHT).any():
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
-    by_hand = derived_cone(X, Z, problem.scores, selected, W)
+    by_hand = derived_cone(problem, selected, W)
     size, climbs = norm(W), 0
     for V in rng.standard_normal((RIM, D, D)):
         aside = V - np.vdot(V, W) / size**2 * W
         rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / norm(aside)
-        climbs += not descends(X, Z, problem.scores, R * rim, W).all()
+        climbs += not descends(problem, R * rim, W).all()
     return {"in the cone": float(climbs), "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
 
 
-def derived_cone(X, Z, scores, selected, W):
+def derived_cone(problem, selected, W):
     """Derives the width mu and the radius R of the local cone as attsvm.diagnose does, but from the tokens alone and by
     bisection.
 
@@ -88,20 +85,19 @@ def derived_cone(X, Z, scores, selected, W):
     bounds this difference by eps.  Beyond radius R, tokens that are not support tokens have too little softmax to
     outweigh the support tokens.
     """
-    margins = support_margins(X, Z, selected, W)
-    own = np.arange(N), selected
-    length = norm(X[own][:, None] - X, axis=2) * norm(Z, axis=1)[:, None]
-    better = scores[own][:, None] - scores
-    tight, off = margins <= 1 + TIGHT, (margins > 1 + TIGHT) & np.isfinite(margins)
-    slack = margins[off].min() - 1 if off.any() else np.inf
+    data, scores, margins = problem.data, problem.scores, support_margins(problem.data, selected, W)
+    length = norm(differences(data, selected), axis=2) * norm(data.queries, axis=1)[:, None]
+    better = scores[np.arange(N), selected][:, None] - scores
+    rows, tight = np.isfinite(margins), margins <= 1 + TIGHT
+    off = rows & ~tight
+    slack = margins[off].min(initial=np.inf) - 1  # infinite, and x below is 0, if all tokens are support tokens
     eps, size = min(0.5, slack) / 4, norm(W)
+    worst = margins.max(axis=1, where=rows, initial=0)
+    rise = -better.min(axis=1, where=off, initial=0)
+    gap = better.min(axis=1, where=tight, initial=np.inf)
 
     def enough(r):
-        x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if off.any() else 0.0
-        y = (T - 1) * np.exp(-r * (1 - eps))
-        worst = np.where(np.isfinite(margins), margins, 0).max(axis=1)
-        rise = np.where(off, -better, 0).max(axis=1).clip(0)
-        gap = np.where(tight, better, np.inf).min(axis=1)
+        x, y = ((T - 1) * np.exp(-r * exponent) for exponent in (slack - 2 * eps, 1 - eps))
         return (gap > worst * (rise * x + np.abs(better).max(axis=1) * y * (1 + x))).all()
 
     low, high = 0.0, 1.0
@@ -113,13 +109,13 @@ def derived_cone(X, Z, scores, selected, W):
     return 0.5 * (eps / (length.max() * size)) ** 2, high * size
 
 
-def descends(X, Z, scores, at, along):
+def descends(problem, at, along):
     """Returns a flag for each query: whether its term of the loss, at weights ``at``, falls in direction ``along``.
 
     The loss falls if scores and logits have positive covariance under the query's attention.  The covariance is summed
     over pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
     """
-    logits, change = (logits_of(X, Z, W) for W in (at, along))
+    scores, (logits, change) = problem.scores, (problem.data.logits(W) for W in (at, along))
     pair = logits[:, :, None] + logits[:, None, :]
     pair[:, np.arange(T), np.arange(T)] = -np.inf
     weight = np.exp(pair - pair.max(axis=(1, 2), keepdims=True))
@@ -138,23 +134,22 @@ def instance(rng, locally_optimal):
         better = np.argsort(-problem.scores, axis=1)
         for _ in range(TRIES):
             selected = better[np.arange(N), rng.integers(2, size=N)]
-            if (selected == problem.optimal).all():
-                continue
-            solution = solve_svm(problem.data, selected)
-            if is_locally_optimal(problem, solution) == locally_optimal:
-                return problem, selected, solution
+            if (selected != problem.optimal).any():
+                solution = solve_svm(problem.data, selected)
+                if is_locally_optimal(problem, solution) == locally_optimal:
+                    return problem, solution
 
 
 def claims(results):
     """Claims that runs keep the locally optimal tokens of their start as often as 1,000 independent runs, and that runs
     leave a start where a support token scores more than the selected token."""
-    stays, leaves = results["optimal stays"], ~results["not stays"]
+    stays = results["optimal stays"]
     turned = results["optimal correlation"][:, -1, -1]
     return {
         "Started at c times a locally optimal SVM solution that is not the optimal one": [
             *(
-                share(f"still on its tokens, c = {c} (1,000 independent runs: {value:g})", stays[:, i], *around(value))
-                for i, (c, value) in enumerate(REFERENCE.items())
+                share(f"still on its tokens, c = {c} (1,000 independent runs: {value:g})", x, *around(value))
+                for (c, value), x in columns(REFERENCE.items(), stays[:, :-1])
             ),
             share(f"still on its tokens, c = {STARTS[-1]}", stays[:, -1], 0.95),
             *(
@@ -164,8 +159,8 @@ def claims(results):
             median(f"1 - correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", 1 - turned, 0, 1e-5),
         ],
         "Started where a support token scores more": [
-            share(f"leaves, c = {c}" + (f", {NOISE:.0%} noise" if c == STARTS[0] else ""), leaves[:, i], 0.95)
-            for i, c in enumerate(STARTS)
+            share(f"leaves, c = {c}" + f", {NOISE:.0%} noise" * (c == STARTS[0]), x, 0.95)
+            for c, x in columns(STARTS, ~results["not stays"])
         ],
         "The local cone that diagnose() states": [
             none(

@@ -13,14 +13,12 @@ import numpy as np
 
 from ... import MLPHead, Problem, causal_attention, cross_attention, rules, solve_svm, train
 from ...claims import exactly, median
-from ...plot.curves import correlations
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import sphere_problem, stacked
-from ..textbook import tokens_of, unit
+from ..problems import D, N, T, columns, correlations, flat, log_spaced, sphere_problem
+from ..textbook import differences, tokens_of, unit
 
-N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
-RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
+RECORDS = log_spaced(30, STEPS, 25, np.round)
 HIDDEN = 8  # number of hidden units of the ReLU head
 START = 0.1  # standard deviation of the entries of K(0) and Q(0)
 RULES = {
@@ -36,18 +34,14 @@ SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
 TITLES = ("gradient descent, Frobenius", "mirror descent, l3", "signs, max", "spectral", "K and Q, nuclear")
 PAPER = "{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
-CAPTION = (
-    "Left: both ends of the largest margin that a run of gradient descent proves, as parts of it. Middle: how far W "
-    "and the negative gradient are from the SVM. Right: how far each rule's bound is above the largest margin of its "
-    "norm."
-)
+CAPTION = """Left: both ends of the largest margin that a run of gradient descent proves, as parts of it. Middle: how
+far W and the negative gradient are from the SVM. Right: how far each rule's bound is above the largest margin of its
+norm."""
 RUNS, QUICK = 100, 20
-SETTINGS = (
-    f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}, W(0) = 0 (factors: normal "
-    f"of deviation {START}), {STEPS:,} steps of length {LR} (mirror 1, signs 0.03, spectral 0.05); causal: three "
-    f"sequences of five tokens; ReLU head: {HIDDEN} units of positive weight; two tokens: "
-    "each sequence has a copy of its first token, kept beside it."
-)
+SETTINGS = f"""{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}, W(0) = 0 (factors:
+normal of deviation {START}), {STEPS:,} steps of length {LR} (mirror 1, signs 0.03, spectral 0.05); causal: three
+sequences of five tokens; ReLU head: {HIDDEN} units of positive weight; two tokens: each sequence has a copy of its
+first token, kept beside it."""
 
 
 def softplus(u):
@@ -68,7 +62,7 @@ LEAST = 1e-13
 
 
 def experiment(rng):
-    problem = sphere_problem(rng, N, T, D)
+    problem = sphere_problem(rng)
     data, y, head, (X, Z) = problem.data, problem.y, problem.head, tokens_of(problem.data)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     tokens = unit(rng.standard_normal((3, 5, D)))
@@ -84,21 +78,20 @@ def experiment(rng):
         # each sequence gets a copy of its first token at its end
         "two tokens": Problem(cross_attention(np.concatenate([X, X[:, :1]], axis=1), Z), y, head),
     }
-    rows, off = [], {}
+    rows = []
     for name in SETTINGS_OF:
         how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
         selected = run.selected
         if name == "two tokens":  # if the selected token has a copy, the copy counts as selected too
-            chosen = tokens_of(run.data)[0]
-            selected = (chosen == chosen[np.arange(N), run.selected][:, None]).all(axis=-1)
+            selected = (differences(run.data, selected) == 0).all(axis=-1)
         svm = solve_svm(run.data, selected, NORMS.get(name, "frobenius"))
         rows.append(interval(run, selected, svm))
         if name == "normalized":
-            gradients = [run.problem.loss_and_grad(V, scaled=True)[1].W for V in run.weights[1:]]
-            off["W off"] = 1 - correlations(run.weights[1:], svm.W)
-            off["gradient off"] = 1 - correlations(-np.array(gradients), svm.W)
-    return stacked(rows) | off
+            weights, W = run.weights[1:], svm.W
+            gradients = np.array([problem.loss_and_grad(V, scaled=True)[1].W for V in weights])
+            off = {"W off": 1 - correlations(weights, W), "gradient off": 1 - correlations(-gradients, W)}
+    return flat(rows) | off
 
 
 def interval(run, selected, svm):
@@ -123,11 +116,12 @@ def claims(results):
     at = RECORDS.searchsorted(300)
     growth = np.log(norm[:, -1] / norm[:, at])
     closing, nearing = (np.log(x[:, at] / x[:, -1]) / growth for x in (above, short))
-    last = dict(zip(SETTINGS_OF, excess[..., -1].T, strict=True))
-    groups = {
+    last = dict(columns(SETTINGS_OF, excess[..., -1]))
+    loose = last.pop("factors")  # K Q^T grows with the square of the step, so only the queries of least margin count
+    return {
         "No end is false": [
             exactly(f"ends on the wrong side, {name}, of {2 * (len(RECORDS) + 1)} a run", false, high=0)
-            for name, false in zip(SETTINGS_OF, results["false"].T, strict=True)
+            for name, false in columns(SETTINGS_OF, results["false"])
         ],
         f"Gradient descent, step {STEPS:,}": [
             median("1 - correlation of the negative gradient with the SVM", results["gradient off"][:, -1], high=1e-4),
@@ -139,13 +133,11 @@ def claims(results):
             median("with which the bound falls to the largest margin", closing, 1.7, 4),
             median("with which W's margin rises to it", nearing, 0.7, 1.5),
         ],
+        f"The bound above the largest margin of its norm, step {STEPS:,}": [
+            *(median(name, x, high=BOUNDS.get(name, 1e-3)) for name, x in last.items() if name != "normalized"),
+            median("factors, whose bound stays loose", loose, 0.3, 30),
+        ],
     }
-    groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
-        *(median(name, last[name], high=BOUNDS.get(name, 1e-3)) for name in ("mirror 3", "sign", "spectral", *OTHERS)),
-        # K Q^T grows with the square of the step. So only the queries of least margin still have a gradient.
-        median("factors, whose bound stays loose", last["factors"], 0.3, 30),
-    ]
-    return groups
 
 
 @picture((13, 4.6), 3)

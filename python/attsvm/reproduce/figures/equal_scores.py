@@ -12,37 +12,34 @@ weights diverge, as the theory says, but in another direction.
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, diagnose, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, diagnose, train
 from ...claims import difference, exactly, median, none, share
-from ...plot.curves import correlations
 from ..panels import BLUE, DASHED, PALETTE, error_bars, finish, pairs, picture
-from ..problems import around, on_best, sphere_problem, stacked
+from ..problems import around, columns, correlations, flat, log_spaced, on_best, sphere_problem, svm_of
 from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
 START = 3.0  # standard deviation of the entries of the initial W
 LR, STEPS = 0.1, 6000
-RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
+RECORDS = log_spaced(10, STEPS, 60)
 BEST, OTHERS = 0.5, -0.125  # score of the best token of each sequence, and score of its other tokens
 PAPER = "{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
 RUNS, QUICK = 300, 72
-SETTINGS = (
-    f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
-    f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
-)
+SETTINGS = f"""Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss,
+W(0) with entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate
+{LR}."""
 # For each size, the share of 1,000 independent runs with random scores that end on the best tokens.
 # The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
 RANDOM_SCORES = (0.68, 0.42, 0.40)
 # For each size, the claimed lower bound of the share of runs with equal scores that end on the optimal tokens.
 LEAST = (0.85, 0.8, 0.85)
-SOMEWHERE = 5  # number of random W at which the gradient is compared with NumPy
 
 
 def experiment(rng):
     """Trains W on problems of each size with equal and with random scores.  Measures whether runs end on the optimal
     tokens and, for equal scores, how W correlates with their SVM."""
-    found = stacked([of_size(rng, *size) for size in SIZES])
+    found = flat([of_size(rng, *size) for size in SIZES])
     return found | {"not told": found["not told"].any()}
 
 
@@ -52,15 +49,15 @@ def of_size(rng, n, T, d):
     end = train(free, W, lr=LR, steps=STEPS)
     problem = tied(free)
     run = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
-    svm = solve_svm(problem.data, problem.optimal)
-    somewhere = [(V, gradient_of(problem, V)) for V in rng.standard_normal((SOMEWHERE, d, d))]
+    svm = svm_of(problem)
+    somewhere = [(gradient_of(problem, V), problem.loss_and_grad(V)[1]) for V in rng.standard_normal((5, d, d))]
     return {
         "equal": on_best(run),
         "proved": run.limit().status == "proved",
         "random": on_best(end),
         "correlation": correlations(run.weights[1:], svm.W),
-        "stationary": [np.vdot(by_hand, svm.W) >= 0 for _, by_hand in somewhere],
-        "apart": [apart(problem.loss_and_grad(V)[1], by_hand) for V, by_hand in somewhere],
+        "stationary": [np.vdot(by_hand, svm.W) >= 0 for by_hand, _ in somewhere],
+        "apart": [apart(gradient, by_hand) for by_hand, gradient in somewhere],
         "not told": (n, T, d) == SIZES[0]
         and (diagnose(problem).no_stationary_point != "equal scores" or diagnose(free).equal_scores),
     }
@@ -79,13 +76,13 @@ def claims(results):
     """Claims that runs with equal scores end on the best tokens, and that runs with random scores do so as often as
     independent runs."""
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
-    equal, random, last = results["equal"], results["random"], results["correlation"][:, :, -1]
+    equal, random = results["equal"], results["random"]
     return {
         f"Equal scores, {STEPS:,} steps from a random start (independent runs: 2,877 of 3,000)": [
             *(share(f"selects the optimal tokens, {name}", equal[:, i], LEAST[i]) for i, name in enumerate(names)),
             *(
-                median(f"correlation with the SVM of the optimal tokens, {name}", last[:, i], 0.998, 1)
-                for i, name in enumerate(names)
+                median(f"correlation with the SVM of the optimal tokens, {name}", x, 0.998, 1)
+                for name, x in columns(names, results["correlation"][..., -1])
             ),
             *(
                 difference(
@@ -105,8 +102,8 @@ def claims(results):
             none("instances that diagnose() does not tell", results["not told"]),
         ],
         "Random scores on the same tokens (1,000 independent runs)": [
-            share(f"selects the optimal tokens, {names[i]} ({value:g})", random[:, i], *around(value))
-            for i, value in enumerate(RANDOM_SCORES)
+            share(f"selects the optimal tokens, {name} ({RANDOM_SCORES[i]:g})", random[:, i], *around(RANDOM_SCORES[i]))
+            for i, name in enumerate(names)
         ],
     }
 

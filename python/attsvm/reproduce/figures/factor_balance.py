@@ -9,20 +9,19 @@ aligned with the first gradient.
 """
 
 import numpy as np
+from numpy.linalg import norm, svd
 
-from ... import correlation, solve_svm, train
+from ... import correlation, train
 from ...claims import exactly, median, share
-from ...plot.curves import correlations
 from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import one_scored
+from ..problems import D, N, T, columns, correlations, log_spaced, one_scored, svm_of
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR, STEPS = 0.05, 8000
 # Length of the path along which the drift of K^T K - Q^T Q is measured, and the step lengths that are compared.
 LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)
 RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
-RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
+RECORD = log_spaced(1, STEPS, 40)
 STARTS = {
     "aligned": "aligned start",
     "random": "random start",
@@ -30,17 +29,13 @@ STARTS = {
     "ridge": "random start, ridge",
 }
 PAPER = "{FLOW}: gradient flow on K and Q goes to the nuclear SVM; no picture"
-CAPTION = (
-    "Left: how much K^T K - Q^T Q changes along a path of fixed length, against the step. Middle: how far the "
-    "factors are from balanced. Right: how far K Q^T is from the nuclear SVM."
-)
+CAPTION = """Left: how much K^T K - Q^T Q changes along a path of fixed length, against the step. Middle: how far the
+factors are from balanced. Right: how far K Q^T is from the nuclear SVM."""
 RUNS, QUICK = 100, 36
-SETTINGS = (
-    f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has score 1, "
-    f"all others 0; exponential loss.  Random start: K and Q 0.3 N(0, I).  Aligned: the singular vectors of the "
-    f"first gradient, K Q^T of norm 0.01, balanced.  {STEPS:,} normalised steps of {LR}; drift along a path of length "
-    f"{LENGTH:g}.  Ridge {RIDGE}: {RIDGE_STEPS:,} plain steps of {RIDGE_LR}."
-)
+SETTINGS = f"""{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has
+score 1, all others 0; exponential loss.  Random start: K and Q 0.3 N(0, I).  Aligned: the singular vectors of the
+first gradient, K Q^T of norm 0.01, balanced.  {STEPS:,} normalised steps of {LR}; drift along a path of length
+{LENGTH:g}.  Ridge {RIDGE}: {RIDGE_STEPS:,} plain steps of {RIDGE_LR}."""
 
 
 def difference(K, Q):
@@ -50,54 +45,49 @@ def difference(K, Q):
 def alone(run, W):
     """Compares a run's factors with balanced factors of W = U S V^T: returns the correlations of K K^T with U S U^T,
     and of Q Q^T with V S V^T."""
-    U, sizes, Vt = np.linalg.svd(W)
+    U, sizes, Vt = svd(W)
     return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
 
 
 def experiment(rng):
     """Measures how far K^T K - Q^T Q drifts at each step length, and along training the balance of the factors and the
     correlation of K Q^T with the nuclear SVM."""
-    problem = one_scored(rng, N, T, D, "exponential")
-    best = problem.optimal
-    nuclear, frobenius = (solve_svm(problem.data, best, norm) for norm in ("nuclear", "frobenius"))
+    problem = one_scored(rng, "exponential")
+    nuclear, frobenius = (svm_of(problem, ball) for ball in ("nuclear", "frobenius"))
     _, G = problem.loss_and_grad(np.zeros((D, D)))
-    U, sizes, Vt = np.linalg.svd(-G)
-    root = 0.1 * np.sqrt(sizes / np.linalg.norm(sizes))
+    U, sizes, Vt = svd(-G)
+    root = 0.1 * np.sqrt(sizes / norm(sizes))
     K, Q = 0.3 * rng.standard_normal((2, D, D))
     begin, joint = difference(K, Q), "normalized jointly"
 
     def drift(rule, lr):
         run = train(problem, K=K, Q=Q, rule=rule, lr=lr, steps=round(LENGTH / lr))
-        return np.linalg.norm(difference(run.K, run.Q) - begin)
+        return norm(difference(run.K, run.Q) - begin)
 
     found = {
         "drift": [drift(joint, lr) for lr in RATES],
         "drift apart": drift("normalized", RATES[-1]),
-        "gap": max(certificate(problem.data, best, svm)["gap"] for svm in (nuclear, frobenius)),
+        "gap": max(certificate(svm)["gap"] for svm in (nuclear, frobenius)),
     }
     starts = {"aligned": (U * root, Vt.T * root, joint), "random": (K, Q, joint), "separate": (K, Q, "normalized")}
-    runs = {
-        name: train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
-        for name, (k, q, rule) in starts.items()
-    }
-    for name, run in runs.items():
-        found[f"{name} balance"] = run.balance[1:]
-        found[f"{name} nuclear"] = correlations(run.weights[1:], nuclear.W)
-    found["frobenius"] = correlations(runs["aligned"].weights[-1:], frobenius.W)[0]
-    found["alone"] = alone(runs["aligned"], nuclear.W)
-    how = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": RECORD[RECORD <= RIDGE_STEPS]}
-    run = train(problem, K=K, Q=Q, ridge=RIDGE, **how)
-    left = np.linalg.norm(difference(run.K, run.Q)) / np.linalg.norm(begin)
+    for name, (k, q, rule) in starts.items():
+        run = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
+        found[name] = {"balance": run.balance[1:], "nuclear": correlations(run.weights[1:], nuclear.W)}
+        if name == "aligned":
+            found["frobenius"] = correlations(run.weights[-1:], frobenius.W)[0]
+            found["alone"] = alone(run, nuclear.W)
+    at = RECORD[RECORD <= RIDGE_STEPS]
+    run = train(problem, K=K, Q=Q, rule="constant", lr=RIDGE_LR, steps=RIDGE_STEPS, record=at, ridge=RIDGE)
+    left = norm(difference(run.K, run.Q)) / norm(begin)
     decay = -np.log(left) / (4 * RIDGE * RIDGE_LR * RIDGE_STEPS)
-    return found | {"ridge balance": run.balance[1:], "ridge decay": decay}
+    return found | {"ridge": {"balance": run.balance[1:], "decay": decay}}
 
 
 def claims(results):
     """Claims that training conserves K^T K - Q^T Q, that the factors K and Q become balanced, and that K Q^T turns to
     the nuclear SVM."""
     order = slope(np.log(RATES), np.log(results["drift"]))
-    aligned = results["aligned nuclear"]
-    last, hundred = aligned[:, -1], aligned[:, RECORD.searchsorted(100)]
+    last, hundred = results["aligned nuclear"][:, [-1, RECORD.searchsorted(100)]].T
     apart = results["drift apart"] / results["drift"][:, -1]
     return {
         "K^T K - Q^T Q": [
@@ -106,7 +96,7 @@ def claims(results):
             median("a ridge r shrinks it by exp(-4 r t): rate over that", results["ridge decay"], 0.95, 1.05),
         ],
         "K and Q by themselves, aligned start: K K^T and Q Q^T are those of the nuclear SVM": [
-            median(f"correlation of {name}", results["alone"][:, i], 0.95) for i, name in enumerate(("K K^T", "Q Q^T"))
+            median(f"correlation of {name}", x, 0.95) for name, x in columns(("K K^T", "Q Q^T"), results["alone"])
         ],
         "Balance": [
             exactly("aligned start: largest", results["aligned balance"], high=1 + 1e-3),
@@ -128,21 +118,22 @@ def plot(results, drift, balance, direction):
     """Draws the change of K^T K - Q^T Q against the step length (left), the balance of the factors along training
     (middle), and 1 - correlation of K Q^T with the nuclear SVM along training (right)."""
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
+    least = RATES[-1]
     drift.plot(RATES, middle, "o-", color=ORANGE, label="jointly normalised")
-    drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=GREEN, markevery=[1])
+    drift.plot([least, least], [middle[-1], apart], "s:", color=GREEN, markevery=[1])
     many = f"  K and Q normalised apart:\n  {apart / middle[-1]:.0f} times as much"
-    drift.text(RATES[-1], apart, many, color=GREEN, va="center", fontsize=8)
+    drift.text(least, apart, many, color=GREEN, va="center", fontsize=8)
     drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
-    drift.set_ylim(middle.min() / 2, 2 * apart)
     drift.set_xticks(RATES, RATES)
     drift.set_xticks([], minor=True)
+    limits = {"xlim": (0.01, 0.13), "ylim": (middle.min() / 2, 2 * apart)}
     finish(
         drift,
         f"Kept by the flow: a path of length {LENGTH:g}",
         "step length",
         "change of K^T K - Q^T Q",
         "xy",
-        xlim=(0.01, 0.13),
+        **limits,
     )
     for name, label in STARTS.items():
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)

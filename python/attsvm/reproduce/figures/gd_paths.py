@@ -10,32 +10,27 @@ W turns to that of the Frobenius SVM, (K, Q) comes close to that of the nuclear 
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, train
 from ...claims import exactly, median, share
-from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..textbook import apart, descend, tokens_of, unit
+from ..problems import correlations, log_spaced, svm_of
+from ..textbook import apart, descend, sequences_of, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
 LR, STEPS = 0.1, 2000
-RECORDS = np.unique(np.geomspace(1, STEPS, 200).astype(int))
+RECORDS = log_spaced(1, STEPS, 200)
 # After this number of steps W is compared with NumPy; later the textbook gradient loses half of its digits.
 TWIN_STEPS = 50
 # For training W and for training (K, Q): the norm whose SVM the direction turns to, and the norm of the SVM to compare.
 NORMS = {"W": ("frobenius", "nuclear"), "KQ": ("nuclear", "frobenius")}
-KINDS = ("one", "two")
-CAPTION = (
-    "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
-    "(K, Q) dashed). Dots: tokens; stars: the best of each sequence; thick: where the SVM points."
-)
+CAPTION = """Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W
+solid, (K, Q) dashed). Dots: tokens; stars: the best of each sequence; thick: where the SVM points."""
 RUNS, QUICK = 300, 72
-SETTINGS = (
-    "Left: 2 sequences of 5 tokens, 0.5 N(0, I) shifted by (-1, 0), the first tokens (1, 0.5) and (1, -0.5).  Right: 2 "
-    "sequences of 3 tokens, 0.3 N(0, I) shifted by (-1, 0) and (1, 0).  The head a random unit vector, labels 1, unit "
-    f"queries, W(0) = 0, K(0) = 0.1 N(0, I), Q(0) = 0, {STEPS:,} steps of normalised gradient descent with learning "
-    f"rate {LR}.  The picture and the first claims are of the published draws (generator seeds 3 and 1; their K(0) was "
-    "not seeded), the others of random draws of the same kind."
-)
+SETTINGS = f"""Left: 2 sequences of 5 tokens, 0.5 N(0, I) shifted by (-1, 0), the first tokens (1, 0.5) and (1,
+-0.5).  Right: 2 sequences of 3 tokens, 0.3 N(0, I) shifted by (-1, 0) and (1, 0).  The head a random unit vector,
+labels 1, unit queries, W(0) = 0, K(0) = 0.1 N(0, I), Q(0) = 0, {STEPS:,} steps of normalised gradient descent with
+learning rate {LR}.  The picture and the first claims are of the published draws (generator seeds 3 and 1; their K(0)
+was not seeded), the others of random draws of the same kind."""
 
 # Tokens, queries and head of the two published draws, in single precision as they were drawn.
 PUBLISHED = {
@@ -64,11 +59,11 @@ def together(runs, seed):
     """Trains W and (K, Q) on both published draws.  Returns the paths of W z and the SVM directions W_svm z for the
     queries z; (K, Q) starts from one random K(0) and Q(0) = 0."""
     found = {}
-    for kind in KINDS:
+    for kind in PUBLISHED:
         for name, run in trainings(published(kind), np.random.default_rng(seed)).items():
-            Z, svm = run.data.queries, solve_svm(run.data, run.selected, NORMS[name][0])
+            Z = run.data.queries
             found[f"shown {kind} {name}"] = np.einsum("rde,ne->rnd", run.weights, Z)
-            found[f"toward {kind} {name}"] = Z @ weights_of(svm).T
+            found[f"toward {kind} {name}"] = Z @ svm_of(run, NORMS[name][0]).W.T
     return found
 
 
@@ -86,7 +81,7 @@ def draw(kind, rng):
         X[:, 0] = [[1, 0.5], [1, -0.5]]
     else:
         X = 0.3 * rng.standard_normal((2, 3, 2)) + [[[-1, 0]], [[1, 0]]]
-    return Problem(cross_attention(X, unit(Z)), None, LinearHead(v / np.linalg.norm(v)))
+    return Problem(cross_attention(X, unit(Z)), None, LinearHead(unit(v)))
 
 
 def trainings(problem, rng):
@@ -96,19 +91,16 @@ def trainings(problem, rng):
 
 def experiment(rng):
     found = {}
-    for kind in KINDS:
+    for kind in PUBLISHED:
         for which, problem in (("published", published(kind)), ("random", draw(kind, rng))):
             for name, run in trainings(problem, rng).items():
                 key = f"{which} {kind} {name}"
-                own, other = (solve_svm(run.data, run.selected, norm).W for norm in NORMS[name])
+                own, other = (svm_of(run, norm).W for norm in NORMS[name])
                 x, y = np.full(2, np.nan) if own is None else own @ run.data.queries[1]
-                found |= {
-                    f"{key} missed": (run.selected != problem.optimal).sum(),
-                    f"{key} off": 1 - correlations(run.weights[-1:], own)[0],
-                    f"{key} off the other": 1 - correlations(run.weights[-1:], other)[0],
-                    f"{key} slope": y / x,
-                }
-        by_hand = descend(*tokens_of(problem.data), problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
+                off, off_other = (1 - correlations(run.weights[-1:], W)[0] for W in (own, other))
+                missed = (run.selected != problem.optimal).sum()
+                found[key] = {"missed": missed, "off": off, "off the other": off_other, "slope": y / x}
+        by_hand = descend(sequences_of(problem), np.zeros((2, 2)), TWIN_STEPS, LR)
         found[f"{kind} apart"] = apart(train(problem, lr=LR, steps=TWIN_STEPS).W, by_hand)
     return found
 
@@ -166,7 +158,7 @@ def plot(results, *axes):
     W with training of the factors K and Q."""
     both = ("W", "W", "-"), ("KQ", "(K, Q)", DASHED)
     titles = "Training W", "Training W (solid) and (K, Q) (dashed)"
-    for ax, kind, names, title in zip(axes, KINDS, (both[:1], both), titles, strict=True):
+    for ax, kind, names, title in zip(axes, PUBLISHED, (both[:1], both), titles, strict=True):
         problem = published(kind)
         tokens, reach = tokens_of(problem.data)[0], 1.15 * np.abs(problem.data.keys).max()
         for n, (X, best, color) in enumerate(zip(tokens, problem.optimal, (ORANGE, BLUE), strict=True)):
@@ -176,7 +168,7 @@ def plot(results, *axes):
                 path = compressed(results[f"shown {kind} {name}"][:, n], reach)
                 ax.plot(*path.T, linewidth=1.3, color=color, linestyle=line)
                 toward = results[f"toward {kind} {name}"][n]
-                x, y = far = 3 * reach * toward / np.linalg.norm(toward)
+                x, y = far = 3 * reach * unit(toward)
                 label = f"{trained}: SVM direction of z{n + 1}"
                 ax.plot([0, x], [0, y], linewidth=5, alpha=0.35, label=label, color=color, linestyle=line)
                 across = far[::-1] * [1, -1]

@@ -15,35 +15,25 @@ from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
 from ..panels import error_bars, finish, picture
-from ..problems import around, differs, ending, linear_layer, sphere_problem, stacked
+from ..problems import around, columns, differs, ending, flat, linear_layer, sphere_problem, svm_of
+from .overparameterization import DIMENSIONS, LR, REFERENCE, SIZES, STEPS, SUPPORT
 
-N, T = 5, 5
-DIMENSIONS = (4, 8, 16, 32, 64)
-LR, STEPS = 0.1, 1500
+N, T = SIZES[0]
 NORMS = {"W": "frobenius", "KQ": "nuclear"}
 ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
 PAPER = "{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
-CAPTION = (
-    "How trainings end, as shares of all runs, against the dimension; beside the bars, "
-    "how often all tokens are support tokens."
-)
+CAPTION = """How trainings end, as shares of all runs, against the dimension; beside the bars, how often all tokens are
+support tokens."""
 RUNS, QUICK = 400, 80
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent with "
-    f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
-    "The published settings are not known."
-)
-# For each dimension, the share of 1,000 independent runs that end on the best tokens.
-# The reference shares that runs are compared with come from SciPy alone (reference_shares.py at commit d7d1777).
-BEST = dict(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True))
-# For each dimension, the share of 1,000 independent draws in which all tokens are support tokens of the optimal ones.
-SUPPORT = {32: 0.11, 64: 0.62}
+SETTINGS = f"""{N} sequences of {T} random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient
+descent with learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without
+ridge. The published settings are not known."""
 
 
 def experiment(rng):
     """Trains W and (K, Q) in each dimension, and records how each run ended and whether all tokens are support tokens
     of the optimal ones."""
-    return stacked([of_dimension(rng, d) for d in DIMENSIONS])
+    return flat([of_dimension(rng, d) for d in DIMENSIONS])
 
 
 def of_dimension(rng, d):
@@ -54,8 +44,8 @@ def of_dimension(rng, d):
     found, different = {}, []
     for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
         end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
-        ideal = solve_svm(problem.data, problem.optimal, norm)
-        found |= {f"{name} {what}": flag for what, flag in (end | {"all support": all_tight(ideal)}).items()}
+        ideal = svm_of(problem, norm)
+        found[name] = end | {"all support": all_tight(ideal)}
         different.append(differs(problem, ideal))
     different[-1] |= differs(problem, solve_svm(problem.data, second))
     return found | {"differ": different}
@@ -75,19 +65,20 @@ def claims(results):
         ]
     best, proved = results["W global"], results["W proved"]
 
-    def referred(flags, references):
-        return [
-            share(f"d = {d} ({value:g})", flags[:, DIMENSIONS.index(d)], *around(value))
-            for d, value in references.items()
-        ]
-
     return groups | {
         "Ends that are proved, not looked at: no later step changes a token": [
             share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),
             share("proved, of the runs that end on other locally optimal tokens", proved[results["W local"]], 0.3),
         ],
-        "Ends on the optimal tokens, W: of 1,000 independent runs": referred(best, BEST),
-        "All tokens are support, Frobenius: of 1,000 independent draws": referred(results["W all support"], SUPPORT),
+        "Ends on the optimal tokens, W: of 1,000 independent runs": [
+            share(f"d = {d} ({value:g})", flags, *around(value))
+            for (d, flags), value in zip(columns(DIMENSIONS, best), REFERENCE[SIZES[0]], strict=True)
+        ],
+        "All tokens are support, Frobenius: of 1,000 independent draws": [
+            share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
+            for (size, d), value in SUPPORT.items()
+            if size == SIZES[0]
+        ],
         "Against the definitions, in NumPy": [
             none("draws whose local optimality or support differ", results["differ"])
         ],

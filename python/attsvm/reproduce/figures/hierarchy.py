@@ -17,14 +17,12 @@ from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
 from ..panels import BLUE, ORANGE, PALETTE, finish, medians, picture
-from ..problems import stacked, to_svm
+from ..problems import flat, to_svm
 from ..textbook import norms, unit
 
 PAPER = "{SVM}, its last sentence; no picture"
-CAPTION = (
-    "Left: distance of each layer's weights from its SVM as training goes on. Middle: distance of the lower layer "
-    "from its SVM and from the two controls, run by run. Right: the balance of the margins."
-)
+CAPTION = """Left: distance of each layer's weights from its SVM as training goes on. Middle: distance of the lower
+layer from its SVM and from the two controls, run by run. Right: the balance of the margins."""
 RUNS, QUICK = 40, 12
 # A setting starts with the numbers of sequences, of tokens in a sequence, of dimensions and of attention layers.
 # A setting ends with the standard deviation of W(0)'s entries, whether K and Q are trained, and the values' length.
@@ -44,10 +42,8 @@ CLAIMED = {
     "K and Q": (0.93, 0.93),
 }
 STEPS, RECORD = 4000, 200
-SETTINGS = (
-    f"Unit tokens, queries and head, orthogonal values, {STEPS:,} steps of normalised gradient descent on all layers "
-    "together, learning rate 0.1."
-)
+SETTINGS = f"""Unit tokens, queries and head, orthogonal values, {STEPS:,} steps of normalised gradient descent on all
+layers together, learning rate 0.1."""
 KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
 LAYERS = 3  # The measured arrays have a column for each layer; with two layers the middle column is NaN.
 
@@ -58,12 +54,12 @@ def together(runs, seed):
     found = {}
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
-        X, z, v, y, Q, noise = (np.stack(each) for each in zip(*draws, strict=True))
+        X, z, v, y, Q, noise = map(np.stack, zip(*draws, strict=True))
         V = [length * np.linalg.qr(Q[:, i])[0] for i in range(layers - 1)]
         start = [spread * np.swapaxes(noise[:, i], 0, 1) for i in range(layers)]
         stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
         norm = "nuclear" if factors else "frobenius"
-        of_runs = stacked([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
+        of_runs = flat([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
         found |= {f"{measured}, {name}": numbers for measured, numbers in of_runs.items()}
     return found
 
@@ -98,11 +94,11 @@ def _judged(stack, r, X, V, z, norm):
 def _controls(W, X, attention, norm):
     """Returns the correlations of the lowest layer's W with two control SVMs: the SVM of all its queries, and the SVM
     of only the queries whose outputs lead to the final output."""
-    chosen, rows = attention[0].argmax(axis=-1), np.arange(len(X))[:, None]
+    chosen, *middle, last = (p.argmax(axis=-1) for p in attention)
+    rows, read = np.arange(len(X))[:, None], last[:, None]
+    for selected in middle:
+        read = np.concatenate([read, selected[rows, read]], axis=1)
     every = solve_svm(self_attention(X, query=None), chosen, norm)
-    read = attention[-1].argmax(axis=-1)[:, None]
-    if len(attention) == LAYERS:
-        read = np.concatenate([read, attention[1][rows, read].argmax(axis=-1)], axis=1)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
     return [to_svm(W, svm) for svm in (every, alone)]
 
@@ -112,23 +108,24 @@ def claims(results):
     own, and that margin times norm is equal in the lowest and the last layer."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
-        layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
-        middle = [layers[:, 1]] if name == "three layers" else []
+        low, middle, top = results[f"layers, {name}"].T
+        every, alone = results[f"controls, {name}"].T
+        between = [middle] if name == "three layers" else []
         groups[f"{name}: every layer goes to an SVM of its own"] = [
-            median("correlation of the last layer with its SVM", layers[:, -1], last, 1),
-            median("correlation of the lowest layer with its SVM", layers[:, 0], lowest, 1),
-            *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in middle),
-            median("of the lowest layer with the SVM of all queries (control)", controls[:, 0], -1, 0.9),
-            share("nearer to its SVM than to that of the queries on the way alone", nearer(layers, controls), 0.5),
+            median("correlation of the last layer with its SVM", top, last, 1),
+            median("correlation of the lowest layer with its SVM", low, lowest, 1),
+            *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in between),
+            median("of the lowest layer with the SVM of all queries (control)", every, -1, 0.9),
+            share("nearer to its SVM than to that of the queries on the way alone", nearer(low, alone), 0.5),
             median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
         ]
     return groups
 
 
-def nearer(layers, controls):
+def nearer(lowest, alone):
     """Returns a flag for each run: whether the lowest layer is closer to its SVM than to the SVM of only the queries
     that lead to the final output.  The flag is NaN if the lowest layer has no SVM."""
-    return np.where(np.isfinite(layers[:, 0]), ~(layers[:, 0] <= controls[:, 1]), np.nan)
+    return np.where(np.isfinite(lowest), ~(lowest <= alone), np.nan)
 
 
 @picture((14, 4.6), 3)

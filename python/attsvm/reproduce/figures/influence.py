@@ -11,28 +11,25 @@ sequences still selects its tokens rightly.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import cross_attention, solve_svm, train
 from ...claims import mean, median, share
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import sphere_problem
+from ..problems import columns, flat, sphere_problem, svm_of
 
 PAPER = "{NOWHERE}"
-CAPTION = (
-    "Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the share "
-    "of sequences that hold a support token beside the error on new sequences, by the number of sequences."
-)
+CAPTION = """Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the
+share of sequences that hold a support token beside the error on new sequences, by the number of sequences."""
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
 ARRIVED = 1e-3  # A run has converged if 1 - correlation of its W with its SVM is below this; some runs have not.
 # COUNTS: numbers of sequences from which an SVM learns a teacher. TEACHER: T and d. NEW: number of test sequences.
 COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500
 RUNS, QUICK = 200, 40
-SETTINGS = (
-    f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "
-    f"Right: T = {TEACHER[0]}, d = {TEACHER[1]}, Gaussian tokens and queries, a Gaussian teacher W, "
-    f"{NEW} new sequences."
-)
+SETTINGS = f"""Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N}
+removals. Right: T = {TEACHER[0]}, d = {TEACHER[1]}, Gaussian tokens and queries, a Gaussian teacher W, {NEW} new
+sequences."""
 
 
 def experiment(rng):
@@ -41,7 +38,7 @@ def experiment(rng):
     the error on new ones."""
     problem = sphere_problem(rng, N, T, D)
     run = train(problem, lr=LR, steps=STEPS)
-    found = solve_svm(problem.data, run.selected).influence()
+    found = svm_of(run).influence()
     arrived = turn(run.direction, found.solution.W) < ARRIVED
 
     def without(i):
@@ -50,21 +47,19 @@ def experiment(rng):
         return (again.selected == run.selected[rest]).all(), turn(run.direction, again.direction)
 
     kept, turns = np.array([without(i) for i in range(N)]).T
-    shares, errors = zip(*(learned(rng, n) for n in COUNTS), strict=True)
     return {
         "predicted": found.turn,
         "trained": np.where(kept * arrived, turns, np.nan),
         "arrived": arrived,
         "kept": kept.mean(),
         "held": found.solved,
-        "share": shares,
-        "error": errors,
+        **flat([learned(rng, n) for n in COUNTS]),
     }
 
 
 def turn(A, B):
     """Returns 1 - correlation of the matrices A and B, computed without cancellation if A and B are close."""
-    return ((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2).sum() / 2
+    return ((A / norm(A) - B / norm(B)) ** 2).sum() / 2
 
 
 def learned(rng, n):
@@ -74,7 +69,7 @@ def learned(rng, n):
     W = rng.standard_normal((d, d))
     seen, new = (cross_attention(rng.standard_normal((k, T, d)), rng.standard_normal((k, d))) for k in (n, NEW))
     sol = solve_svm(seen, seen.select(W))
-    return sol.support.any(axis=1).mean(), (sol.select(new) != new.select(W)).mean()
+    return {"share": sol.support.any(axis=1).mean(), "error": (sol.select(new) != new.select(W)).mean()}
 
 
 def claims(results):
@@ -97,8 +92,8 @@ def claims(results):
             share("runs in which some removal makes the others select other tokens", results["kept"] < 1, None, 0.6),
         ],
         "The share of sequences with a support token bounds the error on new ones, in expectation": [
-            mean(f"share minus error, n = {n}", results["share"][:, k] - results["error"][:, k], (-1, 1), 0)
-            for k, n in enumerate(COUNTS)
+            mean(f"share minus error, n = {n}", x, (-1, 1), 0)
+            for n, x in columns(COUNTS, results["share"] - results["error"])
         ],
     }
 

@@ -15,13 +15,13 @@ p turn to the same directions.
 """
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import weights_of
 from ...theory import label_svm, relaxed_margins
 from ..panels import BLUE, ORANGE, cumulated, finish, picture
-from ..problems import draws, linear_layer, sphere_problem, to_svm
+from ..problems import draws, linear_layer, saturated, sphere_problem, to_svm
 from ..textbook import loss, softmax, tokens_of, unit
 
 LR, STEPS = 0.1, 1000
@@ -36,27 +36,21 @@ KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conje
 # published values for some steps: "softmax" is the attention to the best token, "logistic" the probability of the label
 PUBLISHED = {"softmax": {30: 0.72, 60: 0.97, 100: 1.0}, "logistic": {0: 0.52, 30: 0.87, 55: 0.99}}
 
-PAPER = (
-    "{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
-    "random data are this package's"
-)
-CAPTION = (
-    "Left: paths of the prompt and the SVM direction that each goes to (thick). Middle: attention to the best "
-    "token and probability of the label. Right: on random data, how far W is from three candidates, as shares of "
-    "the draws."
-)
+PAPER = """{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the
+random data are this package's"""
+CAPTION = """Left: paths of the prompt and the SVM direction that each goes to (thick). Middle: attention to the best
+token and probability of the label. Right: on random data, how far W is from three candidates, as shares of the
+draws."""
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    "Example: token 0 against (1, 1), (1, -1) and (0.5, 1) [tight] or (0.5, 1.5) [not tight], labels 1, -1, 1; "
-    f"p(0) = (0, -1), v(0) = (-1, 0), {STEPS:,} steps.  Random: {N} sequences of {T} tokens, queries and head uniform "
-    f"on the unit sphere, d = {D}, W(0) a PyTorch linear layer, {RANDOM_STEPS:,} steps; draws whose labels are all "
-    f"support are drawn anew, and runs whose attention has not saturated give no number.  Normalised descent on the "
-    f"head and on attention, each with learning rate {LR}, logistic loss."
-)
+SETTINGS = f"""Example: token 0 against (1, 1), (1, -1) and (0.5, 1) [tight] or (0.5, 1.5) [not tight], labels 1, -1,
+1; p(0) = (0, -1), v(0) = (-1, 0), {STEPS:,} steps.  Random: {N} sequences of {T} tokens, queries and head uniform on
+the unit sphere, d = {D}, W(0) a PyTorch linear layer, {RANDOM_STEPS:,} steps; draws whose labels are all support are
+drawn anew, and runs whose attention has not saturated give no number.  Normalised descent on the head and on
+attention, each with learning rate {LR}, logistic loss."""
 
 
 def once():
-    return example("tight") | example("not tight")
+    return {kind: example(kind) for kind in THIRD}
 
 
 def example(kind):
@@ -68,22 +62,21 @@ def example(kind):
     trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
     second = np.ones(3, dtype=int)
     margins = relaxed_margins(problem, second)
-    full, relaxed = (weights_of(solve_svm(data, second, margins=m)).ravel() for m in (None, margins))
+    full, relaxed = (solve_svm(data, second, margins=m).W.ravel() for m in (None, margins))
     outputs = np.array([data.attended(W) @ v for W, v in zip(trained.weights, trained.head_records, strict=True)])
     minimisers = [joint_minimiser(X, radius) for radius in RADII]
-    found = {
-        "joint v": [correlation(v, weights_of(label_svm(problem, second)).ravel()) for v, _ in minimisers],
+    return {
+        "joint v": [correlation(v, label_svm(problem, second).W.ravel()) for v, _ in minimisers],
         "joint p": [correlation(p, full if kind == "tight" else relaxed) for _, p in minimisers],
         "path": trained.weights[:, :, 0],
         "p": unit(trained.W.ravel()),
         "v": unit(trained.v),
         "full": full,
         "relaxed": relaxed,
-        "label": weights_of(label_svm(problem, second)).ravel(),
+        "label": label_svm(problem, second).W.ravel(),
         "softmax": [data.probabilities(W)[:, 1].mean() for W in trained.weights],
         "logistic": (1 / (1 + np.exp(-LABELS * outputs))).mean(axis=1),
     }
-    return {f"{kind} {key}": value for key, value in found.items()}
 
 
 def joint_minimiser(X, radius):
@@ -109,17 +102,18 @@ def experiment(rng):
         label = label_svm(problem, selected)
         if label.W is None or not label.support[:, 1].all():
             break
-    if label.W is None or trained.probabilities.max(axis=1).min() < 0.99:
+    if label.W is None or not saturated(trained):
         return dict.fromkeys((*KINDS, "v", "rho"), np.nan)
-    rho = np.linalg.norm(trained.v) / trained.norm[-1]
-    score = (problem.y[:, None] * tokens_of(data)[0][np.arange(N), selected]) @ label.W[:, 0]
+    rho = norm(trained.v) / trained.norm[-1]
+    v = label.W[:, 0]
+    score = (problem.y[:, None] * tokens_of(data)[0][np.arange(N), selected]) @ v
     solutions = {
         "full": solve_svm(data, selected),
         "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
-        "between": between(data, selected, rho * score / np.linalg.norm(label.W)),
+        "between": between(data, selected, rho * score / norm(v)),
     }
     found = {kind: to_svm(trained.W, svm) for kind, svm in solutions.items()}
-    return found | {"v": correlation(trained.v, label.W[:, 0]), "rho": rho}
+    return found | {"v": correlation(trained.v, v), "rho": rho}
 
 
 def between(data, selected, score):
@@ -128,15 +122,15 @@ def between(data, selected, score):
     Bisection finds the largest t for which some W of norm 1 has margins of at least ``t - (score - min score)`` at all
     queries.  The least norm of a W with these margins grows with t, so t is too large if this norm exceeds 1.
     """
-    room = score - score.min()
+    lead = score - score.min()
 
     def least(t):
-        return solve_svm(data, selected, margins=np.broadcast_to((t - room)[:, None], (N, T)))
+        return solve_svm(data, selected, margins=np.tile(t - lead, (T, 1)).T)
 
-    low, high = 0.0, solve_svm(data, selected).margin + room.max()
+    low, high = 0.0, solve_svm(data, selected).margin + lead.max()
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.linalg.norm(least(middle).W) < 1 else (low, middle)
+        low, high = (middle, high) if norm(least(middle).W) < 1 else (low, middle)
     return least(high)
 
 
@@ -198,14 +192,8 @@ def plot(results, paths, confidence, candidates):
         confidence.plot(results[f"{kind} softmax"][0, :121], color=color, label=f"{kind}: attention")
         likely = f"{kind}: probability of the label"
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", color=color, label=likely)
-    finish(
-        paths,
-        "Example: where the prompt goes",
-        "first coordinate of p",
-        "second coordinate of p",
-        xlim=(-1, 20),
-        ylim=(-2, 6),
-    )
+    limits = {"xlim": (-1, 20), "ylim": (-2, 6)}
+    finish(paths, "Example: where the prompt goes", "first coordinate of p", "second coordinate of p", **limits)
     finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
     for kind, label in KINDS.items():
         cumulated(1 - results[kind], label, candidates)

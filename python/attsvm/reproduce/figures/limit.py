@@ -10,10 +10,10 @@ Each proved run is then trained five times as long again; none leaves the tokens
 
 import numpy as np
 
-from ... import correlation, train
+from ... import Problem, correlation, train
 from ...claims import exactly, median, none, share
 from ..panels import BLUE, ORANGE, error_bars, finish, pairs, picture
-from ..problems import on_best, sphere_problem, stacked
+from ..problems import columns, flat, on_best, sphere_problem
 
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
@@ -23,10 +23,8 @@ LOSSES = ("logistic", "exponential", "linear")
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
-SETTINGS = (
-    f"Unit tokens, normalised gradient descent from zero with the default learning rate, {STEPS:,} steps, a record "
-    f"every {RECORD}; logistic loss, at n, T, d = {SIZES[0]} the exponential and the linear loss as well."
-)
+SETTINGS = f"""Unit tokens, normalised gradient descent from zero with the default learning rate, {STEPS:,} steps, a
+record every {RECORD}; logistic loss, at n, T, d = {SIZES[0]} the exponential and the linear loss as well."""
 NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LOSSES[1:]]
 
 
@@ -34,23 +32,24 @@ def experiment(rng):
     """Trains W in each setting and asks run.limit() for a proof of the limit.  Measures the step of the proof, the
     first step at which attention exceeds DECIDED, and what training five times as long changes."""
     problems = [sphere_problem(rng, *size) for size in SIZES]
-    problems += [type(p := problems[0])(p.data, p.y, p.head, loss) for loss in LOSSES[1:]]
-    return stacked([_judged(problem) for problem in problems])
+    first = problems[0]
+    problems += [Problem(first.data, first.y, first.head, loss) for loss in LOSSES[1:]]
+    return flat([_judged(problem) for problem in problems])
 
 
 def _judged(problem):
     run = train(problem, steps=STEPS, record=RECORD)
     limit = run.limit()
-    decided = [problem.data.probabilities(W).max(axis=-1).min() > DECIDED for W in run.weights]
-    attends = run.steps[np.argmax(decided)] if any(decided) else np.nan
+    least = np.array([problem.data.probabilities(W).max(axis=-1).min() for W in run.weights])
+    attends = min(run.steps[least > DECIDED], default=np.nan)
     proved, svm = limit.status == "proved", limit.solution
     found = {"best": on_best(run), "proved": proved, "attends": attends}
     if not proved:
         return found | {"step": np.nan, "left": False, "nearer": np.nan, "gap": 0.0}
     later = train(problem, run.W, steps=LATER * STEPS)
-    off = [1 - correlation(W, svm.W) for W in (run.weights[run.steps.searchsorted(limit.step)], later.W)]
+    at_proof, at_end = (1 - correlation(W, svm.W) for W in (run.weights[run.steps == limit.step][0], later.W))
     left = (later.selected != svm.selected).any()
-    return found | {"step": limit.step, "left": left, "nearer": off[1] / off[0], "gap": svm.gap}
+    return found | {"step": limit.step, "left": left, "nearer": at_end / at_proof, "gap": svm.gap}
 
 
 def claims(results):
@@ -68,11 +67,11 @@ def claims(results):
                 share(f"ends on the best tokens and is proved, {name}", proved[best[:, k], k], 0.85)
                 for k, name in enumerate(NAMES)
             ),
-            share("ends on other tokens and is proved, 6, 8, 10", proved[:, 0][~best[:, 0]], 0.5),
+            share("ends on other tokens and is proved, 6, 8, 10", proved[~best[:, 0], 0], 0.5),
         ],
         "When": [
             median(f"step of the proof over that of attention {DECIDED:g}, {name}", ratio, None, 3)
-            for name, ratio in zip(NAMES, (results["step"] / results["attends"]).T, strict=True)
+            for name, ratio in columns(NAMES, results["step"] / results["attends"])
         ],
     }
 

@@ -10,15 +10,14 @@ Without the published ridge the distance falls to about 1e-2 in the median, and 
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
+from ... import LinearHead, Problem, cross_attention, sample, train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import finish, medians, picture
-from ..problems import linear_layer
-from ..textbook import apart, certificate, descend, locally_optimal, loss, softmax
+from ..problems import D, N, T, linear_layer, svm_of
+from ..textbook import Sequences, apart, certificate, descend, locally_optimal, loss, softmax
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
@@ -28,15 +27,12 @@ STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(S
 TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
-CAPTION = (
-    "Left: how sharp attention becomes. Right: how far the weights are from the two SVMs of the tokens they select."
-)
+CAPTION = """Left: how sharp attention becomes. Right: how far the weights are from the two SVMs of the tokens they
+select."""
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, normalised gradient descent with learning "
-    f"rate {LR} from the start of a PyTorch linear layer; (K, Q) with the published ridge of {PUBLISHED_RIDGE:g} and "
-    f"without; {LONG_STEPS:,} steps (published: {STEPS:,})."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, normalised gradient descent with
+learning rate {LR} from the start of a PyTorch linear layer; (K, Q) with the published ridge of {PUBLISHED_RIDGE:g} and
+without; {LONG_STEPS:,} steps (published: {STEPS:,})."""
 
 
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
@@ -57,7 +53,7 @@ def experiment(rng):
     the weights and both solutions from the data alone."""
     (X, Z, y, v), (W, K, Q) = draw(rng)
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
-    scores = y[:, None] * (X @ v)
+    at = Sequences(X, Z, y[:, None] * (X @ v))
     how = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
     runs = {
         "W": train(problem, W, **how),
@@ -66,37 +62,36 @@ def experiment(rng):
     }
     result = {}
     for name, run in runs.items():
-        svms = {norm: solve_svm(run.data, run.selected, norm) for norm in NORMS}
-        result |= {
-            f"{name} softmax": softmax(np.einsum("ntd,rdn->rnt", X, run.weights @ Z.T, optimize=True)).max(2).mean(1),
-            f"{name} norm": run.norm,
-            f"{name} to its limit": abs(run.loss[-1] - loss(scores[np.arange(N), run.selected])),
-            f"{name} locally optimal": locally_optimal(X, Z, scores, run.selected, svms["frobenius"].W),
+        svms = {norm: svm_of(run, norm) for norm in NORMS}
+        result[name] = {
+            "softmax": softmax(np.einsum("ntd,rdn->rnt", X, run.weights @ Z.T, optimize=True)).max(2).mean(1),
+            "norm": run.norm,
+            "to its limit": abs(run.loss[-1] - loss(at.scores[np.arange(N), run.selected])),
+            "locally optimal": locally_optimal(problem, run.selected, svms["frobenius"].W),
         }
         for norm, svm in svms.items():
-            proof = certificate(run.data, run.selected, svm)
-            result |= {f"{name} {norm} {key}": proof[key] for key in ("gap", "rank")}
-            result[f"{name} {norm}"] = correlations(run.weights, svm.W)
-            result[f"{name} {norm} size"] = np.linalg.norm(svm.W, "nuc")
-    return result | twins(problem, X, Z, scores, W, K, Q)
+            proof, key = certificate(svm), f"{name} {norm}"
+            result |= {key: correlations(run.weights, svm.W), f"{key} size": np.linalg.norm(svm.W, "nuc")}
+            result |= {f"{key} gap": proof["gap"], f"{key} rank": proof["rank"]}
+    return result | twins(problem, at, W, K, Q)
 
 
-def twins(problem, X, Z, scores, W, K, Q):
+def twins(problem, at, W, K, Q):
     """Trains W and (K, Q) for a few steps, and returns their relative distances from the weights that descent along the
     textbook gradient in NumPy reaches."""
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
-    both = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
-    return {"W apart": apart(early, descend(X, Z, scores, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
+    both = descend(at, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
+    return {"W apart": apart(early, descend(at, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
 
 
 def naive_norms(rngs):
     """Returns the norms of W at which descent along the textbook gradient stalls.  Attention has saturated there, so
     that this gradient rounds to zero."""
-    draws = [(*data, weights[0]) for data, weights in map(draw, rngs)]
-    X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
+    draws = [(*data, W) for data, (W, *_) in map(draw, rngs)]
+    X, Z, y, v, W = map(np.stack, zip(*draws, strict=True))
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
-    return np.linalg.norm(descend(X, Z, scores, W, NAIVE_STEPS, LR), axis=(1, 2))
+    return np.linalg.norm(descend(Sequences(X, Z, scores), W, NAIVE_STEPS, LR), axis=(1, 2))
 
 
 def claims(results):
@@ -111,7 +106,7 @@ def claims(results):
 
     norm = results["W norm"]
     off, bare = (1 - results[key] for key in ("W frobenius", "KQ_without_ridge nuclear"))
-    constant = off * norm**2 / (off * norm**2)[:, -1:]
+    product = off * norm**2
     ratio = results["W nuclear size"] / results["W frobenius size"]
     return {
         "Correlation with the SVMs of the selected tokens, step 1,000": [
@@ -137,7 +132,7 @@ def claims(results):
             *(
                 median(
                     f"(1 - correlation) ||W||^2 at step {step:,} over step {LONG_STEPS:,}",
-                    constant[:, STEPS_SHOWN.searchsorted(step)],
+                    product[:, STEPS_SHOWN.searchsorted(step)] / product[:, -1],
                     0.7,
                     1.3,
                 )

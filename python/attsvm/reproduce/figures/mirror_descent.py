@@ -11,13 +11,11 @@ import numpy as np
 
 from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import weights_of
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, finish, picture
-from ..problems import sphere_problem, stacked
-from ..textbook import apart, certificate, mirror_descend, tokens_of
+from ..problems import D, N, T, flat, log_spaced, sphere_problem, svm_of
+from ..textbook import apart, certificate, mirror_descend, sequences_of
 
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 LR = 0.1
 STEPS = {1.75: 1500, 2.0: 2000, 3.0: 20_000}
 
@@ -26,10 +24,8 @@ POINTS = 40  # number of recorded steps of each run, which are the points of its
 TWIN_STEPS = 50
 
 PAPER = "{MIRROR}: divergences from the SVMs of three norms, for three potentials"
-CAPTION = (
-    "How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p. Solid: "
-    "the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."
-)
+CAPTION = """How far the direction of W is from the SVM of least l1.75, l2 and l3 norm, along training with each p.
+Solid: the norm that the theory names; dashed: the others; dotted: the SVMs of the tokens that another run selects."""
 RUNS, QUICK = 100, 24
 # Tokens of two sequences on which head and attention are trained together from zero (JOINT).
 # JOINT_SELECTED: for each p, the token of each of the two sequences that the published run selects.
@@ -47,14 +43,14 @@ def experiment(rng):
     """Trains W by mirror descent with each p, and measures divergences (p, norm, points) of W from the SVMs of three
     norms.  These are the SVMs of the tokens that the run selects, and of the tokens that the run whose p is the norm's
     exponent selects."""
-    problem = sphere_problem(rng, N, T, D)
+    problem = sphere_problem(rng)
     starts = {p: rng.standard_normal((D, D)) for p in STEPS}
     runs = {p: descent(problem, W, p, STEPS[p], record=records(p)) for p, W in starts.items()}
     gaps = []
 
     def diverged(p, q, selected):
         svm = solve_svm(problem.data, selected, q)
-        gaps.append(certificate(problem.data, selected, svm)["gap"])
+        gaps.append(certificate(svm)["gap"])
         return [divergence(svm.W, W, p) for W in runs[p].weights]
 
     found = {
@@ -62,10 +58,7 @@ def experiment(rng):
         "other tokens": [[diverged(p, q, runs[q].selected) for q in STEPS] for p in STEPS],
     }
     twins = [
-        apart(
-            descent(problem, W, p, TWIN_STEPS).W,
-            mirror_descend(*tokens_of(problem.data), problem.scores, W, TWIN_STEPS, LR, p),
-        )
+        apart(descent(problem, W, p, TWIN_STEPS).W, mirror_descend(sequences_of(problem), W, TWIN_STEPS, LR, p))
         for p, W in starts.items()
     ]
     return {**found, "gap": max(gaps), "apart": twins}
@@ -78,21 +71,21 @@ def descent(problem, W, p, steps, **how):
 def records(p):
     """Returns the steps at which a run with exponent p is recorded: POINTS steps from 0 to the end, closer together at
     the start."""
-    steps = np.unique(np.round(np.geomspace(1, STEPS[p], 200)).astype(int))
-    return np.concatenate([[0], steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)]])
+    steps = log_spaced(1, STEPS[p], 200, np.round)
+    return np.append(0, steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)])
 
 
 def divergence(A, B, p):
     """Returns the Bregman divergence of A from B in the potential ``||W||_p^p / p``, where A and B are first scaled to
     lp norm 1: ``1 - <A, sign(B) |B|^(p-1)>``."""
     A, B = (X / np.linalg.norm(X.ravel(), p) for X in (A, B))
-    return 1 - float((A * np.sign(B) * np.abs(B) ** (p - 1)).sum())
+    return 1 - (A * np.sign(B) * np.abs(B) ** (p - 1)).sum()
 
 
 def once():
     """Trains head and attention together from zero with each p.  Measures whether the run selects the published tokens,
     and how far W and the head diverge from their SVMs."""
-    return stacked([joint(p) for p in STEPS])
+    return flat([joint(p) for p in STEPS])
 
 
 def joint(p):
@@ -100,8 +93,8 @@ def joint(p):
     run = descent(problem, np.zeros((2, 2)), p, STEPS[p], train_head=True)
     return {
         "joint selected": tuple(run.selected) == JOINT_SELECTED[p],
-        "joint attention": divergence(weights_of(solve_svm(problem.data, run.selected, p)), run.W, p),
-        "joint head": divergence(weights_of(label_svm(problem, run.selected, p)).ravel(), run.v, p),
+        "joint attention": divergence(svm_of(run, p).W, run.W, p),
+        "joint head": divergence(label_svm(problem, run.selected, p).W.ravel(), run.v, p),
     }
 
 

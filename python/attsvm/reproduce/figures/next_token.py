@@ -14,11 +14,10 @@ import numpy as np
 from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...plot.answers import draw_graphs
-from ...plot.curves import correlations, weights_of
 from ...theory import decompose, next_token, selected_sets
 from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import draws, linear_layer
-from ..textbook import softmax, tokens_of
+from ..problems import correlations, draws, linear_layer
+from ..textbook import rows_within, softmax, tokens_of
 
 N, T, K, D = 6, 4, 6, 8
 LR, STEPS, EVERY = 0.01, 4000, 50
@@ -30,22 +29,18 @@ FIN_LR, FIN_STEPS = 2.0, 4000
 # For some steps, the published mean attention to tokens outside the label's component.
 OUTSIDE = {1000: 0.05, 2000: 4.5e-3, 4000: 3.3e-4}
 PAPER = "{NEXT_TOKEN}: global and local convergence of next-token prediction"
-CAPTION = (
-    "From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what stays "
-    "finite inside a component, and what attention still leaves to tokens outside; and the same with a loss that "
-    "is not convex, which picks its own tokens."
-)
+CAPTION = """From the left: what follows one of the tokens, as a graph; how W turns to the SVM of such graphs; what
+stays finite inside a component, and what attention still leaves to tokens outside; and the same with a loss that is
+not convex, which picks its own tokens."""
 RUNS, QUICK = 100, 24
 SHOWN = 25  # seed of the random draw from which the picture shows a graph
 
-SETTINGS = (
-    f"{N} sequences of {T} of {K} tokens, none twice, each with a random one of its tokens as label; embeddings "
-    f"uniform on the sphere, d = {D}; draws without a cycle are left out.  W starts as a PyTorch linear layer.  "
-    f"Global: log-loss, normalised descent, learning rate {LR}, {STEPS:,} steps.  Local: (1 - softmax(E o)_y)^2 of "
-    f"the attended vector o, learning rate {LOCAL_LR}, {LOCAL_STEPS:,} steps; a token counts as selected above "
-    f"{HIGH}, and runs with one between {LOW} and {HIGH} give no number.  A fixed step of {LR} goes to and fro across "
-    f"W_fin at a distance of half of it."
-)
+SETTINGS = f"""{N} sequences of {T} of {K} tokens, none twice, each with a random one of its tokens as label;
+embeddings uniform on the sphere, d = {D}; draws without a cycle are left out.  W starts as a PyTorch linear
+layer.  Global: log-loss, normalised descent, learning rate {LR}, {STEPS:,} steps.  Local: (1 - softmax(E o)_y)^2 of
+the attended vector o, learning rate {LOCAL_LR}, {LOCAL_STEPS:,} steps; a token counts as selected above {HIGH}, and
+runs with one between {LOW} and {HIGH} give no number.  A fixed step of {LR} goes to and fro across W_fin at a distance
+of half of it."""
 
 
 def draw(rng):
@@ -60,7 +55,7 @@ def draw(rng):
 
 def experiment(rng):
     sequences, labels, E, found = draw(rng)
-    W = weights_of(solve_svm(found.data, found.selected))
+    W = solve_svm(found.data, found.selected).W
     return converge(found, W, linear_layer(rng, D, D)) | local(sequences, labels, E, linear_layer(rng, D, D), W)
 
 
@@ -94,8 +89,7 @@ def finite_part(found):
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
-    rows = [np.outer(some[0] - x, z).ravel() for some, z in zip(tokens, Z, strict=True) for x in some[1:]]
-    U, sizes, _ = np.linalg.svd(np.array(rows).T, full_matrices=False)
+    U, sizes, _ = np.linalg.svd(rows_within(data, kept)[0].T, full_matrices=False)
     problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), "log")
     trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS)
     return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))

@@ -19,21 +19,16 @@ import numpy as np
 
 from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import weights_of
 from ...theory import margin_share
 from ..panels import PALETTE, finish, medians, picture
-from ..problems import sphere_problem
+from ..problems import D, N, T, columns, log_spaced, sphere_problem, svm_of
 from ..textbook import certificate, slope
 
-N, T, D = 6, 8, 10  # n sequences of T tokens in dimension d; every selection is separable, since d >= max(n, T - 1)
 STEPS = 8000
-RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
+RECORDS = log_spaced(10, STEPS, 18, np.round)
 # Step k has length c / sqrt(k) in the rule's norm, where c is LR or the rule's number in LONGER.
 # For AdaGrad and Shampoo, MORE gives a learning rate that is the same in every step.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
-# Numbers of training steps of the rules that are trained for fewer than STEPS steps.
-# With 8,000 steps, sign and spectral steps on K and Q would raise the median share of the margin only from .97 to .98.
-SHORTER = {"sign on K, Q": 2000, "spectral on K, Q": 2000}
 FROZEN = 0.3  # learning rate of the training that goes on in the last metric of a run, held fixed
 EARLY = 400  # If a run changes its tokens after this step, W still has a large part from the former tokens at the end.
 START = 0.1  # standard deviation of the entries of K(0) and Q(0)
@@ -78,27 +73,22 @@ TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
 # Rules outside SLOW are claimed to be nearest to their norm's SVM in .8 of the draws; no theory compares their speed.
 SLOW = ("mirror 3", "spectral")
 PAPER = "{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
-CAPTION = (
-    "Left: the share of the largest margin in each norm (columns) that each rule (rows) reaches; bold where the "
-    'norm is the rule\'s own; "own metric" is what the rule remembers of the gradient\'s squares, "then frozen" what '
-    "training reaches that goes on in it. Middle: how much is missing in the rule's own norm, along training. Right: "
-    "Adam by its memory, from the max norm to a metric."
-)
+CAPTION = """Left: the share of the largest margin in each norm (columns) that each rule (rows) reaches; bold where the
+norm is the rule's own; "own metric" is what the rule remembers of the gradient's squares, "then frozen" what training
+reaches that goes on in it. Middle: how much is missing in the rule's own norm, along training. Right: Adam by its
+memory, from the max norm to a metric."""
 RUNS, QUICK = 100, 36
-SETTINGS = (
-    f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}; {STEPS:,} steps from W = 0 "
-    f"(factors: from normal ones of deviation {START}; sign and spectral steps on them: 2,000), learning rate "
-    f"c / sqrt(k), c = {LR} "
-    f"({', '.join(f'{name}: {rate:g}' for name, rate in LONGER.items())}; AdaGrad 1, Shampoo 3 at every step; frozen: "
-    f"{STEPS:,} steps of {FROZEN} more).  Shares of the largest margin are lower "
-    "ends of certified intervals, of the tokens that the run itself has selected."
-)
+SETTINGS = f"""{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}; {STEPS:,} steps from
+W = 0 (factors: from normal ones of deviation {START}; sign and spectral steps on them: 2,000), learning rate c /
+sqrt(k), c = {LR} ({", ".join((f"{name}: {rate:g}" for name, rate in LONGER.items()))}; AdaGrad 1, Shampoo 3 at every
+step; frozen: {STEPS:,} steps of {FROZEN} more).  Shares of the largest margin are lower ends of certified intervals,
+of the tokens that the run itself has selected."""
 
 
 def experiment(rng):
     """Trains W by each rule, and measures the margin of W as a share of the largest margin in each norm and in the
     rule's own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
-    problem = sphere_problem(rng, N, T, D)
+    problem = sphere_problem(rng)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shapes = {
         "shares": (len(RULES), len(NORMS)),
@@ -114,34 +104,34 @@ def experiment(rng):
     found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     runs, gaps = {}, []
     for i, (name, rule) in enumerate(RULES.items()):
-        steps = SHORTER.get(name, STEPS)
+        # 8,000 sign or spectral steps on K and Q raise the median share of the margin only from .97 to .98.
+        steps = 2000 if name.endswith("K, Q") else STEPS
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
         # Adam diverges if it averages gradients over more steps than it averages their squares.
         with contextlib.suppress(FloatingPointError):
             runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
-        answers = [solve_svm(problem.data, selected, norm) for norm in NORMS]
-        gaps += [certificate(problem.data, selected, answer)["gap"] for answer in answers]
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
         ends = np.array([runs[i].W for i in which])
         found["directions"][which] = [directions(W) for W in ends]
         for i, norm in enumerate(NORMS):
+            answer = solve_svm(problem.data, selected, norm)
+            gaps.append(certificate(answer)["gap"])
             way = runs[i].weights[1:] if i in which else ends[:0]
             reached = margin_share(problem.data, selected, np.concatenate([ends, way]), norm)[0]
             found["shares"][which, i] = reached[: len(ends)]
             if i in which:
                 found["along"][i], found["last change"][i] = reached[len(ends) :], last_change(runs[i])
-                found["directions of the SVM"][i] = directions(weights_of(answers[i]))
+                found["directions of the SVM"][i] = directions(answer.W)
     for i, trained in runs.items():
-        metric = trained.metric
-        if metric is None:
+        if (metric := trained.metric) is None:
             continue
         frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
         found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
         for k, run in enumerate((trained, frozen)):
-            answer = solve_svm(run.data, run.selected, metric=metric)
-            gaps.append(certificate(run.data, run.selected, answer)["gap"])
+            answer = svm_of(run, metric=metric)
+            gaps.append(certificate(answer)["gap"])
             share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
             found["metric"][i, k] = share_of, correlation(run.W, answer.W)
     return {**found, "gap": max(gaps)}
@@ -168,39 +158,34 @@ def exponent(along):
         return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
-def by_rule(numbers):
-    return dict(zip(RULES, numbers.swapaxes(0, 1), strict=False))
-
-
 def claims(results):
     """Claims that each update rule comes nearest to the SVM of its own norm.  All claims are conjectures or
     observations, except that the SVM solutions have small gaps."""
-    shares, metric = by_rule(results["shares"]), by_rule(results["metric"])
+    shares, metric = (dict(columns(RULES, results[key])) for key in ("shares", "metric"))
     own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
-    rates, used, svm_used = exponent(results["along"]), results["directions"], results["directions of the SVM"]
-    spectral = shares["spectral on K, Q"]
+    rates = dict(columns(OWN, exponent(results["along"])))
+    used, svm_used, spectral = results["directions"], results["directions of the SVM"], shares["spectral on K, Q"]
     there = np.isfinite(diagonal)  # a diverged run has no share of the largest margin, and counts against the claim
     wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
         "Conjecture: a run is nearer to its own norm's SVM than to any other": [
-            share(name, wins[:, i], 0.9) for i, name in enumerate(OWN)
+            share(name, x, 0.9) for name, x in columns(OWN, wins)
         ],
         f"Of the runs whose tokens have stood since step {EARLY}: those nearer to their own norm's SVM": [
-            *(share(f"{name}: tokens have stood", early[:, i], 0.5) for i, name in enumerate(OWN)),
+            *(share(f"{name}: tokens have stood", x, 0.5) for name, x in columns(OWN, early)),
             *(share(f"{name}, of those", wins[early[:, i], i], 0.93) for i, name in enumerate(OWN)),
         ],
         "Conjecture: no other rule's run is as near to the SVM of a norm; 8,000 steps are a matter of pace, too": [
-            share(f"{title} norm: {name}", first[:, i], 0.5 if name in SLOW else 0.8)
-            for i, (name, title) in enumerate(zip(OWN, TITLES, strict=True))
+            share(f"{title} norm: {name}", x, 0.5 if name in SLOW else 0.8)
+            for title, (name, x) in zip(TITLES, columns(OWN, first), strict=True)
         ],
         f"Share of the largest margin in its own norm after {STEPS:,} steps": [
-            median(name, diagonal[:, i], {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for i, name in enumerate(OWN)
+            median(name, x, {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for name, x in columns(OWN, diagonal)
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
-            median(f"{name}: exponent", by_rule(rates)[name], -0.75, -0.25)
-            for name in ("normalized", "sign", "spectral")
+            median(f"{name}: exponent", rates[name], -0.75, -0.25) for name in ("normalized", "sign", "spectral")
         ],
         "Directions in use, ||W||_* / ||W||_2, of 6": [
             median("spectral", used[:, 4], 5),
@@ -240,7 +225,7 @@ def plot(results, table, way, memory):
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     finish(way, "The way to its own norm: medians", "step", "1 - share of the largest margin", "xy", ylim=(0.005, 2))
     rows = [[*RULES].index(name) for name in MEMORY]
-    shares, metric = results["shares"][:, rows], results["metric"][:, rows]
+    shares, metric = (results[key][:, rows] for key in ("shares", "metric"))
     for label, values, color in (
         ("own metric", metric[..., 0, 0], PALETTE[5]),
         ("max", shares[..., 3], PALETTE[3]),

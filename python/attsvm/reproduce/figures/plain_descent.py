@@ -10,27 +10,24 @@ of times larger work too.
 import numpy as np
 from numpy.linalg import norm
 
-from ... import diagnose, solve_svm, train
+from ... import diagnose, train
 from ...claims import exactly, median, share
-from ...plot.curves import correlations
 from ..panels import finish, medians, picture
-from ..problems import linear_layer, sphere_problem
-from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, softmax, tokens_of
+from ..problems import correlations, linear_layer, log_spaced, sphere_problem, svm_of
+from ..textbook import apart, descend, gradient_of, logits_of, loss, loss_gradient, sequences_of, softmax
 
 PAPER = "{SVM}: the theorems on gradient descent with a constant step; no picture"
 N, T, D = 4, 5, 8
 LR, STEPS = 1.0, 20_000  # constant steps
 FIXED, FIXED_STEPS = 0.1, 2000  # normalised steps
-RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+RECORDS = log_spaced(1, STEPS, 60)
 TWIN_STEPS = 200
 LONGEST = 1.0  # longest Polyak step
 HEAD_STEPS = 20  # number of steps after which Polyak steps, and steps of W and head together, are compared with NumPy
 CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
 RUNS, QUICK = 100, 36
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, W(0) = 0; constant learning rate {LR:g} "
-    f"for {STEPS:,} steps, normalised descent with learning rate {FIXED} for {FIXED_STEPS:,}."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, W(0) = 0; constant learning rate
+{LR:g} for {STEPS:,} steps, normalised descent with learning rate {FIXED} for {FIXED_STEPS:,}."""
 
 
 def experiment(rng):
@@ -39,59 +36,58 @@ def experiment(rng):
     found = {}
     for rule, lr, steps in (("constant", LR, STEPS), ("normalized", FIXED, FIXED_STEPS)):
         run = train(problem, rule=rule, lr=lr, steps=steps, record=RECORDS[RECORDS <= steps])
-        off = 1 - correlations(run.weights[1:], solve_svm(run.data, run.selected).W)
+        off = 1 - correlations(run.weights[1:], svm_of(run).W)
         found |= {f"{rule} norm": run.norm[1:], f"{rule} off": off}
-    first = norm(gradient_of(problem, np.zeros((D, D))))
-    return found | {"first step": found["constant norm"][0] / first} | by_hand(problem, start)
+    found["first step"] = found["constant norm"][0] / norm(gradient_of(problem, np.zeros((D, D))))
+    return found | by_hand(problem, start)
 
 
 def by_hand(problem, start):
     """Compares training with NumPy: constant steps, Polyak steps, steps of W and the head v together, and the
     smoothness L_W.  Returns relative differences, and how the loss rises and falls with the step 1 / L_W."""
-    (X, Z), scores, told = tokens_of(problem.data), problem.scores, diagnose(problem)
+    at, told = sequences_of(problem), diagnose(problem)
     careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
     plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS).W
     head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, train_head=True)
     polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS).W
-    W, v = with_head(X, Z, problem.y, problem.head.v, start)
+    W, v = with_head(at, problem.y, problem.head.v, start)
     return {
-        "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
-        "polyak apart": apart(polyak, by_polyak(X, Z, scores, start)),
+        "constant apart": apart(plain, descend(at, start, TWIN_STEPS, LR, normalized=False)),
+        "polyak apart": apart(polyak, by_polyak(at, start)),
         "head apart": max(apart(head.W, W), apart(head.v, v)),
-        "smoothness apart": abs(told.lipschitz / smoothness(X, Z, problem.head.v) - 1),
+        "smoothness apart": abs(told.lipschitz / smoothness(at, problem.head.v) - 1),
         "rises": np.diff(careful.loss).max(),
         "falls": careful.loss[0] - careful.loss[-1],
     }
 
 
-def smoothness(X, Z, v):
+def smoothness(at, v):
     """Computes the smoothness L_W of the mean logistic loss in W, which is the mean of ``||z||^2 ||X||^2 g (g / 4 +
     3)`` over sequences, with ``g = ||v|| ||X||``."""
-    key = norm(X, 2, axis=(1, 2))
+    key = norm(at.X, 2, axis=(1, 2))
     g = norm(v) * key
-    return (norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
+    return (norm(at.Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
 
 
-def by_polyak(X, Z, scores, W):
+def by_polyak(at, W):
     """Computes W after Polyak steps in NumPy.  Each step goes against the gradient g of the loss L, and has the length
     ``min(LONGEST, (L - inf L) / (2 ||g||))``."""
-    W, least = W.copy(), loss(scores.max(axis=1))
+    least = loss(at.scores.max(axis=1))
     for _ in range(HEAD_STEPS):
-        s = softmax(logits_of(X, Z, W))
-        g = loss_gradient(X, Z, scores, W)
+        s = softmax(logits_of(at.X, at.Z, W))
+        g = loss_gradient(at, W)
         size = norm(g)
-        W -= min(LONGEST, (loss((s * scores).sum(axis=1)) - least) / (2 * size)) * g / size
+        W = W - min(LONGEST, (loss((s * at.scores).sum(axis=1)) - least) / (2 * size)) * g / size
     return W
 
 
-def with_head(X, Z, y, v, W):
+def with_head(at, y, v, W):
     """Computes W and the head v after steps of both in NumPy.  Each step of W, and each of v, is divided by the norm of
     its own gradient."""
-    W, v = W.copy(), v.copy()
     for _ in range(HEAD_STEPS):
-        attended = np.einsum("nt,ntd->nd", softmax(logits_of(X, Z, W)), X)
+        attended = np.einsum("nt,ntd->nd", softmax(logits_of(at.X, at.Z, W)), at.X)
         slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
-        g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended
+        g, h = loss_gradient(at._replace(scores=y[:, None] * (at.X @ v)), W), slope @ attended
         W, v = W - FIXED * g / norm(g), v - FIXED * h / norm(h)
     return W, v
 
@@ -99,8 +95,8 @@ def with_head(X, Z, y, v, W):
 def claims(results):
     """Claims that the norm of W grows like the logarithm of the step under constant steps, that both rules turn to the
     SVM direction, and that training agrees with NumPy."""
-    norm, off = results["constant norm"], results["constant off"]
-    low, middle, high = norm[:, RECORDS.searchsorted((200, 2000, STEPS))].T
+    off, at = results["constant off"], RECORDS.searchsorted((200, 2000, STEPS))
+    low, middle, high = results["constant norm"][:, at].T
     reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
     text = "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic"
     return {
@@ -108,7 +104,7 @@ def claims(results):
             median(text, (high - middle) / (middle - low), 0.7, 1.3),
             median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
             exactly("length of the first step over that of the gradient", results["first step"], 1 - 1e-9, 1 + 1e-9),
-            share("1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85),
+            share("1 - correlation falls over the last decade", off[:, -1] < off[:, at[1]], 0.85),
         ],
         "Normalised": [
             median("||W|| over learning rate times steps", reached / FIXED / FIXED_STEPS, 0.95, 1.01),

@@ -19,14 +19,12 @@ N, T, WORDS, D = 6, 6, 8, 12
 SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 PAPER = "{NOWHERE}: what positional encodings do to separability"
-CAPTION = (
-    "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
-)
+CAPTION = """Left: how many draws can be separated, against the length of the positional code. Right: how wide their
+margin is."""
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"{N} sentences of {T} random words out of {WORDS}, embeddings uniform on the unit sphere, d = {D}; a random word "
-    "of each is selected; the sines and cosines of its position, of length 1, times the scale shown are added."
-)
+SETTINGS = f"""{N} sentences of {T} random words out of {WORDS}, embeddings uniform on the unit sphere, d = {D}; a
+random word of each is selected; the sines and cosines of its position, of length 1, times the scale shown are
+added."""
 
 
 def experiment(rng):
@@ -45,7 +43,7 @@ def experiment(rng):
             svm = solve_svm(data, selected)
             length = np.linalg.norm(data.keys, axis=1).mean() * np.linalg.norm(data.queries, axis=1).mean()
             found[kind].append(np.nan if svm.W is None else svm.margin / length)
-            gaps.append(certificate(data, selected, svm)["gap"])
+            gaps.append(certificate(svm)["gap"])
     return found | {"gap": np.nanmax(gaps)}
 
 
@@ -72,8 +70,8 @@ def claims(results):
 def medians_of(margins):
     """Returns, for each length of the code, the median margin over the separable draws, NaN if fewer than half of the
     draws are separable."""
-    found = np.isfinite(margins)
-    return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
+    separable = (x[np.isfinite(x)] for x in margins.T)
+    return [np.median(x) if len(x) >= len(margins) / 2 else np.nan for x in separable]
 
 
 @picture((9, 3.8), 2)

@@ -13,8 +13,8 @@ import numpy as np
 
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
-from ...plot.curves import weights_of
 from ..panels import BLUE, ORANGE, finish, picture
+from ..problems import svm_of, to_svm
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
@@ -23,7 +23,7 @@ PLANE = np.eye(2, 3)
 ONE = {"global": 0.9, "local": 0.0}  # score of the third token in the two examples of one sequence
 ONE_TOKENS = [[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]
 STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
-SCORES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+SCORES = np.arange(1, 11)
 LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # losses and their colours
 # The published draw of three sequences of seven tokens (PyTorch's generator, seed 0). The first token is the best.
 DRAWN = [
@@ -49,23 +49,17 @@ DESCENTS = {
     },
 }
 SHOWN = np.arange(0, STEPS + 1, 10)
-PAPER = (
-    "{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and "
-    "plain descent, and the offsets of three losses"
-)
-CAPTION = (
-    "Left: six prompts turn to the best token (thick: its SVM direction), and two of them to another token where "
-    "the third is worthless. Then how the norm of the prompt grows, and how far the loss leaves it beside the SVM "
-    "direction (points: measured; lines: exact)."
-)
+PAPER = """{PROMPT}: paths of a single input on its way to the best and to another token, norms under normalised and
+plain descent, and the offsets of three losses"""
+CAPTION = """Left: six prompts turn to the best token (thick: its SVM direction), and two of them to another token
+where the third is worthless. Then how the norm of the prompt grows, and how far the loss leaves it beside the SVM
+direction (points: measured; lines: exact)."""
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"Prompt attention in the plane, logistic loss, labels 1, {STEPS:,} steps; normalised descent with learning rate "
-    f"{LR}, plain descent with 1.  Single sequence: tokens (-0.1, 1), (1, 0), (0, 0) with scores 1, 0.9 and 0.9 "
-    "or 0; prompts start at (0, y).  Three sequences of seven tokens, 0.2 N(0, I) around (1, 0) with score 1, around "
-    "(-1, 1) and (-0.5, -0.5) with score 0.5: the published draw, and random ones; prompts start at (x, 0).  Losses: "
-    "token 0 against (1, 1) of score C, and against (1, -1) of score 1, p(0) = 0, step 400."
-)
+SETTINGS = f"""Prompt attention in the plane, logistic loss, labels 1, {STEPS:,} steps; normalised descent with
+learning rate {LR}, plain descent with 1.  Single sequence: tokens (-0.1, 1), (1, 0), (0, 0) with scores 1, 0.9 and 0.9
+or 0; prompts start at (0, y).  Three sequences of seven tokens, 0.2 N(0, I) around (1, 0) with score 1, around (-1, 1)
+and (-0.5, -0.5) with score 0.5: the published draw, and random ones; prompts start at (x, 0).  Losses: token 0 against
+(1, 1) of score C, and against (1, -1) of score 1, p(0) = 0, step 400."""
 
 
 def once():
@@ -97,10 +91,10 @@ def several(plane):
     least correlation of a run's prompt with the SVM's W; and the least correlation with the first run's prompt."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
-    svm = solve_svm(problem.data, problem.optimal)
+    svm = svm_of(problem)
     return {
         "best": (trained.selected == problem.optimal).all(),
-        "to svm": np.nan if svm.W is None else min(correlation(W, svm.W) for W in trained.W),
+        "to svm": min(to_svm(W, svm) for W in trained.W),
         "apart": min(correlation(W, trained.W[0]) for W in trained.W),
     }
 
@@ -112,12 +106,12 @@ def single():
     for kind, score in ONE.items():
         problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
         trained = from_starts(problem, 1, 2)
-        solutions = [weights_of(solve_svm(problem.data, [a])) for a in (0, 1)]
-        selected = found[f"{kind} selected"] = trained.selected[:, 0]
-        found[f"{kind} paths"] = trained.weights[..., 0]
+        solutions = [solve_svm(problem.data, [a]).W for a in (0, 1)]
+        selected = trained.selected[:, 0]
+        found[kind] = {"selected": selected, "paths": trained.weights[..., 0]}
         # setdefault stores the final directions of the first example only, where all prompts end on the best token
         found.setdefault("direction", unit(trained.W[..., 0]))
-        found["correlation"] = [correlation(W, solutions[a]) for W, a in zip(trained.W, selected, strict=True)]
+        found["correlation"] = list(map(correlation, trained.W, np.take(solutions, selected, axis=0)))
         found["svm values"] = [(W**2).sum() / 2 for W in solutions]
     return found
 
@@ -127,8 +121,7 @@ def speeds():
     squared norms of its SVM solutions, and the prompt's norm and its attention to the best tokens along training."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
-    in_plane = weights_of(solve_svm(problem.data, [0, 0, 0]))
-    with_score = weights_of(solve_svm(prompt_attention(tokens), [0, 0, 0]))
+    in_plane, with_score = (solve_svm(data, [0, 0, 0]).W for data in (problem.data, prompt_attention(tokens)))
     found = {
         "drawn to svm": several(DRAWN)["to svm"],
         "plane value": (in_plane**2).sum(),
@@ -136,8 +129,8 @@ def speeds():
     }
     for name, table in DESCENTS.items():
         trained = train(problem, steps=STEPS, record=10, **table["how"])
-        found[f"{name} norm"] = trained.norm
-        found[f"{name} softmax"] = [problem.data.probabilities(W)[:, 0].mean() for W in trained.weights]
+        softmax = [problem.data.probabilities(W)[:, 0].mean() for W in trained.weights]
+        found[name] = {"norm": trained.norm, "softmax": softmax}
     return found
 
 
@@ -158,8 +151,8 @@ def exact_offset(loss, C):
         "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
         "exponential": np.negative,
     }
-    C, slope = np.asarray(C, dtype=float), slopes[loss]
-    return (np.log(C) + slope(C) - slope(np.ones_like(C))) / 2
+    slope = slopes[loss]
+    return (np.log(C) + slope(C) - slope(1)) / 2
 
 
 def claims(results):
@@ -213,7 +206,7 @@ def plot(results, left, middle, speed, beside):
         speed.plot([*table["norm"]], [*table["norm"].values()], "x", color=color, markersize=7)
     speed.plot([], [], "x", color="0.4", label="published")
     finish(speed, "Three sequences: how fast", "step", "norm of the prompt", "xy")
-    fine = np.linspace(SCORES[0], SCORES[-1], 100)
+    fine = np.linspace(1, 10, 100)
     for loss, color in LOSSES.items():
         beside.plot(fine, exact_offset(loss, fine), color=color, label=f"{loss} loss")
         beside.plot(SCORES, results[f"{loss} offsets"][0], "o", color=color, markersize=4)
@@ -221,15 +214,8 @@ def plot(results, left, middle, speed, beside):
 
 
 def draw_paths(ax, kind, score, results):
-    finish(
-        ax,
-        f"One sequence, third score {score:g}",
-        "first coordinate of p",
-        "second coordinate of p",
-        xlim=(-4, 7),
-        ylim=(-2.5, 9),
-        aspect="equal",
-    )
+    limits = {"xlim": (-4, 7), "ylim": (-2.5, 9), "aspect": "equal"}
+    finish(ax, f"One sequence, third score {score:g}", "first coordinate of p", "second coordinate of p", **limits)
     selected = results[f"{kind} selected"][0]
     for token, color in enumerate((BLUE, ORANGE)):
         for path in results[f"{kind} paths"][0][selected == token]:

@@ -13,27 +13,21 @@ import numpy as np
 
 from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm, train
 from ...claims import median, none
-from ...plot.curves import weights_of
 from ...theory import decompose, selected_sets, tokens_kept
 from ..panels import BLUE, GREEN, ORANGE, finish, picture
-from ..problems import stacked
+from ..problems import flat
 from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
 LAMBDAS = np.array([0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0])
 STEPS = 4000
-HALF = STEPS // 2
 RATES = 1 / np.sqrt(np.arange(1, STEPS + 1))
-PAPER = (
-    "{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot "
-    "run as published)"
-)
+PAPER = """{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot run
+as published)"""
 CAPTION = "Left: how many tokens attention keeps. Right: how far W is from three predictions."
 RUNS, QUICK = 100, 16
-SETTINGS = (
-    f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
-    f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
-)
+SETTINGS = f"""{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W
+trained from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."""
 EXACT = 1e-9  # values of 1 - correlation below this are rounding errors
 
 
@@ -44,11 +38,11 @@ def experiment(rng):
     Z, v = unit(rng.standard_normal((N, D))), rng.standard_normal(D)
     v /= np.linalg.norm(v)
     data = cross_attention(X, Z)
-    return stacked([_at(data, v, X @ v, lam) for lam in LAMBDAS])
+    return flat([_at(data, v, X @ v, lam) for lam in LAMBDAS])
 
 
 def _at(data, v, scores, lam):
-    found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[HALF])
+    found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[STEPS // 2])
     before, p = data.probabilities(found.weights[1]), found.probabilities
     best = projection(scores / (2 * lam))
     correct = best > 0
@@ -64,7 +58,7 @@ def _at(data, v, scores, lam):
         "left": p[~correct].max(initial=0.0),
         "parts": parts.correlation if parts else np.nan,
         "general": correlation(found.W, parts.W_svm) if parts else np.nan,
-        "one": correlation(found.W, weights_of(solve_svm(data, scores.argmax(axis=1)))),
+        "one": correlation(found.W, solve_svm(data, scores.argmax(axis=1)).W),
     }
 
 

@@ -11,24 +11,20 @@ has them: they are near n, where the solutions found here, certified to a relati
 
 import numpy as np
 
-from ... import solve_svm
 from ...claims import exactly, mean, none, share
 from ..panels import DASHED, PALETTE, finish, picture, shares
-from ..problems import around, sphere_problem, stacked
+from ..problems import around, flat, sphere_problem, svm_of
 from ..textbook import apart, certificate
 
 DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
-SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 ABSOLUTE = 1e-7  # absolute tolerance of the paper: larger singular values count for the rank
 # A solver that needs hundreds of steps is stopped after this number, to test that it calls no bad answer optimal.
 HASTE = 3
 
 PAPER = "{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
-CAPTION = (
-    "Above: mean rank against the dimension, for more sequences (left) and longer ones "
-    "(right). Below: how many draws can be separated at all."
-)
+CAPTION = """Above: mean rank against the dimension, for more sequences (left) and longer ones (right). Below: how many
+draws can be separated at all."""
 RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
@@ -41,6 +37,7 @@ FEASIBLE = {
     (5, 10): {2: 0.295, 3: 0.71, 4: 0.99},
     (5, 15): {2: 0.32, 3: 0.70, 4: 0.97},
 }
+SIZES = tuple(FEASIBLE)
 # For each (n, T) and d, the share of independent solutions, by SciPy and Clarabel, whose Frobenius rank is min(n, d).
 FULL = {
     (5, 5): {2: 0.97, 3: 0.98, 4: 0.98, 5: 0.895},
@@ -71,7 +68,7 @@ PUBLISHED_NUCLEAR = {
 def experiment(rng):
     """Solves the Frobenius and the nuclear SVM for each size (n, T) and dimension d.  Returns ranks and certificates as
     arrays (sizes, dimensions), NaN for a draw that has no solution."""
-    return stacked([stacked([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
+    return flat([flat([cell(sphere_problem(rng, *size, d)) for d in DIMENSIONS]) for size in SIZES])
 
 
 def cell(problem):
@@ -79,15 +76,14 @@ def cell(problem):
     found |= dict.fromkeys(("outside", "ranks that differ", "judged too soon"), 0.0)
     Q, _ = np.linalg.qr(problem.data.queries.T)
     for norm in NORMS:
-        solution = solve_svm(problem.data, problem.optimal, norm)
-        W = solution.W
-        if W is None:
+        solution = svm_of(problem, norm)
+        if (W := solution.W) is None:
             return found  # if this norm has no solution, the other norm has none either
-        proof = certificate(problem.data, problem.optimal, solution)
+        proof = certificate(solution)
         stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
         worst = {"gap": proof["gap"], "stated": np.abs(stated).max(), "outside": apart(W @ Q @ Q.T, W)}
-        found |= {norm: solution.rank, f"{norm} absolute": np.linalg.matrix_rank(W, tol=ABSOLUTE)}
         found |= {key: np.fmax(found[key], number) for key, number in worst.items()}
+        found |= {norm: solution.rank, f"{norm} absolute": np.linalg.matrix_rank(W, tol=ABSOLUTE)}
         found["ranks that differ"] += proof["rank"] != solution.rank
     return found | {"judged too soon": float(judged_too_soon(problem))}
 
@@ -95,10 +91,9 @@ def cell(problem):
 def judged_too_soon(problem):
     """Whether a gradient solver that is stopped after HASTE steps calls separable tokens infeasible, or calls an answer
     optimal whose gap is too large."""
-    stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
-    if stopped.status != "optimal":
-        return stopped.status == "infeasible"
-    return not certificate(problem.data, problem.optimal, stopped)["gap"] <= 1e-8
+    stopped = svm_of(problem, method="gradient", max_iter=HASTE)
+    wrong = stopped.status == "optimal" and not certificate(stopped)["gap"] <= 1e-8
+    return wrong or stopped.status == "infeasible"
 
 
 def _published(results, norm):
@@ -107,27 +102,21 @@ def _published(results, norm):
     return np.nan_to_num(results[f"{norm} absolute"], nan=1.0)
 
 
-def _means(ranks):
-    """Returns the mean rank for each size and dimension over the draws that have a solution, NaN if no draw has one."""
-    found = np.isfinite(ranks)
-    with np.errstate(invalid="ignore"):
-        return np.where(found, ranks, 0).sum(axis=0) / found.sum(axis=0)
-
-
 def claims(results):
     """Claims that the ranks of SVM solutions agree with the theory, and with independent solutions of at least 400
     draws for each size."""
 
     def cells(table, of):
-        return [
-            (f"n = {n}, T = {T}, d = {d}", of[:, SIZES.index((n, T)), DIMENSIONS.index(d)], min(n, d), value)
-            for (n, T), row in table.items()
-            for d, value in row.items()
-        ]
+        """For each size and dimension in the table: its name, the draws that have a number, the bound min(n, d) of the
+        rank, and the value in the table."""
+        for (n, T), row in table.items():
+            for d, value in row.items():
+                x = of[:, SIZES.index((n, T)), DIMENSIONS.index(d)]
+                yield f"n = {n}, T = {T}, d = {d}", x[np.isfinite(x)], min(n, d), value
 
     feasible = np.isfinite(results["frobenius"])
-    bound = np.array([[min(n, d) for d in DIMENSIONS] for n, _ in SIZES])
-    enough = np.array([[d >= max(T - 1, n) for d in DIMENSIONS] for n, T in SIZES])
+    n, T = np.array(SIZES).T[..., None]
+    bound, enough = np.minimum(n, DIMENSIONS), DIMENSIONS >= np.maximum(T - 1, n)
     full, half = results["frobenius"] == bound, results["nuclear"] <= np.ceil(bound / 2)
     published = {(n, 5): dict(zip(DIMENSIONS, row, strict=True)) for n, row in PUBLISHED_FROBENIUS.items()}
     return {
@@ -141,24 +130,14 @@ def claims(results):
         "Rank of the Frobenius solution": [
             share("rank = min(n, d) where d > max(T - 1, n)", full[:, enough & (bound != DIMENSIONS)], 0.9),
             *(
-                share(
-                    f"rank = min(n, d), {text} ({value:g} of independent draws)",
-                    x[~np.isnan(x)] == most,
-                    *around(value),
-                )
+                share(f"rank = min(n, d), {text} ({value:g} of independent draws)", x == most, *around(value))
                 for text, x, most, value in cells(FULL, results["frobenius"])
             ),
         ],
         "Rank of the nuclear solution": [
             share("at most half of min(n, d), rounded up, where d >= 10", half[:, :, 5:], 0.8),
             *(
-                mean(
-                    f"mean rank, {text} ({value:g} of independent draws)",
-                    x[np.isfinite(x)],
-                    (1, most),
-                    value - 0.5,
-                    value + 0.5,
-                )
+                mean(f"mean rank, {text} ({value:g} of independent draws)", x, (1, most), value - 0.5, value + 0.5)
                 for text, x, most, value in cells(NUCLEAR, results["nuclear"])
             ),
         ],
@@ -190,7 +169,8 @@ def plot(results, *axes):
             label = f"{'nT'[letter]} = {SIZES[i][letter]}"
             for (norm, name), line in zip(NORMS.items(), ("-", DASHED), strict=True):
                 look = {"color": color, "linestyle": line}
-                above.plot(DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", **look)
+                ranks = np.ma.masked_invalid(results[norm][:, i]).mean(axis=0)  # of the draws that have a solution
+                above.plot(DIMENSIONS, ranks, label=f"{label}, {name}", marker=".", **look)
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[SIZES[i][0]], "x", color=color, markersize=5)

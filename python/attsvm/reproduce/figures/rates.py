@@ -8,49 +8,43 @@ have slope -1, and Polyak steps have the smaller constant; the proved slope is -
 
 import numpy as np
 
-from ... import solve_svm, train
+from ... import train
 from ...claims import exactly, median, share
-from ...plot.curves import correlations
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import on_best, one_scored
-from ..textbook import certificate, gradient_of, slope, support_margins, tokens_of
+from ..problems import D, N, T, correlations, log_spaced, on_best, one_scored, svm_of
+from ..textbook import certificate, gradient_of, slope, support_margins
 
-N, T, D = 6, 8, 10
 STEPS, FIT = 10_000, 1000  # number of training steps; the slopes of curves are fitted from step FIT on
 RULES = {
     "normalised": {"lr": 0.1},
     "Polyak": {"rule": "polyak", "lr": 1000.0},
     "plain": {"rule": "constant", "lr": 1.0},
 }
-RECORD = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+RECORD = log_spaced(1, STEPS, 60)
 LATE = RECORD >= FIT
 PAPER = "{RATES}: rates of normalised descent and of the Polyak step; no code, settings not known"
-CAPTION = (
-    "Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right: "
-    "how fast attention to the other tokens vanishes."
-)
+CAPTION = """Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right:
+how fast attention to the other tokens vanishes."""
 RUNS, QUICK = 100, 36
-SETTINGS = (
-    f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has score 1, "
-    f"all others 0; logistic loss, W(0) = 0, {STEPS:,} steps; learning rates 0.1 (normalised) and 1 (plain), Polyak "
-    f"steps not shortened.  Slopes are fitted from step {FIT:,} on."
-)
+SETTINGS = f"""{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has
+score 1, all others 0; logistic loss, W(0) = 0, {STEPS:,} steps; learning rates 0.1 (normalised) and 1 (plain), Polyak
+steps not shortened.  Slopes are fitted from step {FIT:,} on."""
 
 
 def experiment(rng):
     """Trains W by each rule, and measures along training the error of W's direction, the norm of W, and the attention
     to other tokens than the best."""
-    problem = one_scored(rng, N, T, D)
-    (X, Z), best = tokens_of(problem.data), problem.optimal
-    svm = solve_svm(problem.data, best)
-    found = {"gap": certificate(problem.data, best, svm)["gap"]}
+    problem = one_scored(rng)
+    data, best = problem.data, problem.optimal
+    svm = svm_of(problem)
+    found = {"gap": certificate(svm)["gap"]}
     for name, how in RULES.items():
         run = train(problem, steps=STEPS, record=RECORD, **how)
         found |= {
             f"{name} error": np.sqrt(2 * (1 - np.clip(correlations(run.weights[1:], svm.W), -1, 1))),
             f"{name} norm": run.norm[1:],
             # The least difference of logits, best token minus another token, over all queries and all other tokens.
-            f"{name} lead": [support_margins(X, Z, best, W).min() for W in run.weights[1:]],
+            f"{name} lead": [support_margins(data, best, W).min() for W in run.weights[1:]],
             f"{name} best": on_best(run),
         }
     return found | {"plain first": found["plain norm"][0] / np.linalg.norm(gradient_of(problem, np.zeros((D, D))))}

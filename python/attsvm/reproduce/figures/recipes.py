@@ -19,26 +19,24 @@ exponential tail of softmax: without a tail training stops at margin 1, and with
 import itertools
 
 import numpy as np
+from numpy.linalg import norm
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
 from ..panels import BLUE, finish, picture
-from ..problems import stacked, to_svm
+from ..problems import flat, svm_of, to_svm
 from ..textbook import projection, softmax, unit
 
 PAPER = "{NOWHERE}"
-CAPTION = (
-    "Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the recipe."
-)
+CAPTION = """Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the
+recipe."""
 N, T, D = 4, 5, 16
 STEPS, LR = 8000, 0.1
 RUNS, QUICK = 60, 12
 CAP, SMOOTHING, DROPPED = 5.0, 0.1, 0.3
-SETTINGS = (
-    f"n = {N}, T = {T}, d = {D}, unit tokens and queries, mean logistic loss, {STEPS:,} steps of normalised gradient "
-    f"descent with learning rate {LR} from zero; all subsets of tokens for dropout, of which a share {DROPPED:g} is "
-    f"dropped; a soft cap of {CAP:g}; label smoothing {SMOOTHING:g}."
-)
+SETTINGS = f"""n = {N}, T = {T}, d = {D}, unit tokens and queries, mean logistic loss, {STEPS:,} steps of normalised
+gradient descent with learning rate {LR} from zero; all subsets of tokens for dropout, of which a share {DROPPED:g} is
+dropped; a soft cap of {CAP:g}; label smoothing {SMOOTHING:g}."""
 RECIPES = (
     "token dropout",
     "ties",
@@ -50,7 +48,6 @@ RECIPES = (
     "QK-norm",
     "smoothing",
 )
-IN_NUMPY = RECIPES[3:]
 
 
 def together(runs, seed):
@@ -60,61 +57,61 @@ def together(runs, seed):
     X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
     y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
-    weights, stopped = {}, {}
-    for name in IN_NUMPY:
-        weights[name], stopped[name] = descended(name, X, Z, scores)
-    one = [compared(x, z, y, v, s, {name: W[r] for name, W in weights.items()})
-           for r, (x, z, y, v, s) in enumerate(zip(X, Z, y, v, scores, strict=True))]  # fmt: skip
-    return stacked(one) | {"sparsemax: stopped": stopped["sparsemax"]}
+    # The package itself has the first three recipes.
+    ends = {name: descended(name, X, Z, scores) for name in RECIPES[3:]}
+    one = [compared(X[r], Z[r], y[r], v[r], {name: W[r] for name, (W, _) in ends.items()}) for r in range(runs)]
+    return flat(one) | {"sparsemax: stopped": ends["sparsemax"][1]}
 
 
-def compared(X, Z, y, v, scores, weights):
+def compared(X, Z, y, v, weights):
     """Returns, for one run, the correlations of each recipe's W with the SVM of the recipe and with the SVM that
     ignores the recipe."""
     problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     data, best = problem.data, problem.optimal
-    plain = solve_svm(data, best)
+    plain = svm_of(problem)
     found = {"null": to_svm(solve_svm(data, (best + 1) % T).W, plain)}
-    weighed = trained(problem, plain, X, Z, y, v)
+    judged = trained(problem, X, Z)
     for name, W in weights.items():
-        own = sign_svm(X, Z, scores) if name == "sigmoid" else solve_svm(data, data.select(W))
-        weighed[name] = W, own, plain
-    for name, (W, own, control) in weighed.items():
-        found |= {f"{name}: own": to_svm(W, own), f"{name}: plain": to_svm(W, control)}
-    margins = data._flat_margins(weights["sparsemax"], best)
-    return found | {"sparsemax: margin": margins[np.arange(N * T) % T != np.repeat(best, T)].min()}
+        judged[name] = W, sign_svm(problem, X, Z) if name == "sigmoid" else solve_svm(data, data.select(W))
+    for name, (W, own, *control) in judged.items():
+        found |= {f"{name}: own": to_svm(W, own), f"{name}: plain": to_svm(W, *control or [plain])}
+    return found | {"sparsemax: margin": data.margins(weights["sparsemax"], best).min()}
 
 
-def trained(problem, plain, X, Z, y, v):
-    """Trains W by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W,
-    the recipe's SVM, and the SVM that ignores the recipe."""
-    order = np.argsort(-problem.scores, axis=1)
-    subsets = [np.flatnonzero(kept) for kept in itertools.product((0, 1), repeat=T) if any(kept)]
-    seen = cross_attention([x[s] for x in X for s in subsets], np.repeat(Z, len(subsets), axis=0))
-    dropout = Problem(seen, np.repeat(y, len(subsets)), LinearHead(v))
-    ranked = cross_attention([X[i][order[i, k:]] for i in range(N) for k in range(T - 1)], np.repeat(Z, T - 1, axis=0))
-    found = {"token dropout": (run_of(dropout).W, solve_svm(ranked, np.zeros(N * (T - 1), dtype=int)), plain)}
-    twice = X.copy()
-    best, rows = (y[:, None] * X[..., 0]).argmax(axis=1), np.arange(N)
-    twice[rows, (best + 1) % T, 0] = X[rows, best, 0]
+def trained(problem, X, Z):
+    """Trains W by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W
+    and the recipe's SVM; for ties, which change the tokens, also the SVM of these tokens that ignores the recipe."""
+    y, head, rows = problem.y, problem.head, np.arange(N)
+    subsets = np.array([*itertools.product((False, True), repeat=T)])[1:]
+    seen = cross_attention([x[kept] for x in X for kept in subsets], np.repeat(Z, len(subsets), axis=0))
+    dropout = run_of(Problem(seen, np.repeat(y, len(subsets)), head))
+    falling = X[rows[:, None], np.argsort(-problem.scores, axis=1)]
+    ranked = cross_attention([x[k:] for x in falling for k in range(T - 1)], np.repeat(Z, T - 1, axis=0))
+    twice, best = X.copy(), (y[:, None] * X[..., 0]).argmax(axis=1)
+    other = (best + 1) % T
+    twice[rows, other, 0] = X[rows, best, 0]
     # The head reads the first coordinate alone, so that two tokens can have exactly equal scores.
-    run = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
+    ties = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
-    margins[rows, np.where(run.selected == best, (best + 1) % T, best)] = -np.inf
-    found["ties"] = run.W, solve_svm(run.data, run.selected, margins=margins), solve_svm(run.data, run.selected)
-    run = run_of(Problem(cross_attention(X, Z, sink=True), y, LinearHead(v)))
-    return found | {"sink": (run.W, solve_svm(run.data, run.selected), plain)}
+    margins[rows, np.where(ties.selected == best, other, best)] = -np.inf
+    sink = run_of(Problem(cross_attention(X, Z, sink=True), y, head))
+    return {
+        "token dropout": (dropout.W, solve_svm(ranked, np.zeros(len(ranked), dtype=int))),
+        "ties": (ties.W, *(svm_of(ties, margins=each) for each in (margins, None))),
+        "sink": (sink.W, svm_of(sink)),
+    }
 
 
 def run_of(problem):
     return train(problem, lr=LR, steps=STEPS)
 
 
-def sign_svm(X, Z, scores):
+def sign_svm(problem, X, Z):
     """Solves the SVM of sigmoid attention, in which every token competes with a zero token.  The zero token is selected
     if the token's score is below 0."""
-    pairs = np.stack([X.reshape(-1, D), np.zeros((N * T, D))], axis=1)
-    return solve_svm(cross_attention(pairs, np.repeat(Z, T, axis=0)), (scores.ravel() < 0).astype(int))
+    tokens = X.reshape(-1, D)
+    rivals = cross_attention(np.stack([tokens, 0 * tokens], axis=1), np.repeat(Z, T, axis=0))
+    return solve_svm(rivals, (problem.scores.ravel() < 0).astype(int))
 
 
 def descended(name, X, Z, scores):
@@ -123,7 +120,7 @@ def descended(name, X, Z, scores):
     W = np.zeros((len(X), D, D))
     for _ in range(STEPS):
         G = gradient(name, W, X, Z, scores)
-        size = np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+        size = norm(G, axis=(-2, -1), keepdims=True)
         stopped = size[:, 0, 0] == 0
         if stopped.all():
             break
@@ -148,7 +145,7 @@ def gradient(name, W, X, Z, g):
         a = softmax(CAP * np.tanh(logits / CAP))
         pull = pairs(a, g) / np.cosh(logits / CAP) ** 2
     elif name == "QK-norm":
-        size = np.linalg.norm(U, axis=-1, keepdims=True)
+        size = norm(U, axis=-1, keepdims=True)
         least = np.maximum(size, 1e-12)
         a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
         rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
@@ -203,12 +200,8 @@ def claims(results):
                 for name in LEAST
                 if name != "sink"
             ),
-            median(
-                "random tokens of the same problems: correlation of their SVM with the plain one",
-                results["null"],
-                -1,
-                0.6,
-            ),
+            median("random tokens of the same problems: correlation of their SVM with the plain one",
+                   results["null"], -1, 0.6),
         ],
         "Recipes that leave the plain SVM of the tokens they select": [
             median("smoothing: correlation", own["smoothing"], 0.99, 1),
@@ -220,7 +213,7 @@ def claims(results):
             median("soft cap: correlation with the plain SVM", plain["soft cap"], -1, 0.95),
             median("QK-norm: correlation with the plain SVM", plain["QK-norm"], -1, 0.95),
         ],
-    }
+    }  # fmt: skip
 
 
 # For each recipe, the claimed lower bound of the median correlation of its W with the SVM of the recipe.

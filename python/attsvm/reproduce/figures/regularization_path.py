@@ -10,14 +10,12 @@ where every token is a query over the tokens up to itself, does the same (dotted
 
 import numpy as np
 
-from ... import LinearHead, Problem, causal_attention, regularization_path, solve_svm
+from ... import LinearHead, Problem, causal_attention, regularization_path
 from ...claims import exactly, median, share
-from ...plot.curves import band, correlations
-from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..problems import draws, sphere_problem
+from ..panels import BLUE, DASHED, ORANGE, band, finish, picture
+from ..problems import D, N, T, correlations, draws, sphere_problem, svm_of
 from ..textbook import gradient_of, norms, unit
 
-N, T, D = 6, 8, 10
 # Radii of the balls, in units of the norm of the SVM solution.
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])
 TOL = 1e-6
@@ -28,18 +26,16 @@ OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 PAPER = "{SVM}: the theorem on regularisation paths; no picture"
 CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how much loss is left."
 RUNS, QUICK = 100, 24
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; radii are multiples of the norm of the SVM "
-    f"solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}.  Causal: {CAUSAL[0]} sequences "
-    f"of {CAUSAL[1]} tokens with a label each; draws without an SVM are drawn again."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; radii are multiples of the norm of
+the SVM solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}.  Causal: {CAUSAL[0]} sequences of
+{CAUSAL[1]} tokens with a label each; draws without an SVM are drawn again."""
 
 
 def experiment(rng):
     """Minimises the loss over balls of every radius in both norms.  Measures the minimisers' correlations with both
     SVMs, the logarithm of their loss above its infimum, and their Frank-Wolfe gaps."""
-    problem = sphere_problem(rng, N, T, D)
-    solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
+    problem = sphere_problem(rng)
+    solutions = {norm: svm_of(problem, norm) for norm in NORMS}
     found = {}
     for norm, other in OTHER.items():
         path = regularization_path(problem, MARGINS / solutions[norm].margin, norm, tol=TOL, max_iter=MOST)
@@ -59,7 +55,7 @@ def causal(rng):
     for _ in draws():
         tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
         problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
-        solution = solve_svm(problem.data, problem.optimal)
+        solution = svm_of(problem)
         if solution.W is not None:
             return correlations(regularization_path(problem, MARGINS / solution.margin, tol=TOL).weights, solution.W)
 
@@ -118,13 +114,8 @@ def plot(results, left, right):
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
-    finish(
-        right,
-        "The loss falls by the margin",
-        "radius / norm of the SVM solution",
-        "log10 of the loss above its infimum",
-        ylim=(-46, 0),
-    )
+    title, label = "The loss falls by the margin", "log10 of the loss above its infimum"
+    finish(right, title, "radius / norm of the SVM solution", label, ylim=(-46, 0))
     return (
         "Regularisation path: minimisers over growing balls",
         f"Lines: mean of {len(off)} runs.  Bands: 10th to 90th percentile.",

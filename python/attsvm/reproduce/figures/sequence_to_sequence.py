@@ -8,12 +8,13 @@ queries select; (K, Q) is observed to come close to the nuclear SVM.
 
 import numpy as np
 
-from ... import LinearHead, Problem, causal_attention, sample, self_attention, solve_svm, train
+from ... import LinearHead, Problem, causal_attention, sample, self_attention, train
 from ...claims import exactly, median, none, share
-from ...plot.curves import band, correlations, largest, style
+from ...plot.curves import largest, style
 from ...theory import is_locally_optimal
-from ..panels import finish, medians, picture
-from ..textbook import apart, loss_gradient
+from ..panels import band, finish, medians, picture
+from ..problems import correlations, linear_layer, saturated, svm_of
+from ..textbook import Sequences, apart, loss_gradient
 
 N, T, D = 3, 4, 16
 LR, STEPS = 0.1, 3000
@@ -21,12 +22,9 @@ SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = "{SVM}: the extension to every query and causal attention; no picture"
 CAPTION = "A row a mask. Left: how sharp attention becomes. Right: how far the weights are from the two SVMs."
 RUNS, QUICK = 100, 24
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, a fair label for every query, logistic loss, normalised "
-    f"gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, a fair label for every query, logistic loss,
+normalised gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."""
 MASKS = {"causal": "causal", "every": "every token sees every token"}
-NORMS = ("frobenius", "nuclear")
 # A training has a key, a name, the norm of its SVM, the other norm, and a claimed median correlation with its SVM.
 KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", "frobenius", 0.97))
 
@@ -34,39 +32,37 @@ KINDS = (("W", "W", "frobenius", "nuclear", 0.997), ("KQ", "(K, Q)", "nuclear", 
 def experiment(rng):
     X, _, _, v = sample.unit_sphere(N, T, D, rng)
     y = np.where(rng.random((N, T)) < 0.5, -1.0, 1.0)
-    W, K, Q = rng.uniform(-1, 1, (3, D, D)) / np.sqrt(D)
+    W, K, Q = linear_layer(rng, 3, D, D)
     result = {}
     for mask, data in (("causal", causal_attention(X)), ("every", self_attention(X, query=None))):
         problem = Problem(data, y, LinearHead(v))
         for name, start in (("KQ", {"K": K, "Q": Q}), ("W", {"W": W})):
             run = train(problem, **start, lr=LR, steps=STEPS, record=SHOWN)
-            key, solutions = f"{mask} {name}", {norm: solve_svm(data, run.selected, norm) for norm in NORMS}
-            result[f"{key} softmax"] = [largest(data.probabilities(M)).mean() for M in run.weights]
-            result[f"{key} saturated"] = largest(run.probabilities).min() > 0.99
-            result |= {f"{key} {norm}": correlations(run.weights, svm.W) for norm, svm in solutions.items()}
+            solutions = {norm: svm_of(run, norm) for norm in ("frobenius", "nuclear")}
+            result[f"{mask} {name}"] = {
+                "softmax": [largest(data.probabilities(M)).mean() for M in run.weights],
+                "saturated": saturated(run),
+                **{norm: correlations(run.weights, svm.W) for norm, svm in solutions.items()},
+            }
         own = solutions["frobenius"]
-        solved = result[f"{mask} solved"] = own.status == "optimal"
-        result[f"{mask} locally optimal"] = float(solved and is_locally_optimal(problem, own))
-        result |= {f"{mask} {what}": x for what, x in virtual(X, y, v, W, problem, run.selected, own).items()}
+        solved = own.status == "optimal"
+        local = float(solved and is_locally_optimal(problem, own))
+        result[mask] = {"solved": solved, "locally optimal": local} | virtual(X, y, v, W, problem, own)
     return result
 
 
-def virtual(X, y, v, W, problem, selected, own):
+def virtual(X, y, v, W, problem, own):
     """Compares gradient and SVM solution with textbook formulas in NumPy on n T sequences of one query each.  Returns
-    the relative error of the gradient and the gap of the solution."""
-    gradient, adjoint, margin = np.zeros((D, D)), np.zeros((D, D)), np.inf
+    the relative error of the gradient and the gap of the solution.  (There is a solution, since d >= n T.)"""
+    dual, gradient, adjoint, margin = np.maximum(own.dual, 0), 0, 0, np.inf
     for n, k in np.ndindex(N, T):
-        tokens, z = X[n, : k + 1 if problem.data._layout.causal else T], X[n, k]
-        gradient += loss_gradient(tokens[None], z[None], y[n, k] * (tokens @ v)[None], W) / (N * T)
-        if own.W is not None:
-            rows = tokens[selected[n, k]] - tokens
-            margin = min(margin, np.delete(rows @ own.W @ z, selected[n, k]).min(initial=np.inf))
-            adjoint += np.outer(np.maximum(np.asarray(own.dual[n][k])[: len(tokens)], 0) @ rows, z)
-    found = {"gradient": apart(problem.loss_and_grad(W)[1], gradient), "gap": np.nan}
-    if own.W is not None:
-        total = np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum()
-        found["gap"] = 1 - margin / np.linalg.norm(own.W) / (np.linalg.norm(adjoint) / total)
-    return found
+        z, tokens, selected = X[n, k], X[n, : problem.data.lengths[n * T + k]], own.selected[n, k]
+        gradient += loss_gradient(Sequences(tokens[None], z[None], y[n, k] * (tokens @ v)[None]), W) / (N * T)
+        rows = tokens[selected] - tokens
+        margin = min(margin, np.delete(rows @ own.W @ z, selected).min(initial=np.inf))
+        adjoint += np.outer(dual[n, k, : len(tokens)] @ rows, z)
+    bound = np.linalg.norm(adjoint) / dual.sum()
+    return {"gradient": apart(problem.loss_and_grad(W)[1], gradient), "gap": 1 - margin / np.linalg.norm(own.W) / bound}
 
 
 def claims(results):

@@ -27,17 +27,13 @@ BAND = 3.0  # It is not clear whether a token is kept if its probability lies be
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
 
 PAPER = "{NOWHERE}: a head with several classes"
-CAPTION = (
-    "Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the "
-    "diagonal. Right: how far W is from three candidates, as shares of the draws."
-)
+CAPTION = """Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the
+diagonal. Right: how far W is from three candidates, as shares of the draws."""
 RUNS, QUICK = 80, 12
-SETTINGS = (
-    f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}, {CLASSES} classes, V normal, random "
-    f"classes; W starts as a PyTorch linear layer; {STEPS:,} normalised steps of 1 / sqrt(k).  A token counts from a "
-    f"probability of {KEPT:g} on; draws whose mixture has one within a factor of {BAND:g} of that, or one token in "
-    "every query, are drawn anew."
-)
+SETTINGS = f"""{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}, {CLASSES} classes, V
+normal, random classes; W starts as a PyTorch linear layer; {STEPS:,} normalised steps of 1 / sqrt(k).  A token counts
+from a probability of {KEPT:g} on; draws whose mixture has one within a factor of {BAND:g} of that, or one token in
+every query, are drawn anew."""
 
 
 def slopes(outputs, c, s):

@@ -12,22 +12,19 @@ import numpy as np
 
 from ... import cross_attention, sample, solve_svm
 from ...claims import exactly, mean, median, share
-from ...plot.curves import band, correlations
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, pairs, picture
-from ..problems import stacked
+from ..panels import BLUE, GREEN, ORANGE, band, finish, medians, pairs, picture
+from ..problems import D, N, T, correlations, flat
 from ..textbook import softmax
 
-N, T, D = 6, 8, 10
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
 PENALTY = 0.5  # factor of the mean entropy of attention in the loss
 PAPER = "{NOWHERE}: ways to push attention to one token"
 CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
-    f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient
+descent with learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every
+step."""
 KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
 
 
@@ -36,21 +33,20 @@ def together(runs, seed):
     Returns a dict of arrays, one for each measurement."""
     rngs = np.random.default_rng(seed).spawn(runs)
     draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
-    X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
+    X, Z, y, v, W = map(np.stack, zip(*draws, strict=True))
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
     results = {}
     for kind in KINDS:
         weights = descend(kind, X, Z, scores, W, rngs)
-        measured = stacked([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
-        results |= {f"{kind} {key}": x for key, x in measured.items()}
-        results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
+        found = results[kind] = flat([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
+        found["same"] = (found["selected"] == results["plain"]["selected"]).mean(axis=1)
     return results
 
 
 def descend(kind, X, Z, scores, W, rngs):
     """Trains all runs along the textbook gradient, and returns the recorded weights (records, runs, D, D).  Descent
     ends before the gradient loses its digits."""
-    W, kept = W.copy(), [W.copy()]
+    kept = [W]
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
         if kind == "gumbel":
@@ -62,9 +58,9 @@ def descend(kind, X, Z, scores, W, rngs):
         if kind == "entropy":
             towards = towards - PENALTY * np.log(s)
         G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
-        W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
+        W = W - LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
         if step % EVERY == 0:
-            kept.append(W.copy())
+            kept.append(W)
     return np.stack(kept)
 
 

@@ -10,12 +10,11 @@ The norm of the solution grows with the spread of these margins.
 import numpy as np
 from numpy.linalg import norm
 
-from ... import correlation, diagnose, feasible, solve_svm, train
+from ... import correlation, diagnose, feasible, train
 from ...claims import exactly, median, none, share
-from ...plot.curves import correlations, weights_of
 from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
-from ..problems import draws, on_best, sphere_problem
-from ..textbook import gradient_of, support_margins, tokens_of
+from ..problems import correlations, draws, on_best, sphere_problem, svm_of
+from ..textbook import differences, gradient_of, support_margins
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimension in which tokens are hardly ever separable, and dimension in which they always are
@@ -28,11 +27,9 @@ ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])
 PAPER = "{NOWHERE}: the SVM where tokens cannot be separated"
 CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
 RUNS, QUICK = 200, 72
-SETTINGS = (
-    f"{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not separable; "
-    f"others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1).  From the first gradient: {SMALL[0]} "
-    f"sequences of {SMALL[1]} tokens, d = {SMALL[2]}, from -R grad L(0) with the least margin {FAR}."
-)
+SETTINGS = f"""{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not
+separable; others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1).  From the first gradient: {SMALL[0]}
+sequences of {SMALL[1]} tokens, d = {SMALL[2]}, from -R grad L(0) with the least margin {FAR}."""
 
 
 def experiment(rng):
@@ -42,27 +39,25 @@ def experiment(rng):
         if narrow.W is None:
             break
     wide = sphere_problem(rng, N, T, WIDE)
-    hard = weights_of(solve_svm(wide.data, wide.optimal))
+    hard = svm_of(wide).W
     found = {"farkas": farkas(problem, narrow), **trained(problem)}
     for name, of in (("narrow", problem), ("wide", wide)):
-        softened = [weights_of(solve_svm(of.data, of.optimal, C=cost)) for cost in COSTS]
-        found |= {
-            f"{name} short": [shortfall(of, W).max() for W in softened],
-            f"{name} optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
-            f"{name} norm": [norm(W) for W in softened],
+        softened = [svm_of(of, C=cost).W for cost in COSTS]
+        found[name] = {
+            "short": [shortfall(of, W).max() for W in softened],
+            "optimality": max(map(optimality, [of] * len(COSTS), softened, COSTS)),
+            "norm": [norm(W) for W in softened],
         }
     found["wide off"] = 1 - correlations(np.array(softened), hard)
-    noise = rng.standard_normal((N, T))
-    margins = [1 + width * noise for width in ASKED]
-    asked = [solve_svm(wide.data, wide.optimal, margins=each) for each in margins]
-    found["asked norm"] = [norm(weights_of(sol)) / norm(hard) for sol in asked]
+    margins = 1 + ASKED[:, None, None] * rng.standard_normal((N, T))
+    asked = [svm_of(wide, margins=each) for each in margins]
+    found["asked norm"] = [norm(sol.W) / norm(hard) for sol in asked]
     found["asked optimality"] = max(kkt(wide, sol, each) for sol, each in zip(asked, margins, strict=True))
     return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
 
 def _adjoint(problem, dual):
-    X, Z = tokens_of(problem.data)
-    return np.einsum("nt,ntd,ne->de", dual, X[np.arange(N), problem.optimal][:, None] - X, Z)
+    return np.einsum("nt,ntd,ne->de", dual, differences(problem.data, problem.optimal), problem.data.queries)
 
 
 def farkas(problem, solution):
@@ -76,7 +71,7 @@ def farkas(problem, solution):
 
 def shortfall(problem, W):
     """Returns the amounts (n, T) by which the margins of tokens fall short of 1, and 0 for a margin of 1 or more."""
-    return np.maximum(1 - support_margins(*tokens_of(problem.data), problem.optimal, W), 0)
+    return np.maximum(1 - margins_of(problem, W), 0)
 
 
 def optimality(problem, W, C):
@@ -89,27 +84,26 @@ def optimality(problem, W, C):
 def kkt(problem, solution, asked):
     """Returns the largest violation of an optimality condition by a solution, which should be the W of least norm whose
     margins are at least ``asked``."""
-    W = solution.W
-    excess = support_margins(*tokens_of(problem.data), problem.optimal, W) - asked
-    rows, dual = np.isfinite(excess), solution.dual
-    largest = np.abs(dual).max()
+    W, dual = solution.W, solution.dual
+    excess = margins_of(problem, W) - asked
+    rows, largest = np.isfinite(excess), np.abs(dual).max()
     return max(
-        -excess[rows].min(),
+        -excess.min(),
         -dual.min() / largest,
         np.abs(excess[rows] * dual[rows]).max() / largest,
         norm(W - _adjoint(problem, dual)) / norm(W),
     )
 
 
-def least_margin(problem, W):
-    return support_margins(*tokens_of(problem.data), problem.optimal, W).min()
+def margins_of(problem, W):
+    return support_margins(problem.data, problem.optimal, W)
 
 
 def first_gradient(problem):
     """Computes the textbook gradient G of the loss at W = 0, and iota, the least margin of the optimal tokens under
     -G."""
     G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
-    return G, least_margin(problem, -G)
+    return G, margins_of(problem, -G).min()
 
 
 def first_step(problem):
@@ -123,14 +117,14 @@ def from_first_step(problem):
     """Trains W from -R grad L(0) if this start separates the optimal tokens.  Measures whether the run ends on them,
     its least margin on the way, and its final correlation with their SVM."""
     G, iota = first_gradient(problem)
-    size = norm(G)
     if iota <= 0:
         return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
+    size = norm(G)
     run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
     return {
         "end": float(on_best(run)),
-        "cone": min(least_margin(problem, W) / norm(W) for W in run.weights) * size / iota,
-        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
+        "cone": min(margins_of(problem, W).min() / norm(W) for W in run.weights) * size / iota,
+        "end correlation": correlation(run.W, svm_of(problem).W),
     }
 
 

@@ -17,46 +17,42 @@
 """
 
 import numpy as np
+from numpy.linalg import norm
 
-from ... import LinearHead, MLPHead, Problem, cross_attention, sample, solve_svm, train
+from ... import LinearHead, MLPHead, Problem, cross_attention, sample, train
 from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import on_best, sphere_problem, stacked, to_svm
+from ..problems import on_best, saturated, sphere_problem, svm_of, to_svm
 from ..textbook import softmax, support_margins
 
 PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
-CAPTION = (
-    "Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new "
-    "sequences with a fifth of the labels wrong. Below: new sequences by heads and codes; tokens that score less than "
-    "the selected one, by the gradient of the head and by its scores; the loss between two runs."
-)
+CAPTION = """Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new
+sequences with a fifth of the labels wrong. Below: new sequences by heads and codes; tokens that score less than the
+selected one, by the gradient of the head and by its scores; the loss between two runs."""
 RUNS, QUICK = 100, 24
 N, T = 5, 5
 # Dimensions of W, and numbers of columns of the factors K and Q; a factor has at most as many columns as the dimension.
 DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)
 SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
-WRONG_LABELS = ("fitted", "by the signal", "trained", "svm", "coins")
 TEACHERS = ("1 head", "4 heads", "sines and cosines")
 STEPS, NEW = 2000, 400
 ALONG = np.linspace(0, 1, 21)
 FAR = 200.0  # norm of the weights at both ends of a segment on which the loss is computed
-SETTINGS = (
-    f"n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent with "
-    f"learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate "
-    f".4, {NEW} new sequences. The nonlinear head has 8 hidden units. Segments join weights of norm {FAR:g}."
-)
+SETTINGS = f"""n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent
+with learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate .4,
+{NEW} new sequences. The nonlinear head has 8 hidden units. Segments join weights of norm {FAR:g}."""
 
 
 def experiment(rng):
-    return (
-        columns(rng)
-        | set_of_solutions(rng)
-        | wrong_labels(rng)
-        | regularisers(rng)
-        | nonlinear_head(rng)
-        | segment(rng)
-    )
+    return {
+        "columns:": columns(rng),
+        "set:": set_of_solutions(rng),
+        "wrong:": [of_signal(rng, signal) for signal in SIGNALS],
+        "regularisers": regularisers(rng),
+        "head:": nonlinear_head(rng),
+        "segment:": segment(rng),
+    }
 
 
 def columns(rng):
@@ -68,9 +64,9 @@ def columns(rng):
         K, Q = 0.3 * rng.standard_normal((2, d, d))
         for j, m in enumerate(COLUMNS):
             run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS)
-            near[i, j] = to_svm(run.W, solve_svm(problem.data, run.selected, "nuclear"))
+            near[i, j] = to_svm(run.W, svm_of(run, "nuclear"))
             best[i, j] = on_best(run)
-    return {"columns: near": near, "columns: best": best}
+    return {"near": near, "best": best}
 
 
 def set_of_solutions(rng):
@@ -80,14 +76,10 @@ def set_of_solutions(rng):
     ends = []
     for K, Q in 0.5 * rng.standard_normal((2, 2, 2, 2)):
         W = train(problem, K=K, Q=Q, steps=STEPS).W
-        W = 2 * W / np.linalg.norm(W, "nuc")
+        W = 2 * W / norm(W, "nuc")
         b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
-        ends.append({"set: b": b, "set: distance": np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
-    return stacked(ends)
-
-
-def wrong_labels(rng):
-    return {f"wrong: {key}": numbers for key, numbers in stacked([of_signal(rng, x) for x in SIGNALS]).items()}
+        ends.append({"b": b, "distance": norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
+    return ends
 
 
 def of_signal(rng, signal):
@@ -99,17 +91,17 @@ def of_signal(rng, signal):
     n, d = 20, DIMENSION_OF_NOISE
     X, y, truth = sample.signal_noise(n, 8, d, signal, wrong=WRONG, rng=rng)
     new, labels, _ = sample.signal_noise(NEW, 8, d, signal, wrong=0.0, rng=rng)
-    data, head = cross_attention(X, np.ones((n, 1))), LinearHead(np.eye(d)[0] - np.eye(d)[1])
+    data, unseen = (cross_attention(x, np.ones((len(x), 1))) for x in (X, new))
+    head = LinearHead(np.eye(d)[0] - np.eye(d)[1])
 
     def trained(y):
         return train(Problem(data, y, head), steps=STEPS // 4, lr=0.4)
 
     def right(W):
-        a = (new @ W[:, 0]).argmax(axis=1)  # index of the token that saturated attention selects
-        return (np.sign(new[np.arange(NEW), a] @ head.v) == labels).mean()
+        return (np.sign(unseen.attended(W, hard=True) @ head.v) == labels).mean()
 
     run = trained(y)
-    svm = solve_svm(data, run.selected)
+    svm = svm_of(run)
     return {
         "fitted": (run.problem.scores[np.arange(n), run.selected] > 0).mean(),
         "by the signal": (run.selected[y != truth] == 0).sum(),
@@ -132,7 +124,7 @@ def regularisers(rng):
         W = np.reshape(train(problem, start[:H], steps=STEPS).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
         found.append((seen.argmax(axis=1) == chosen[20:]).mean())
-    return {"regularisers": found}
+    return found
 
 
 def nonlinear_head(rng):
@@ -142,15 +134,15 @@ def nonlinear_head(rng):
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
-    svm = solve_svm(problem.data, run.selected)
+    svm = svm_of(run)
     own = (np.arange(N), run.selected)
-    if run.probabilities.max(axis=1).min() < 0.99:
-        return dict.fromkeys(("head: gradient", "head: scores", "head: correlation"), np.nan)
+    if not saturated(run):
+        return dict.fromkeys(("gradient", "scores", "correlation"), np.nan)
     # The flag of the selected token is false, since its margin is infinite.
-    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6
-    scores = np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), np.maximum(X @ V, 0).sum(axis=2)
-    less = [(score < score[own][:, None])[tight].mean() for score in scores]
-    return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": to_svm(run.W, svm)}
+    tight = support_margins(problem.data, run.selected, svm.W) <= 1 + 1e-6
+    scores = {"gradient": np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), "scores": problem.scores}
+    less = {kind: (score < score[own][:, None])[tight].mean() for kind, score in scores.items()}
+    return less | {"correlation": to_svm(run.W, svm)}
 
 
 def segment(rng):
@@ -158,12 +150,12 @@ def segment(rng):
     and whether both runs select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
-    sols = [solve_svm(problem.data, run.selected) for run in runs]
+    sols = [svm_of(run) for run in runs]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
-        one, other = (FAR * sol.W / np.linalg.norm(sol.W) for sol in sols)
+        one, other = (FAR * sol.W / norm(sol.W) for sol in sols)
         loss = [problem.loss((1 - a) * one + a * other) for a in ALONG]
-    return {"segment: loss": loss, "segment: same": float((runs[0].selected == runs[1].selected).all())}
+    return {"loss": loss, "same": float((runs[0].selected == runs[1].selected).all())}
 
 
 def above(loss):
@@ -177,7 +169,9 @@ def claims(results):
     """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
     remarks."""
     near, best = results["columns: near"], results["columns: best"]
-    fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in WRONG_LABELS)
+    fitted, noise, trained, svm, coins = (
+        results[f"wrong: {key}"] for key in ("fitted", "by the signal", "trained", "svm", "coins")
+    )
     code = results["regularisers"] - results["regularisers"][:, :1]
     up, same = above(results["segment: loss"]), results["segment: same"] == 1
     return {

@@ -7,7 +7,6 @@ is learnt.  In the first layer W comes closer to the SVM of its own selection th
 in margin.  In the second layer W does not go on turning to it, because the layers below change the problem.
 """
 
-import collections
 import itertools
 
 import numpy as np
@@ -15,18 +14,15 @@ import torch
 from torch.nn import functional as F
 
 from ...claims import exactly, median
-from ...plot.curves import band
 from ...torch import Monitor
-from ..panels import BLUE, ORANGE, finish, picture
+from ..panels import BLUE, ORANGE, band, finish, picture
 
 VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
 BATCH, PROBE, PROBE_SEED = 32, 64, 99
 STEPS, EVERY, QUERIES = 800, 200, 200
 PAPER = "{NOWHERE}: attention heads of a small GPT while it trains"
-CAPTION = (
-    "From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the "
-    "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
-)
+CAPTION = """From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the
+SVM of its own choices, and margin. Dotted: a random head with as many hard queries."""
 RUNS, QUICK = 6, 2
 OPTIMIZERS = {
     "SGD": lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9),
@@ -34,12 +30,10 @@ OPTIMIZERS = {
 }
 TITLES = {"SGD": "SGD with momentum", "AdamW": "AdamW, weight decay 1"}
 SHOWN = ("norm", "hard", "cosine", "null_cosine", "own", "null_own")
-SETTINGS = (
-    f"2 layers of 4 attention heads, d = {D}; sequences of {2 * SEGMENT} tokens out of {VOCABULARY}, a segment of 8 to "
-    f"16 said again and again; {STEPS} steps of {BATCH} sequences by SGD (rate 0.1, momentum 0.9) and by AdamW (rate "
-    f"0.003, weight decay 1).  The SVM of up to {QUERIES} hard queries of {PROBE} other sequences, in the residual "
-    "space; beside it a random head (Gaussian K and Q) with as many hard queries."
-)
+SETTINGS = f"""2 layers of 4 attention heads, d = {D}; sequences of {2 * SEGMENT} tokens out of {VOCABULARY}, a segment
+of 8 to 16 said again and again; {STEPS} steps of {BATCH} sequences by SGD (rate 0.1, momentum 0.9) and by AdamW (rate
+0.003, weight decay 1).  The SVM of up to {QUERIES} hard queries of {PROBE} other sequences, in the residual space;
+beside it a random head (Gaussian K and Q) with as many hard queries."""
 
 
 class Attention(torch.nn.Module):
@@ -102,23 +96,19 @@ def learn(optimizer, seed, steps=STEPS, every=EVERY):
 def together(runs, seed):
     """Trains all runs with each optimiser, and returns the mean measurements of the heads in each layer. Runs are
     trained one after the other, since PyTorch uses all cores for each."""
-    found = collections.defaultdict(list)
+    found = {optimizer: [] for optimizer in OPTIMIZERS}
     for k, optimizer in itertools.product(range(runs), OPTIMIZERS):
         _, monitor, loss = learn(optimizer, seed + k)
-        found[f"{optimizer} loss"].append(loss)
-        for layer, column in itertools.product((0, 1), SHOWN):
-            found[f"{optimizer} {layer} {column}"].append(means(monitor, layer, column))
-    return {name: np.array(numbers) for name, numbers in found.items()}
+        layers = {layer: {column: means(monitor, layer, column) for column in SHOWN} for layer in (0, 1)}
+        found[optimizer].append({"loss": loss} | layers)
+    return found
 
 
 def means(monitor, layer, column):
     """Returns, for every check of the monitor, the mean of a column over the heads of a layer; NaN if no head has a
     finite value."""
-    found = {row["step"]: [] for row in monitor.rows}
-    for row in monitor.rows:
-        if row["layer"] == layer and np.isfinite(row[column]):
-            found[row["step"]].append(row[column])
-    return np.array([np.mean(values) if values else np.nan for values in found.values()])
+    values = np.reshape([row[column] for row in monitor.rows if row["layer"] == layer], (-1, H))
+    return np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
 
 
 def claims(results):
@@ -154,11 +144,12 @@ def claims(results):
     }  # fmt: skip
 
 
-PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
-          ("own", "margin of W / best margin"))  # fmt: skip
-
-
-LAYERS = ((0, BLUE), (1, ORANGE))
+PANELS = {
+    "norm": "norm of W",
+    "hard": "share of hard queries",
+    "cosine": "cosine of W and its SVM",
+    "own": "margin of W / best margin",
+}
 
 
 @picture((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
@@ -167,10 +158,10 @@ def plot(results, *axes):
     with its SVM, and the margin of W."""
     steps = np.arange(0, STEPS + 1, EVERY)
     for column, optimizer in enumerate(OPTIMIZERS):
-        for (name, label), row in zip(PANELS, axes, strict=True):
+        for (name, label), row in zip(PANELS.items(), axes, strict=True):
             ax = row[column]
             kinds = [(name, "", "-")] + [(f"null_{name}", ", random head", ":")] * (f"null_{name}" in SHOWN)
-            for (key, text, line), (layer, color) in itertools.product(kinds, LAYERS):
+            for (key, text, line), (layer, color) in itertools.product(kinds, enumerate((BLUE, ORANGE))):
                 values = results[f"{optimizer} {layer} {key}"]
                 seen = np.isfinite(values).all(axis=0)
                 if seen.any():
