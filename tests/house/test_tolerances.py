@@ -100,9 +100,8 @@ def probabilities_that_ran(size):
 
     ran = torch.tensor([0.5 + size, 0.5 - size]).reshape(1, 1, 1, 2)
     q = torch.zeros(1, 1, 1, 2)
-    of = SimpleNamespace(q=q, result=ran, logits=ran, module="")
-    standard = SimpleNamespace(call=of, q=q, k=q, v=None)
-    return refuses(call._check, standard, 0, torch.full((1, 1, 2), 0.5), None, 0.0, error=call.Disagreement)
+    of = SimpleNamespace(q=q, result=ran, fused=False, module="")
+    return refuses(call._check, of, ran[0], torch.full((1, 1, 2), 0.5), None, 0.0, error=call.Disagreement)
 
 
 def parallel_columns(size):

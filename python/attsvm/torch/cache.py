@@ -15,8 +15,11 @@ from torch import Tensor
 from ..common.check import as_count, as_number
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold
 from .batch import Batch
+from .products import as_added
 from .record import Recorder
 from .sampling import Sample
+from .standard_form import products
+from .unseen import Running
 from .watch import Attention
 
 
@@ -96,8 +99,9 @@ def from_cache(
         added = added + _mask(mask, shape, q.dtype)
     if bias is not None:
         added = added + _fit("bias", _floats("bias", bias), shape)
-    logits = scaling * (q @ k.repeat_interleave(shape[1] // k.shape[1], 1).mT) + added
-    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], logits=logits)
+    logits = scaling * products(q, k) + added
+    within = Running(module, "", [])
+    call = Attention(q, k, logits, scaling, plain=False, result=torch.softmax(logits, -1), within=within, maps=[])
     recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
     recorder.begin(_batch(shape[0], shape[3], tokens))
     recorder(call)
@@ -152,9 +156,7 @@ def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         )
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ValueError(f"mask must hold bools, or floats to be added to the logits, got {mask.dtype}")
-    if mask.dtype == torch.bool:
-        mask = torch.where(mask, 0.0, -torch.inf)
-    return _fit("mask", mask.to(dtype), shape)
+    return _fit("mask", as_added(mask).to(dtype), shape)
 
 
 def _fit(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:

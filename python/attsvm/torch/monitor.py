@@ -16,7 +16,7 @@ from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
 from .batch import Batch
 from .read import device_of, named, read, unchanged, unwrap
-from .standard_form import standardize
+from .standard_form import products, standardize
 from .watch import Attention, Watch
 
 TAG = "attsvm"
@@ -240,14 +240,14 @@ def in_probabilities(
         results = [call.result for call in calls if call.result.requires_grad]
         gradients = iter(torch.autograd.grad(value, results, allow_unused=True, materialize_grads=True))
         for number, call in enumerate(calls):
-            standard = standardize(call, batch.size)
+            whole = standardize(call, batch.size)
             gradient = next(gradients) if call.result.requires_grad else torch.zeros_like(call.result)
-            part = gradient.reshape(*standard.q.shape[:3], -1)
-            if call.logits is not None:  # the call's result is the probabilities, those of sinks last
-                part = part[..., : standard.k.shape[2]]
-            else:
-                assert standard.v is not None
-                part = part @ standard.v.repeat_interleave(part.shape[1] // standard.v.shape[1], 1).mT
+            part = gradient.reshape(whole.result.shape)
+            if call.fused:
+                assert whole.v is not None  # a fused call has values
+                part = products(part, whole.v)
+            else:  # the call's result is the probabilities, those of sinks last
+                part = part[..., : whole.k.shape[2]]
             found[number] += list(part.double().cpu().numpy())
     return found
 

@@ -23,25 +23,34 @@ SAME_NAMES = {
 
 @dataclass(eq=False)
 class Product:
-    """Logits before the softmax: q.k times ``before``, a tanh if ``capped``, times ``after``.
+    """Logits before the softmax: ``scale`` times q.k, or ``cap tanh(scale q.k / cap)`` if there is a cap.
 
-    ``q`` is (.., S, m) and ``k`` (.., T, m).  ``tensor`` is the present value of the logits.  ``plain``: nothing was
-    added that differs between tokens that are seen.  ``sinks``: number of extra logits after those of the tokens.
+    ``q`` is (.., S, m) and ``k`` (.., T, m).  ``tensor`` is the present value of the logits.  It may have
+    more columns than the T tokens: extra logits (sinks) after those of the tokens.  ``plain``: nothing was added that
+    differs between tokens that are seen.
     """
 
     q: Tensor
     k: Tensor
     tensor: Tensor
-    before: float = 1.0
-    after: float = 1.0
-    capped: bool = False
+    scale: float = 1.0
+    cap: float | None = None
     plain: bool = True
-    sinks: int = 0
 
 
 def tensors(args: Any, kwargs: Any) -> list[Tensor]:
     """The tensors among the arguments of a function, by position and by name."""
     return [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+
+
+def over_last(args: Any, kwargs: Any, out: Tensor) -> bool:
+    """Whether a function with the result ``out``, such as softmax or cat, ran over the last dimension."""
+    return kwargs.get("dim", args[1] if len(args) > 1 else 0) in (-1, out.ndim - 1)
+
+
+def as_added(mask: Tensor) -> Tensor:
+    """The mask as numbers that are added to logits: -inf where a bool mask is False."""
+    return torch.where(mask, 0.0, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
@@ -54,7 +63,7 @@ def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None
     if second.ndim == 2 and (first.ndim > 2 or isinstance(second, torch.nn.Parameter)):
         return None  # the second factor is a matrix of weights
     plain = name != "baddbmm" or kwargs.get("beta", 1) == 0 or _is_mask(added[-1])
-    return Product(first, second.mT, out, before=float(kwargs.get("alpha", 1)), plain=plain)
+    return Product(first, second.mT, out, float(kwargs.get("alpha", 1)), plain=plain)
 
 
 def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
@@ -67,17 +76,15 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
         if not _scaled(new, other, name in DIVIDE_NAMES):
             return None
     elif name in ("tanh", "tanh_"):
-        if own.capped or own.after != 1.0:
+        if own.cap is not None:
             return None
-        new.capped = True
+        new.cap = 1.0
     elif name in ADD_NAMES:
         new.plain = own.plain and _is_mask(other)
     elif name in ("cat", "concat", "concatenate"):
         parts = args[0] if args else kwargs["tensors"]
-        dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
-        if parts[0] is not own.tensor or dim not in (-1, out.ndim - 1):
+        if parts[0] is not own.tensor or not over_last(args, kwargs, out):
             return None
-        new.sinks = own.sinks + out.shape[-1] - own.tensor.shape[-1]
     elif name in ("transpose", "swapaxes", "mT", "__get__"):
         if out.shape != own.tensor.mT.shape or out.stride() != own.tensor.mT.stride():
             return None
@@ -124,12 +131,11 @@ def _scaled(product: Product, factor: Any, divide: bool) -> bool:
         return False
     factor = 1 / factor if divide else factor
     if not isinstance(factor, Tensor) or factor.numel() == 1:
-        if product.capped:
-            product.after *= float(factor)
-        else:
-            product.before *= float(factor)
+        product.scale *= float(factor)
+        if product.cap is not None:
+            product.cap *= float(factor)
         return True
-    if product.capped or factor.ndim > product.q.ndim:
+    if product.cap is not None or factor.ndim > product.q.ndim:
         return False
     factor = factor.expand(1, factor.shape[0]) if factor.ndim < 2 else factor
     if factor.shape[-1] == 1:

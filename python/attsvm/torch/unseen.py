@@ -9,9 +9,7 @@ dimensions.  Routers of experts and probabilities of a vocabulary are not named,
 from __future__ import annotations
 
 import re
-from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +17,6 @@ from torch import Tensor
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 # Names of classes of whole attention modules, not of their components (projection, norm, bias).
 AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)
-OPEN = 8  # largest number of arrays of probabilities that are followed at one time
 SHOWN = 6  # largest number of modules that the warning names
 
 
@@ -45,7 +42,6 @@ class Unseen:
     def __init__(self) -> None:
         self.running: list[Running] = []
         self.missed: dict[str, str] = {}
-        self.open: deque[tuple[Tensor, Running]] = deque(maxlen=OPEN)
 
     def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
         now = Running(name, type(module).__name__, given)
@@ -56,7 +52,7 @@ class Unseen:
     def leave(self) -> None:
         module = self.running.pop()
         if AN_ATTENTION.search(module.kind) and not module.done:
-            self._miss(module)
+            self.miss(module)
 
     def read(self) -> None:
         """Marks all modules that run now as read, since a head is read in them or an attention begins inside them."""
@@ -65,25 +61,21 @@ class Unseen:
 
     def kernel(self) -> None:
         """Notes that a kernel ran whose attention is not read: a fused kernel, or attention from factors."""
-        self._miss(self._within() or self.innermost())
+        self.miss(self._within() or self.innermost())
 
-    def softmax(self, prob: Tensor) -> None:
-        """Notes that a softmax ran whose logits could not be followed back to queries and keys."""
+    def softmax(self, prob: Tensor) -> Running | None:
+        """Notes that a softmax ran whose logits could not be followed back to queries and keys.
+
+        Returns the module that is missed if the probabilities multiply values; None if it is missed already, or if the
+        softmax does not count.
+        """
         if prob.ndim < 3:
-            return
+            return None
         within = self._within()
-        self._miss(within) if within else self.open.append((prob, self.innermost()))
-
-    def same(self, given: Any, out: Tensor) -> None:
-        """Follows the tensor ``out``, which holds the probabilities of ``given``, if ``given`` is followed already."""
-        for prob, module in self.open:
-            if prob is given:
-                self.open.append((out, module))
-                return
-
-    def product(self, tensors: list[Tensor]) -> None:
-        for module in (module for prob, module in self.open for x in tensors if x is prob):
-            self._miss(module)
+        if within is None:
+            return self.innermost()
+        self.miss(within)
+        return None
 
     def _within(self) -> Running | None:
         """The innermost module with attention in the name of its class."""
@@ -92,7 +84,7 @@ class Unseen:
     def innermost(self) -> Running:
         return self.running[-1] if self.running else Running("", "outside its modules", [])
 
-    def _miss(self, module: Running) -> None:
+    def miss(self, module: Running) -> None:
         self.missed.setdefault(module.name, module.kind)
 
     def message(self) -> str:
