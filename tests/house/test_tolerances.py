@@ -120,7 +120,7 @@ def tolerance_of_replaced_heads(size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "as_cases", lambda *_: SimpleNamespace(data=None, selected=None))
         patch.setattr(candidates, "solve_svm", lambda *_, tol: asked.append(tol) or SimpleNamespace(W=None))
-        candidates._of_choices(SimpleNamespace(rows=np.zeros((1, 3)), head=None), "SVM", 1, [0])
+        candidates._of_column(SimpleNamespace(rows=np.zeros((1, 3)), head=None), "SVM", 1, np.random.default_rng(0))
     return asked[0] < size
 
 

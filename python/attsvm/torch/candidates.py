@@ -69,9 +69,8 @@ def as_source(head: Head) -> Source:
         return Source(head, rows, 0, float("nan"))
     offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
     first = int((rows[:, 2] == 0).sum())
-    if first > counts.max():
-        return Source(head, rows, None, first / len(rows))
-    return Source(head, rows, int(offsets[counts.argmax()]), int(counts.max()) / len(rows))
+    offset = None if first > counts.max() else int(offsets[counts.argmax()])
+    return Source(head, rows, offset, max(first, int(counts.max())) / len(rows))
 
 
 def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
@@ -104,40 +103,38 @@ def standing(source: Source, column: str, weights: Weights) -> Replacement:
 
 
 def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
-    head = source.head
-    W: np.ndarray | None = None
-    if column in DRAWN:
-        K, Q = DRAWN_FACTORS[column](head, np.random.default_rng(draw))
-        W = K @ Q.T
-    elif column in OF_CHOICES:
-        W = _of_choices(source, column, queries, draw)
-    elif column == "own":
-        W = head.W
-    elif column == "cut":
-        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
-        W = (left * values) @ right.T
-    elif column == "whitened cut":
-        W = _whitened_cut(head, _cut_rank(head))
+    W = _of_column(source, column, queries, np.random.default_rng(draw))
     if W is None:
         return None
-    form = as_form(head, W, None if column in FIXED else "top")
+    form = as_form(source.head, W, None if column in FIXED else "top")
     return form.K.astype(np.float32), form.Q.astype(np.float32)
 
 
-def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
-    """W made from the choices of ``queries`` hard queries of the head, or None if there is no such W.
+def _of_column(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:
+    """The W of a column of the table, or None if the column has no W or its SVM has no solution.
 
-    All columns of a draw use the same queries.
+    The columns of choices are made from ``queries`` hard queries, the same in all columns of a draw.
     """
-    rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
+    head = source.head
+    if column in DRAWN:
+        K, Q = DRAWN_FACTORS[column](head, rng)
+        return K @ Q.T
+    if column == "own":
+        return head.W
+    if column == "cut":
+        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
+        return (left * values) @ right.T
+    if column == "whitened cut":
+        return _whitened_cut(head, _cut_rank(head))
+    rows = rng.permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
-    if not len(rows):
+    if column not in OF_CHOICES or not len(rows):
         return None
-    cases = as_cases(source.head, rows)
+    cases = as_cases(head, rows)
     if column in ("SVM", "SVM of the rule"):
         return solve_svm(cases.data, cases.selected, tol=TOL).W
-    return regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
+    return regression(cases, _probabilities(head, cases) if column == "distilled" else None)
 
 
 def _cut_rank(head: Head) -> int:

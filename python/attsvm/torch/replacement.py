@@ -133,8 +133,7 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
     rows: list[tuple[Tensor, ...]] = []
     sinks, own = [], []
     for call, tops in _recorded(head):
-        product, bias = _parts(call, K, Q)
-        rows += zip(product[0], torch.zeros_like(product[0]) if bias is None else bias[0], call.seen[0], strict=True)
+        rows += zip(*(part[0] for part in (*_parts(call, K, Q), call.seen)), strict=True)
         sinks += [] if call.sink is None else [call.sink[0]]
         own.append(tops)
     if not rows:
@@ -176,8 +175,8 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
         yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
 
 
-def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
-    """Returns two terms of the logits: products of tokens and queries through K and Q; and the term of a bias, or None.
+def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Returns two terms of the logits: products of tokens and queries through K and Q; and the bias, zero if none.
 
     If K and Q have a last row for the bias, the bias is multiplied through that row.  Otherwise it is added unchanged.
     """
@@ -185,8 +184,9 @@ def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
     dk, dz = call.x.shape[-1], call.z.shape[-1]
     queries = call.z @ Q[:dz] + Q[dz:].sum(0)
     product = queries @ (call.x @ K[:dk]).mT
-    through = call.bias is not None and len(K) > dk
-    return product, call.bias * (queries @ K[dk])[..., None] if through else call.bias
+    if call.bias is None:
+        return product, torch.zeros_like(product)
+    return product, call.bias * (queries @ K[dk])[..., None] if len(K) > dk else call.bias
 
 
 def uniform(call: Call) -> Tensor:
