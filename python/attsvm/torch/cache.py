@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,10 +103,9 @@ def from_cache(
     call = Attention(q, k, logits, scaling, plain=False, result=torch.softmax(logits, -1), within=within, maps=[])
     recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
     recorder.begin(_batch(shape[0], shape[3], tokens))
+    recorder.count = as_count("layer", layer)
     recorder(call)
-    recorder.end()
-    found = recorder.make(threshold=as_threshold(threshold), most=as_count("queries", queries, 1))
-    return ByName(replace(head, layer=as_count("layer", layer)) for head in found)
+    return ByName(recorder.make(threshold=as_threshold(threshold), most=as_count("queries", queries, 1)))
 
 
 def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:

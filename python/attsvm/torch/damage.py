@@ -16,7 +16,7 @@ from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
 from .batch import Batch, check_batches
 from .candidates import torch_threads
-from .read import device_of, unchanged, unwrap
+from .read import device_of, unchanged
 from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
@@ -83,8 +83,8 @@ def damage(
     """
     reports = as_reports(reports)
     found = []
-    with unchanged(unwrap(model)), substitution(model) as running:
-        held_out = HeldOut(running, model, batches, forward, metric)
+    with substitution(model) as running, unchanged(running.model):
+        held_out = HeldOut(running, batches, forward, metric)
         for report in counted(reports, len(reports), "damage", "head", progress):
             lost = float(held_out.damage({report.head: nothing}).mean())
             found.append(replace(report, damage=lost, metric=held_out.metric))
@@ -94,17 +94,17 @@ def damage(
 class HeldOut:
     """Held-out batches with the model's original outputs."""
 
-    def __init__(self, running: Substitution, model: Any, batches: Iterable[Any], forward: Any, metric: str):
+    def __init__(self, running: Substitution, batches: Iterable[Any], forward: Any, metric: str):
         as_choice("metric", metric, METRICS)
         check_batches(batches)
-        call, device = model if forward is None else forward, device_of(unwrap(model))
+        model = running.model
+        call, device = model if forward is None else forward, device_of(model)
         self.running, self.metric = running, metric
         self.batches = [Batch(batch, call, device) for batch in batches]
         if not self.batches:
             raise ValueError("batches must hold at least one batch, got none")
-        running.put({})
         self.own = [self._run(batch) for batch in self.batches]
-        size = sum(part.numel() for part in unwrap(model).parameters())
+        size = sum(part.numel() for part in model.parameters())
         places = max(own.numel() // own.shape[-1] for own in self.own)
         self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
@@ -128,13 +128,10 @@ class HeldOut:
         A small model runs on one thread.  With several threads each operation waits for all of them, which takes far
         longer than the computation, above all while workers solve SVMs.
         """
-        self.running.put(values)
-        try:
-            pairs = zip(self.batches, self.own, strict=True)
-            with torch_threads(self.threads):
-                return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
-        finally:
-            self.running.put({})
+        self.running.values = values
+        pairs = zip(self.batches, self.own, strict=True)
+        with torch_threads(self.threads):
+            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
 
     def _difference(self, batch: Batch, own: Tensor, other: Tensor) -> np.ndarray:
         a, b = own.double(), other.double()

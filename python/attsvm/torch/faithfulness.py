@@ -21,7 +21,7 @@ from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
 from .candidates import Source, Weights, as_source, made, standing, torch_threads
 from .damage import HeldOut
-from .read import unchanged, unwrap
+from .read import unchanged
 from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
@@ -160,8 +160,8 @@ def faithfulness(
     sources = [as_source(head) for head in found]
     members, layers = _members(found, rows)
     plans = {row: [one for one in plan if row == ALL or one[1] in (0, sizes[-1])] for row in members}
-    with unchanged(unwrap(model)), torch_threads(torch.get_num_threads()), substitution(model) as running:
-        held_out = HeldOut(running, model, batches, forward, metric)
+    with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
+        held_out = HeldOut(running, batches, forward, metric)
         kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out)
         tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:

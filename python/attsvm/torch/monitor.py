@@ -134,14 +134,9 @@ class Monitor:
         """Measures all heads of the model now, and returns one new row of the table for each head."""
         _refuse_shards(self.model)
         found = read(self.model, self.probe, queries=self.queries, progress=False, **self.options)
-        gradients: list[Any] = [None] * len(found)
-        if self.loss is not None:
-            whole = in_probabilities(self.model, self.probe, self.loss)
-            gradients = [of_head(head, whole) for head in found]
-        rows = [
-            measure(head, step, queries=self.queries, null=self.null, seed=self.seed, gradients=own)
-            for head, own in zip(found, gradients, strict=True)
-        ]
+        whole = None if self.loss is None else in_probabilities(self.model, self.probe, self.loss)
+        given: dict[str, Any] = {"queries": self.queries, "null": self.null, "seed": self.seed}
+        rows = [measure(h, step, **given, gradients=None if whole is None else of_head(h, whole)) for h in found]
         self._steps.add(step)
         self.rows += rows
         if self.file is not None:

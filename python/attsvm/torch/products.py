@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
-SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
-DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
-ADD_NAMES = {"add", "__add__", "__radd__", "add_", "__iadd__", "sub", "__sub__", "sub_", "__isub__", "subtract"}
-MASK_NAMES = {"masked_fill", "masked_fill_", "where"}
+# Names of PyTorch functions, without the underscores of methods that work in place or implement operators.
+PRODUCT_NAMES = {"matmul", "bmm", "baddbmm", "einsum"}
+SCALE_NAMES = {"mul", "rmul", "imul", "multiply"}
+DIVIDE_NAMES = {"div", "truediv", "itruediv", "true_divide", "divide"}
+ADD_NAMES = {"add", "radd", "iadd", "sub", "isub", "subtract"}
+MASK_NAMES = {"masked_fill", "where"}
 # Functions that leave logits, or attention probabilities, of the tokens that a query sees as they are.
 SAME_NAMES = {
     "float", "to", "type", "type_as", "half", "bfloat16", "double", "contiguous", "clone", "detach", "dropout",
     "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "clamp", "clip", "max", "maximum",
-    "nan_to_num", "dropout_",
+    "nan_to_num",
 }  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
     elif name in SCALE_NAMES or name in DIVIDE_NAMES:
         if not _scaled(new, other, name in DIVIDE_NAMES):
             return None
-    elif name in ("tanh", "tanh_"):
+    elif name == "tanh":
         if own.cap is not None:
             return None
         new.cap = 1.0
@@ -85,7 +86,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
         parts = args[0] if args else kwargs["tensors"]
         if parts[0] is not own.tensor or not over_last(args, kwargs, out):
             return None
-    elif name in ("transpose", "swapaxes", "mT", "__get__"):
+    elif name in ("transpose", "swapaxes", "mT", "get"):
         if out.shape != own.tensor.mT.shape or out.stride() != own.tensor.mT.stride():
             return None
         new.q, new.k = own.k, own.q
@@ -100,17 +101,15 @@ def _einsum(args: Any, out: Tensor) -> Product | None:
         return None
     left, result = args[0].replace(" ", "").split("->")
     first, second = left.split(",")
-    pairs = list(zip((first, second), operands, strict=True))
-    if len(result) < 2 or any(operand.ndim != len(labels) for labels, operand in pairs):
+    summed = [label for label in first if label in second and label not in result]
+    if len(result) < 2 or not summed:
         return None
-    query, token, lead = result[-2], result[-1], result[:-2]
-    if query in second and token in first:
+    *lead, query, token = list(result)
+    pairs = list(zip((first, second), operands, strict=True))
+    if query in second:
         pairs.reverse()
     found = []
-    summed = [label for label in first if label in second and label not in result]
     for (labels, operand), row in zip(pairs, (query, token), strict=True):
-        if row not in labels or not summed:
-            return None
         order = [label for label in lead if label in labels] + [row, *summed]
         if sorted(order) != sorted(labels):
             return None
@@ -118,8 +117,7 @@ def _einsum(args: Any, out: Tensor) -> Product | None:
         for at, label in enumerate(lead):
             moved = moved if label in labels else moved.unsqueeze(at)
         found.append(moved.flatten(len(lead) + 1))
-    q, k = found
-    return Product(q, k, out)
+    return Product(found[0], found[1], out)
 
 
 def _scaled(product: Product, factor: Any, divide: bool) -> bool:

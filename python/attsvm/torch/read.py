@@ -17,7 +17,6 @@ from ..common.check import as_choice, as_count
 from ..common.progress import counted
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold, place_of
 from .batch import TOKENIZERS, Batch, check_batches
-from .products import tensors
 from .record import Recorder
 from .sampling import Sample
 from .watch import Watch
@@ -165,7 +164,7 @@ def read(
                     batch.run()
                 watch.finish()
                 recorder.end()
-        calls, missed = recorder.calls, watch.unseen.message()
+        calls, missed = recorder.calls, watch.message()
         if calls is None:
             raise ValueError("batches must hold at least one batch, got none")
         if not calls:
@@ -215,17 +214,11 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
     Modules with hooks do not use torch.nn's fused kernels, which would hide their attention.
     """
 
-    def enter(name: str, module: Any, args: Any, kwargs: Any) -> None:
-        watch.enter(name, module, tensors(args, kwargs))
-
-    def leave(module: Any, args: Any, output: Any) -> None:
-        watch.unseen.leave()
-
     with contextlib.ExitStack() as stack:
         for name, module in model.named_modules():
-            hook = functools.partial(enter, name)
-            stack.enter_context(module.register_forward_pre_hook(hook, with_kwargs=True))
-            stack.enter_context(module.register_forward_hook(leave, always_call=True))
+            enter = functools.partial(watch.enter, name)
+            stack.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(watch.leave, always_call=True))
         yield
 
 

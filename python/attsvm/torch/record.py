@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,16 +92,13 @@ class Layer:
             if self.kind == "cross":
                 arrays["z"] = self.residual.queries.inputs(call, b)[rows, None]
 
-        def words(size: int, keys: bool, live: slice) -> list[str] | None:
-            given = batch.words(b, size, self.module, self.kind, keys, len(call.q))
-            return None if given is None else given[live]
-
+        words = functools.partial(batch.words, b, self.module, self.kind, len(call.q))
         self.kept.append(
             KeptSequence(
                 entry, self.passed + b, (S, T, rows.start, columns.start), columns.stop - columns.start,
                 *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
                 _choose(prob[:, rows, columns], dead), _cut(norms, columns),
-                words(T, True, columns), words(S, False, rows) if self.kind == "cross" else None,
+                words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
                 {name: self.columns[name].add(x.cpu().numpy()) for name, x in arrays.items()},
             )
         )  # fmt: skip

@@ -87,18 +87,22 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
         as_choice("scale", scale, ("top",))
     if not isinstance(values, Mapping):
         raise TypeError(f"values must be a dict from heads to what stands in their place, got {type(values).__name__}")
+    labels = set()
     for head in values:
         check_type("a key of values", head, Head, MADE_BY)
+        if head.label in labels:
+            raise ValueError(f"values must name every head once, got {head.label} twice")
+        labels.add(head.label)
     with substitution(model) as running:
-        running.put({head: as_replacement(head, value, scale) for head, value in values.items()})
+        running.values = {head: as_replacement(head, value, scale) for head, value in values.items()}
         yield
 
 
 @contextlib.contextmanager
 def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
-    """A context in which :meth:`Substitution.put` sets substitutes for a model's heads; at first no head has one."""
+    """A context in which a model runs with the substitutes in the ``values`` of the :class:`Substitution`."""
     model = unwrap(model)
-    running = Substitution()
+    running = Substitution(model)
     own, held = model.forward, "forward" in vars(model)
 
     @functools.wraps(own)
@@ -117,25 +121,20 @@ def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
 
 
 class Substitution(Watch):
-    """Replaces the results of attention calls, in one forward pass after another."""
+    """Replaces the results of attention calls, in one forward pass after another.
 
-    def __init__(self) -> None:
+    ``values`` are the heads with their substitutes; at first there are none.
+    """
+
+    def __init__(self, model: torch.nn.Module):
         super().__init__()
-        self.layers: dict[int, dict[Head, Replacement]] = {}
+        self.model = model
+        self.values: Mapping[Head, Replacement] = {}
         self.inside = False
 
-    def put(self, values: Mapping[Head, Replacement]) -> None:
-        """Sets the substitutes for the model's heads, and drops earlier substitutes."""
-        self.layers = {}
-        for head, value in values.items():
-            layer = self.layers.setdefault(head.layer, {})
-            if any(other.number == head.number for other in layer):
-                raise ValueError(f"values must name every head once, got {head.label} twice")
-            layer[head] = value
-
-    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
-        super().enter(name, module, given)
-        if name and not self.inside and self.layers:
+    def enter(self, name: str, *given: Any) -> None:
+        super().enter(name, *given)
+        if name and not self.inside and self.values:
             raise ValueError(
                 f"the model itself must be called, got a call of its {name} alone: attention calls are counted from "
                 "the beginning of the model's forward pass"
@@ -152,20 +151,22 @@ class Substitution(Watch):
         finally:
             self.inside = False
             self.finish()
-        if self.layers and max(self.layers) >= self.count:
+        last = max((head.layer for head in self.values), default=-1)
+        if last >= self.count:
             raise ValueError(
-                f"the heads must be the model's, got one of layer {max(self.layers)}: {self.count} attention calls ran"
+                f"the heads must be the model's, got one of layer {last}: {self.count} attention calls ran"
             )
         return result
 
     def change(self, call: Attention) -> Tensor:
         number, self.count = self.count, self.count + 1
-        if number not in self.layers:
+        values = {head: value for head, value in self.values.items() if head.layer == number}
+        if not values:
             return call.result
         whole = standardize(call, self.size)
         H, result = whole.q.shape[1], whole.result.clone()
         whole = replace(whole, result=result)
-        for head, value in self.layers[number].items():
+        for head, value in values.items():
             if head.module not in ("", call.module):
                 raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
             if head.number >= H:

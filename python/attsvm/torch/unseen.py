@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from .products import tensors
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 # Names of classes of whole attention modules, not of their components (projection, norm, bias).
@@ -33,23 +36,24 @@ class Running:
     done: bool = False
 
 
-class Unseen:
+class Modules:
     """Keeps the modules that run, and the modules whose attention is not read.
 
-    ``missed`` has the class of each module that is not read by its name, in the order of the forward pass.
+    ``enter`` and ``leave`` are hooks of the modules.  ``missed`` has the class of each module that is not read by its
+    name, in the order of the forward pass.
     """
 
     def __init__(self) -> None:
         self.running: list[Running] = []
         self.missed: dict[str, str] = {}
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
-        now = Running(name, type(module).__name__, given)
+    def enter(self, name: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        now = Running(name, type(module).__name__, tensors(args, kwargs))
         if AN_ATTENTION.search(now.kind):
             self.read()
         self.running.append(now)
 
-    def leave(self) -> None:
+    def leave(self, *unused: Any) -> None:
         module = self.running.pop()
         if AN_ATTENTION.search(module.kind) and not module.done:
             self.miss(module)
@@ -61,23 +65,9 @@ class Unseen:
 
     def kernel(self) -> None:
         """Notes that a kernel ran whose attention is not read: a fused kernel, or attention from factors."""
-        self.miss(self._within() or self.innermost())
+        self.miss(self.within() or self.innermost())
 
-    def softmax(self, prob: Tensor) -> Running | None:
-        """Notes that a softmax ran whose logits could not be followed back to queries and keys.
-
-        Returns the module that is missed if the probabilities multiply values; None if it is missed already, or if the
-        softmax does not count.
-        """
-        if prob.ndim < 3:
-            return None
-        within = self._within()
-        if within is None:
-            return self.innermost()
-        self.miss(within)
-        return None
-
-    def _within(self) -> Running | None:
+    def within(self) -> Running | None:
         """The innermost module with attention in the name of its class."""
         return next((module for module in reversed(self.running) if ATTENTION.search(module.kind)), None)
 

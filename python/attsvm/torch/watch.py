@@ -22,11 +22,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from .products import PRODUCT_NAMES, SAME_NAMES, Product, as_added, changed, over_last, product_of, tensors
-from .unseen import ATTENTION, Running, Unseen
+from .unseen import ATTENTION, Modules, Running
 
 PRODUCTS, MAPS = 8, 12  # number of the last products of activations, and of the last linear maps, that are kept
 FOLLOWED = 8  # largest number of arrays of probabilities that are followed at one time
-SOFTMAX_NAMES = {"softmax", "special_softmax", "_safe_softmax"}
+SOFTMAX_NAMES = {"softmax", "special_softmax", "safe_softmax"}
 
 
 @dataclass(eq=False)
@@ -61,16 +61,16 @@ class Attention(Product):
         return self.within.name
 
 
-class Watch(TorchFunctionMode):
+class Watch(TorchFunctionMode, Modules):
     """Observes the attention calls of a forward pass.
 
     It calls ``found`` for each attention call as soon as its values are known.  It calls :meth:`change` immediately;
-    the result of :meth:`change` becomes the result of the attention call.  ``unseen`` has the modules that run, and
-    those whose attention is not read.
+    the result of :meth:`change` becomes the result of the attention call.
     """
 
     def __init__(self, found: Callable[[Attention], None] = lambda call: None):
-        super().__init__()
+        TorchFunctionMode.__init__(self)
+        Modules.__init__(self)
         self.found = found
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
@@ -79,13 +79,9 @@ class Watch(TorchFunctionMode):
         self.waiting: Attention | None = None  # the last call of a softmax, until its values are known
         self.heads: int | None = None
         self.split: Running | None = None  # the last module whose softmaxes are factors of its attention
-        self.unseen = Unseen()
 
     def change(self, call: Attention) -> Tensor:
         return call.result
-
-    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
-        self.unseen.enter(name, module, given)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -96,11 +92,11 @@ class Watch(TorchFunctionMode):
                     return _inside(*args, **kwargs)
             finally:
                 self.heads = before
-        name = getattr(func, "__name__", "")
+        name = getattr(func, "__name__", "").strip("_")  # matmul for __matmul__, mul for mul_
         if name == "scaled_dot_product_attention":
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
-            self.unseen.kernel()
+            self.kernel()
         own = self._tracked(args, kwargs)  # the product among the arguments, found before func may change them
         out = func(*args, **kwargs)
         return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
@@ -118,17 +114,20 @@ class Watch(TorchFunctionMode):
         if name == "linear":
             self.maps.append(LinearMap(out, *args, **kwargs))
         elif name == "addmm":
-            if kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1:
-                bias, x, weight = tensors(args, kwargs)[:3]
+            bias, x, weight = tensors(args, kwargs)[:3]
+            if kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1 and bias is not out:
                 self.maps.append(LinearMap(out, x, weight.mT, bias))
         elif name in SOFTMAX_NAMES:
             if not over_last(args, kwargs, out):
                 return out
             if own is not None:
                 return self._softmax(own, out)
-            module = self.unseen.softmax(out)
-            if module is not None:
-                self.followed.append((out, module))
+            if out.ndim >= 3:
+                module = self.within()
+                if module is None:
+                    self.followed.append((out, self.innermost()))
+                else:
+                    self.miss(module)
         elif name in PRODUCT_NAMES:
             self._values(args, kwargs)
             product = product_of(name, args, kwargs, out)
@@ -138,7 +137,7 @@ class Watch(TorchFunctionMode):
             if own is not None and (new := changed(own, name, args, kwargs, out)) is not None:
                 self.products.remove(own) if out is own.tensor else None
                 self.products.append(new)
-            if name in SAME_NAMES or name == "__getitem__":
+            if name in SAME_NAMES or name == "getitem":
                 given = tensors(args, kwargs)[:1]
                 owners = [owner for prob, owner in self.followed for x in given if x is prob]
                 self.followed.extend((out, owner) for owner in owners[:1])
@@ -146,7 +145,7 @@ class Watch(TorchFunctionMode):
 
     def _softmax(self, own: Product, prob: Tensor) -> Tensor:
         last = self.waiting
-        if last is not None and last.within is self.unseen.innermost():
+        if last is not None and last.within is self.innermost():
             # Softmaxes of two sizes in one module, with no values between: the factors of an attention (Nystroem).
             if (last.q.shape[-2], last.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
                 self.split = last.within
@@ -160,8 +159,8 @@ class Watch(TorchFunctionMode):
 
     def _call(self, own: Product, result: Tensor, **more: Any) -> Attention:
         """Makes the record of an attention call of the innermost running module, and marks that module as read."""
-        self.unseen.read()
-        within, maps = self.unseen.innermost(), list(self.maps)
+        self.read()
+        within, maps = self.innermost(), list(self.maps)
         return Attention(**vars(own), result=result, within=within, maps=maps, folded=self.heads, **more)
 
     # ------------------------------------- after the softmax: the values, and the report of the call
@@ -172,7 +171,7 @@ class Watch(TorchFunctionMode):
         for prob, owner in list(self.followed):
             if isinstance(owner, Running):
                 if any(x is prob for x in given):
-                    self.unseen.miss(owner)
+                    self.miss(owner)
             elif owner is self.waiting and len(given) == 2 and given[0] is prob:
                 owner.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
                 self._flush()
@@ -183,7 +182,7 @@ class Watch(TorchFunctionMode):
             return
         self.followed = deque((pair for pair in self.followed if pair[1] is not call), FOLLOWED)
         if call.within is self.split:
-            self.unseen.kernel()
+            self.kernel()
         else:
             self.found(call)
 
