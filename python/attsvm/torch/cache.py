@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -18,8 +19,7 @@ from .products import as_added
 from .record import Recorder
 from .sampling import Sample
 from .standard_form import products
-from .unseen import Running
-from .watch import Attention
+from .watch import Attention, Running
 
 
 def from_cache(
@@ -115,11 +115,9 @@ def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Bat
         raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
     vocabulary = [""]
     if words is not None and max(map(len, words)) <= length:
-        given["input_ids"] = torch.zeros(size, length, dtype=torch.long)
-        for ids, own in zip(given["input_ids"], words, strict=True):
-            ids[: len(own)] = torch.arange(len(own)) + len(vocabulary)
-            vocabulary += own
-        given["attention_mask"] = given["input_ids"]
+        held = torch.arange(length) < torch.tensor(list(map(len, words)))[:, None]
+        given = {"attention_mask": held, "input_ids": held.flatten().cumsum(0).view_as(held) * held}
+        vocabulary += itertools.chain.from_iterable(words)
     of_words = SimpleNamespace(id_to_token=vocabulary.__getitem__)
     return Batch(given, lambda **given: None, None, of_words)
 

@@ -144,7 +144,7 @@ def read(
         raise TypeError(f"tokenizer must have one of {', '.join(TOKENIZERS)}, got {type(tokenizer).__name__}")
     queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
     check_batches(batches)
-    wanted = None if heads is None else _wanted_heads(heads)
+    wanted = set() if heads is None else _wanted_heads(heads)
     folder = None
     if store is not None:
         folder = Path(store)
@@ -176,8 +176,9 @@ def read(
         recorder.close()
     if chosen is not None and max(chosen, default=0) >= calls:
         raise ValueError(f"layers must lie in 0 .. {calls - 1}, got {sorted(chosen)}")
+    if heads is None:
+        return ByName(found)
     names = [{(None, head.number), (head.layer, head.number)} for head in found]
-    wanted = set().union(*names) if wanted is None else wanted
     if not wanted or wanted.difference(*names):
         raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")
     return ByName(head for head, own in zip(found, names, strict=True) if wanted & own)

@@ -187,7 +187,6 @@ class Recorder:
 
     def begin(self, batch: Batch) -> None:
         self.batch, self.count, self.size = batch, 0, 0
-        self.keep: list[int] = []
 
     def __call__(self, call: Attention) -> None:
         number, self.count = self.count, self.count + 1
@@ -203,9 +202,9 @@ class Recorder:
         layer.check(call)
         each = n // self.size if n % self.size == 0 else 1
         for b in range(n):
-            entry = min(b // each, self.size - 1)
+            entry = self.entries + min(b // each, self.size - 1)
             if entry in self.keep:
-                layer.add(call, b, self.entries + entry, self.batch)
+                layer.add(call, b, entry, self.batch)
         layer.passed += n
 
     def _decide(self, n: int, T: int) -> None:
@@ -213,13 +212,10 @@ class Recorder:
         size = self.batch.size
         self.size = size if size and n % size == 0 else n
         for entry in range(self.size):
-            tokens = self.batch.tokens(entry, T) * (n // self.size)
-            self.keep.append(entry)
-            for old in self.sample.take(self.entries + entry, tokens):
-                if old >= self.entries:
-                    self.keep.remove(old - self.entries)
-                for layer in self.layers.values():
-                    layer.kept = [one for one in layer.kept if one.entry != old]
+            self.sample.take(self.entries + entry, self.batch.tokens(entry, T) * (n // self.size))
+        self.keep = self.sample.sequences()
+        for layer in self.layers.values():
+            layer.kept = [one for one in layer.kept if one.entry in self.keep]
 
     def end(self) -> None:
         if self.calls is not None and self.count != self.calls:

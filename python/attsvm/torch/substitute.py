@@ -114,10 +114,9 @@ def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
         try:
             yield running
         finally:
+            del model.forward
             if held:
                 model.forward = own
-            else:
-                del model.forward
 
 
 class Substitution(Watch):
