@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +135,11 @@ def _of_column(source: Source, column: str, queries: int, rng: np.random.Generat
     cases = as_cases(head, rows)
     if column in ("SVM", "SVM of the rule"):
         return solve_svm(cases.data, cases.selected, tol=TOL).W
-    return regression(cases, _probabilities(head, cases) if column == "distilled" else None)
+    if column == "distilled":
+        return regression(cases, _probabilities(head, cases))
+    targets = np.zeros(len(cases.tokens))
+    targets[cases.data.indptr[:-1] + cases.selected] = 1.0
+    return regression(cases, targets)
 
 
 def _cut_rank(head: Head) -> int:
@@ -161,32 +166,27 @@ def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     """The head's own attention probability of each entry (query, token) of the cases."""
-    held: dict[int, np.ndarray] = {}
-    found = []
-    for k, (i, q, _) in enumerate(cases.rows.tolist()):
-        if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows come by sequence: only one sequence's attention is kept
-        found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
-    return np.concatenate(found)
+    attention = functools.lru_cache(1)(head.sequence_attention)  # rows come by sequence: only the last one is kept
+    windows = np.split(cases.tokens, cases.data.indptr[1:-1])
+    pairs = zip(cases.rows.tolist(), windows, strict=True)
+    return np.concatenate([attention(i)[q, window] for (i, q, _), window in pairs])
 
 
-def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
+def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
     """The W whose attention has the least cross-entropy with the targets, found by L-BFGS with weak weight decay.
 
-    ``targets`` has the probability of each entry (query, token); None: the selected tokens have probability 1.
+    ``targets`` has the probability of each entry (query, token).
     """
     data = cases.data
-    sizes = data.lengths
-    places = np.arange(sizes.max())
-    here, at = places < sizes[:, None], data.start[:, None] + places
-    keys, wanted = data.keys[np.minimum(at, len(data.keys) - 1)].astype(np.float64), np.zeros(here.shape)
-    if targets is None:
-        wanted[np.arange(len(sizes)), cases.selected] = 1.0
-    else:
-        wanted[here] = targets
-    x, z, y = (torch.from_numpy(a) for a in (keys, np.array(data.queries), wanted))
-    x, z = x / x[here].norm(dim=1).mean(), z / z.norm(dim=1).mean()
-    hidden = torch.from_numpy(~here)
+
+    def padded(entries: np.ndarray) -> torch.Tensor:
+        """The entries of each query as a row, with zeros after its last token."""
+        rows = [torch.from_numpy(row) for row in np.split(entries, data.indptr[1:-1])]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+    x, y, seen = map(padded, (data.keys[data._token_of()].astype(np.float64), targets, np.ones(len(targets))))
+    z, hidden = torch.from_numpy(np.array(data.queries)), seen == 0
+    x, z = x / x[~hidden].norm(dim=1).mean(), z / z.norm(dim=1).mean()
     W = torch.zeros(x.shape[2], z.shape[1], dtype=torch.float64, requires_grad=True)
     solver = torch.optim.LBFGS([W], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
