@@ -69,30 +69,25 @@ def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None
 
 def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
     """The logits ``own`` after the function ``name``, whose result is ``out``, or None if it cannot be followed."""
-    new = replace(own, tensor=out)
+    new, fits = replace(own, tensor=out), True
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):
         new.plain = False  # factors 0 and 1 may be part of a mask: 0 hides a token if a later term is added
     elif name in SCALE_NAMES or name in DIVIDE_NAMES:
-        if not _scaled(new, other, name in DIVIDE_NAMES):
-            return None
+        fits = _scaled(new, other, name in DIVIDE_NAMES)
     elif name == "tanh":
-        if own.cap is not None:
-            return None
-        new.cap = 1.0
+        new.cap, fits = 1.0, own.cap is None
     elif name in ADD_NAMES:
         new.plain = own.plain and _is_mask(other)
     elif name in ("cat", "concat", "concatenate"):
         parts = args[0] if args else kwargs["tensors"]
-        if parts[0] is not own.tensor or not over_last(args, kwargs, out):
-            return None
+        fits = parts[0] is own.tensor and over_last(args, kwargs, out)
     elif name in ("transpose", "swapaxes", "mT", "get"):
-        if out.shape != own.tensor.mT.shape or out.stride() != own.tensor.mT.stride():
-            return None
-        new.q, new.k = own.k, own.q
-    elif name not in SAME_NAMES and name not in MASK_NAMES:
-        return None
-    return new
+        new.q, new.k, turned = own.k, own.q, own.tensor.mT
+        fits = out.shape == turned.shape and out.stride() == turned.stride()
+    else:
+        fits = name in SAME_NAMES or name in MASK_NAMES
+    return new if fits else None
 
 
 def _einsum(args: Any, out: Tensor) -> Product | None:
@@ -135,7 +130,7 @@ def _scaled(product: Product, factor: Any, divide: bool) -> bool:
         return True
     if product.cap is not None or factor.ndim > product.q.ndim:
         return False
-    factor = factor.expand(1, factor.shape[0]) if factor.ndim < 2 else factor
+    factor = torch.atleast_2d(factor)
     if factor.shape[-1] == 1:
         product.q = product.q * factor
     elif factor.shape[-2] == 1:
@@ -153,11 +148,9 @@ def _is_zero_or_one(factor: Any) -> bool:
 
 def _is_mask(added: Any) -> bool:
     """Whether ``added``, if added to logits, only hides tokens, or adds one number to all tokens that a query sees."""
-    if not isinstance(added, Tensor):
+    if not isinstance(added, Tensor) or added.numel() == 0:
         return True
-    if added.numel() == 0 or not added.is_floating_point():
-        return added.numel() <= 1 or added.shape[-1] == 1
-    seen = added > torch.finfo(added.dtype).min / 2
+    seen = added > (torch.finfo(added.dtype).min / 2 if added.is_floating_point() else -torch.inf)
     low = torch.where(seen, added, torch.inf).amin(-1)
     high = torch.where(seen, added, -torch.inf).amax(-1)
     return bool((low >= high).all())

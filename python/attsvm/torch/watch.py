@@ -52,16 +52,81 @@ class Running:
     done: bool = False
 
 
-class Modules:
-    """Keeps the modules that run, and the modules whose attention is not read.
+@dataclass(eq=False)
+class LinearMap:
+    """One call of a linear map of the model: ``output = input weight^T + bias``."""
 
-    ``enter`` and ``leave`` are hooks of the modules.  ``missed`` has the class of each module that is not read by its
-    name, in the order of the forward pass.
+    output: Tensor
+    input: Tensor
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class Attention(Product):
+    """One attention call of a forward pass: its queries and keys, its logits or mask, and its result.
+
+    ``tensor`` is the input of the softmax, and ``result`` the probabilities.  If the call is ``fused``, the input of
+    its softmax is not known: then ``tensor`` is the mask, as numbers that are added to the logits, and ``result`` the
+    attended values.
     """
 
-    def __init__(self) -> None:
+    result: Tensor
+    within: Running  # the innermost module that ran
+    maps: list[LinearMap]
+    v: Tensor | None = None
+    fused: bool = False
+    dropout: float = 0.0  # dropout rate of the probabilities of a fused call
+    folded: int | None = None  # number of heads, if batch and heads are one dimension
+
+    @property
+    def module(self) -> str:
+        return self.within.name
+
+
+class Watch(TorchFunctionMode):
+    """Observes the attention calls of a forward pass.
+
+    It calls ``found`` for each attention call as soon as its values are known.  It calls :meth:`change` immediately;
+    the result of :meth:`change` becomes the result of the attention call.  ``enter`` and ``leave`` are hooks of the
+    modules.  ``missed`` has the class of each module that is not read by its name, in the order of the forward pass.
+    """
+
+    def __init__(self, found: Callable[[Attention], None] = lambda call: None):
+        super().__init__()
+        self.found = found
         self.running: list[Running] = []
         self.missed: dict[str, str] = {}
+        self.maps: deque[LinearMap] = deque(maxlen=MAPS)
+        self.products: deque[Product] = deque(maxlen=PRODUCTS)
+        # Probabilities on their way to the values, with their attention call, or with the module of an unknown one.
+        self.followed: deque[tuple[Tensor, Attention | Running]] = deque(maxlen=FOLLOWED)
+        self.waiting: Attention | None = None  # the last call of a softmax, until its values are known
+        self.heads: int | None = None
+        self.split: Running | None = None  # the last module whose softmaxes are factors of its attention
+
+    def change(self, call: Attention) -> Tensor:
+        return call.result
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.multi_head_attention_forward:
+            self.heads = args[4] if len(args) > 4 else kwargs["num_heads"]
+            try:
+                with self:
+                    return _inside(*args, **kwargs)
+            finally:
+                self.heads = None
+        name = getattr(func, "__name__", "").strip("_")  # matmul for __matmul__, mul for mul_
+        if name == "scaled_dot_product_attention":
+            return self._sdpa(func(*args, **kwargs), *args, **kwargs)
+        if ATTENTION.search(name):
+            self.kernel()
+        own = self._tracked(args, kwargs)  # the product among the arguments, found before func may change them
+        out = func(*args, **kwargs)
+        return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
+
+    # ------------------------------------- the modules that run, and those whose attention is not read
 
     def enter(self, name: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         now = Running(name, type(module).__name__, tensors(args, kwargs))
@@ -101,79 +166,6 @@ class Modules:
         shown = [f"{name or 'the model'} ({kind})" for name, kind in list(self.missed.items())[:SHOWN]]
         more = [f"{len(self.missed) - SHOWN} more"] if len(self.missed) > SHOWN else []
         return f"read does not follow the attention of {count}: {', '.join(shown + more)}; their heads are missing"
-
-
-@dataclass(eq=False)
-class LinearMap:
-    """One call of a linear map of the model: ``output = input weight^T + bias``."""
-
-    output: Tensor
-    input: Tensor
-    weight: Tensor
-    bias: Tensor | None = None
-
-
-@dataclass(eq=False, kw_only=True)
-class Attention(Product):
-    """One attention call of a forward pass: its queries and keys, its logits or mask, and its result.
-
-    ``tensor`` is the input of the softmax, and ``result`` the probabilities.  If the call is ``fused``, the input of
-    its softmax is not known: then ``tensor`` is the mask, as numbers that are added to the logits, and ``result`` the
-    attended values.
-    """
-
-    result: Tensor
-    within: Running  # the innermost module that ran
-    maps: list[LinearMap]
-    v: Tensor | None = None
-    fused: bool = False
-    dropout: float = 0.0  # dropout rate of the probabilities of a fused call
-    folded: int | None = None  # number of heads, if batch and heads are one dimension
-
-    @property
-    def module(self) -> str:
-        return self.within.name
-
-
-class Watch(TorchFunctionMode, Modules):
-    """Observes the attention calls of a forward pass.
-
-    It calls ``found`` for each attention call as soon as its values are known.  It calls :meth:`change` immediately;
-    the result of :meth:`change` becomes the result of the attention call.
-    """
-
-    def __init__(self, found: Callable[[Attention], None] = lambda call: None):
-        TorchFunctionMode.__init__(self)
-        Modules.__init__(self)
-        self.found = found
-        self.maps: deque[LinearMap] = deque(maxlen=MAPS)
-        self.products: deque[Product] = deque(maxlen=PRODUCTS)
-        # Probabilities on their way to the values, with their attention call, or with the module of an unknown one.
-        self.followed: deque[tuple[Tensor, Attention | Running]] = deque(maxlen=FOLLOWED)
-        self.waiting: Attention | None = None  # the last call of a softmax, until its values are known
-        self.heads: int | None = None
-        self.split: Running | None = None  # the last module whose softmaxes are factors of its attention
-
-    def change(self, call: Attention) -> Tensor:
-        return call.result
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is F.multi_head_attention_forward:
-            before, self.heads = self.heads, args[4] if len(args) > 4 else kwargs["num_heads"]
-            try:
-                with self:
-                    return _inside(*args, **kwargs)
-            finally:
-                self.heads = before
-        name = getattr(func, "__name__", "").strip("_")  # matmul for __matmul__, mul for mul_
-        if name == "scaled_dot_product_attention":
-            return self._sdpa(func(*args, **kwargs), *args, **kwargs)
-        if ATTENTION.search(name):
-            self.kernel()
-        own = self._tracked(args, kwargs)  # the product among the arguments, found before func may change them
-        out = func(*args, **kwargs)
-        return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
 
     # ------------------------------------- following a product of queries and keys until its softmax
 
