@@ -82,7 +82,7 @@ class Batch:
         names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
         name = next((name for name in names if self.named.get(name) is not None), "")
         mask = self._row(name, b, S)
-        return np.ones(S, dtype=bool) if mask is None else ((mask == 0) == (name in HIDING)).cpu().numpy()
+        return np.ones(S, dtype=bool) if mask is None else as_array((mask == 0) == (name in HIDING))
 
     def words(self, b: int, module: str, kind: str, sequences: int, size: int, live: slice, keys: bool) -> Any:
         """Texts of the ``live`` ones of ``size`` tokens of sequence ``b`` in an attention call, or None if unknown.
@@ -126,6 +126,11 @@ class Batch:
                     before = ["[CLS]", *(f"[extra {k}]" for k in range(1, extra))][:extra]
                     return (before + [f"r{r}c{c}" for r in range(rows) for c in range(columns)])[live]
         return None
+
+
+def as_array(x: Tensor) -> np.ndarray:
+    """The tensor as a NumPy array, without its gradient."""
+    return x.detach().cpu().numpy()
 
 
 def check_batches(batches: Any) -> None:

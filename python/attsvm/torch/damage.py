@@ -14,7 +14,7 @@ from ..common.check import as_choice
 from ..common.progress import counted
 from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
-from .batch import Batch, check_batches
+from .batch import Batch, as_array, check_batches
 from .candidates import torch_threads
 from .read import device_of, unchanged
 from .replacement import Replacement, nothing
@@ -111,7 +111,7 @@ class HeldOut:
     def sample(self) -> np.ndarray:
         """A sample of the model's original outputs on the held-out batches, taken at regular places."""
         parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
-        return torch.cat(parts).double().cpu().numpy()
+        return as_array(torch.cat(parts).double())
 
     def _run(self, batch: Batch) -> Tensor:
         found = self.running.run(batch.call, *batch.args, **batch.kwargs)
@@ -143,7 +143,7 @@ class HeldOut:
         mask = batch.named.get("attention_mask")
         weights = mask.to(off) if isinstance(mask, Tensor) and mask.shape == off.shape else torch.ones_like(off)
         off, weights = (x.reshape(len(x), -1) for x in (off * weights, weights))
-        return (off.sum(1) / weights.sum(1).clamp(min=1)).cpu().numpy()
+        return as_array(off.sum(1) / weights.sum(1).clamp(min=1))
 
 
 def _first_tensor(found: Any) -> Tensor:

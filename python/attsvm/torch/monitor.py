@@ -14,7 +14,7 @@ import torch
 from ..common.check import as_count, as_flag
 from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
-from .batch import Batch
+from .batch import Batch, as_array
 from .read import device_of, named, read, unchanged, unwrap
 from .standard_form import products, standardize
 from .watch import Attention, Watch
@@ -243,7 +243,7 @@ def in_probabilities(
                 part = products(part, whole.v)
             else:  # the call's result is the probabilities, those of sinks last
                 part = part[..., : whole.k.shape[2]]
-            found[number] += list(part.double().cpu().numpy())
+            found[number] += list(as_array(part.double()))
     return found
 
 

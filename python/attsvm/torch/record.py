@@ -11,7 +11,7 @@ import torch
 
 from ..heads.head import Choices, Head, Logits
 from ..heads.sequences import Text
-from .batch import Batch
+from .batch import Batch, as_array
 from .residual import Residual, disagreement, find_residual, tolerance
 from .sampling import Column, Sample
 from .standard_form import sequence, shared_heads, single, standardize
@@ -48,22 +48,21 @@ class Layer:
         self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
         self.kept: list[KeptSequence] = []
         self.passed = 0  # number of sequences so far, kept or not
-        self.shared = shared_heads(call.k) if call.k.shape[1] == self.heads else 1
+        self.shared = shared_heads(call.k)
         found = "" if space == "head" else find_residual(call)
         self.residual = found if isinstance(found, Residual) else None
         if self.residual is None and space == "residual":
             raise ValueError(f"space='residual': layer {number} ({self.module}) has none, since {found}")
         self.kind = "self" if self._same(call) else "cross"
-        self.K, self.Q = np.eye(m)[None], self.scale * np.eye(m)[None]
+        self.weights = np.eye(m)[None], self.scale * np.eye(m)[None]
         if self.residual is not None:
-            self.Q, self.K = self._weights(self.residual, call)
+            self.weights = self._weights(self.residual, call)
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
     def _weights(self, residual: Residual, call: Attention) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the weights of a layer's queries, times the scale of logits; and the weights of its keys."""
-        Q = residual.queries.weights(call, self.heads) * self.scale
+        """Returns the weights K of a layer's keys; and the weights Q of its queries, times the scale of logits."""
         K = residual.keys.weights(call, call.k.shape[1])[:: self.shared]
-        return Q.cpu().numpy(), K.cpu().numpy()
+        return as_array(K), as_array(residual.queries.weights(call, self.heads) * self.scale)
 
     def _same(self, call: Attention) -> bool:
         """Whether queries and keys belong to the same tokens."""
@@ -79,27 +78,27 @@ class Layer:
         q, k, (visible, bias, sink), prob, norms = sequence(call, b)
         S, T = prob.shape[1:]
         live = batch.live(b, S, self.module, self.kind)
-        rows, columns = self._extent(visible.cpu().numpy(), live)
-        seen = visible[:, rows, columns].cpu().numpy()
+        seen = as_array(visible)
+        rows, columns = self._extent(seen, live)
+        seen = seen[:, rows, columns]
         if len(seen) > 1:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
-        dead = prob[0, rows].isnan().any(-1).cpu().numpy() | ~live[rows]
+        dead = as_array(prob[0, rows].isnan().any(-1)) | ~live[rows]
         arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
             arrays["x"] = self.residual.keys.inputs(call, b)[columns, None]
             if self.kind == "cross":
                 arrays["z"] = self.residual.queries.inputs(call, b)[rows, None]
-
         words = functools.partial(batch.words, b, self.module, self.kind, len(call.q))
         self.kept.append(
             KeptSequence(
-                entry, self.passed + b, (S, T, rows.start, columns.start), columns.stop - columns.start,
+                entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[-1],
                 *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
                 _choose(prob[:, rows, columns], dead), _cut(norms, columns),
                 words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
-                {name: self.columns[name].add(x.cpu().numpy()) for name, x in arrays.items()},
+                {name: self.columns[name].add(as_array(x)) for name, x in arrays.items()},
             )
         )  # fmt: skip
 
@@ -119,15 +118,13 @@ class Layer:
                 f"layer {self.number} ({self.module}) has {heads} heads and scaling {call.scale:g} in one batch, "
                 f"{self.heads} and {self.scale:g} in another"
             )
-        if self.residual is not None and not self._has_weights(self.residual, call):
-            raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
-
-    def _has_weights(self, residual: Residual, call: Attention) -> bool:
-        """Whether the weights of the layer's query and key maps in a later batch are those in the first batch."""
+        if self.residual is None:
+            return
         most = tolerance(call)
-        pairs = zip((self.Q, self.K), self._weights(residual, call), strict=True)
+        pairs = zip(self.weights, self._weights(self.residual, call), strict=True)
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
-        return same and disagreement(residual, call) <= most
+        if not (same and disagreement(self.residual, call) <= most):
+            raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
 
     def make(self, **options: Any) -> list[Head]:
         """The heads of the layer, made from its kept sequences."""
@@ -138,7 +135,7 @@ class Layer:
         ) = map(list, zip(*self.kept, strict=True))  # fmt: skip
         arrays = {name: self.columns[name].collect([part[name] for part in parts]) for name in parts[0]}
         sizes, visible = np.array(tokens), {i: part for i, part in enumerate(gaps) if part is not None}
-        counts = np.array([len(one) for one in start]) if self.kind == "cross" else None
+        counts = np.array(list(map(len, start))) if self.kind == "cross" else None
         texts = [
             Text(
                 keys, sizes, None if words[0] is None else words, counts,
@@ -150,7 +147,7 @@ class Layer:
         chosen = [np.concatenate(some, axis=1) for some in zip(*choices, strict=True)]
         found = []
         for h in range(self.heads):
-            text, keys, K, Q = (self._own(part, h) for part in (texts, arrays["k"], self.K, self.Q))
+            text, keys, K, Q = (self._own(part, h) for part in (texts, arrays["k"], *self.weights))
             bias, sink = (self._own_parts(some, h) for some in (biases, sinks))
             given = Logits(arrays["q"][h], keys, self.scale, self.cap, bias, sink)
             queries = arrays["q"][h] if self.residual is None else arrays.get("z", [None])[0]
@@ -253,12 +250,12 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
     nothing = torch.from_numpy(dead).to(prob.device)
     top, selected = torch.nn.functional.pad(prob.nan_to_num(nan=-1.0), (0, 1), value=-1.0).max(-1)
     top, effective = (torch.where(nothing, torch.nan, x).double() for x in (top, 1 / (prob**2).sum(-1)))
-    return Choices(*(x.cpu().numpy() for x in (torch.where(nothing, -1, selected), top, effective)))
+    return Choices(*map(as_array, (torch.where(nothing, -1, selected), top, effective)))
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
     """The slice ``places`` of each head's array x, in at least single precision, or None if x is None."""
-    return None if x is None else single(x[:, *places]).cpu().numpy()
+    return None if x is None else as_array(single(x[:, *places]))
 
 
 def _with_one(factor: np.ndarray) -> np.ndarray:

@@ -57,10 +57,9 @@ def standardize(call: Attention, batch: int | None) -> Attention:
 
 def one_head(call: Attention, h: int) -> Attention:
     """The part of head h of a call in standard form, without the axis of heads."""
-    names = ("q", "k", "v", "tensor", "result")
-    arrays = {name: getattr(call, name) for name in names}
-    H = call.q.shape[1]
-    return replace(call, **{name: x[:, h * x.shape[1] // H] for name, x in arrays.items() if x is not None})
+    arrays, H = (call.q, call.k, call.v, call.tensor, call.result), call.q.shape[1]
+    q, k, v, tensor, result = (None if x is None else x[:, h * x.shape[1] // H] for x in arrays)
+    return replace(call, q=q, k=k, v=v, tensor=tensor, result=result)
 
 
 def single(x: Tensor) -> Tensor:
@@ -72,7 +71,7 @@ def shared_heads(k: Tensor) -> int:
     """Number of neighbouring heads that have equal keys because the model repeated each key head; 1 if it did not."""
     heads = k.shape[1]
     sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
-    return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
+    return next((size for size in sizes if torch.equal(k, k[:, ::size].repeat_interleave(size, 1))), 1)
 
 
 def products(q: Tensor, k: Tensor) -> Tensor:
@@ -121,7 +120,7 @@ def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, A
     from the mask of the call."""
     q, k, given = (single(x[b]) for x in (call.q, call.k, call.tensor))
     logits = capped(call.scale * products(q, k), call.cap)
-    given, sinks = given.split([k.shape[-2], given.shape[-1] - k.shape[-2]], -1)
+    given, sinks = given.tensor_split([k.shape[-2]], -1)
     lowest = max(torch.finfo(x.dtype).min for x in (call.tensor, call.q)) / 2
     added = given if call.fused else given - logits
     seen = given > lowest
@@ -147,12 +146,12 @@ def _check(call: Attention, ran: Tensor, prob: Tensor, values: Tensor | None, la
     own, unit = prob.nan_to_num(), 1.0
     eps = max(torch.finfo(x.dtype).eps for x in (call.q, call.result))
     read = f"attention read from {call.module or 'the model'}"
-    if not call.fused:
-        ran = ran[..., : prob.shape[-1]]
-    else:
+    if call.fused:
         assert values is not None  # a fused call has values
         unit = max(float(values.abs().max()), torch.finfo(values.dtype).tiny)
         own = products(own, values.mT)
+    else:
+        ran = ran[..., : prob.shape[-1]]
     live = ~prob.isnan().any(-1, keepdim=True)
     off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     most = AGREES + 2 * eps * (1 + largest)
