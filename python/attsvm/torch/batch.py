@@ -73,13 +73,13 @@ class Batch:
         rows = self.named.get(name)
         return rows[b] if isinstance(rows, Tensor) and rows.shape[1:] == (size,) and b < len(rows) else None
 
-    def _of_decoder(self, module: str) -> bool:
-        return self.two_stacks and "decoder" in module
+    def _decodes(self, module: str, kind: str, keys: bool = False) -> bool:
+        """Whether the queries, or the keys, of an attention belong to the decoder of a model with an encoder too."""
+        return self.two_stacks and (not keys if kind == "cross" else "decoder" in module)
 
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
         """Flags (S,): whether each query of sequence b belongs to a token, and not to padding."""
-        decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
-        names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
+        names = (MASKS[self._decodes(module, kind)], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
         name = next((name for name in names if self.named.get(name) is not None), "")
         mask = self._row(name, b, S)
         return np.ones(S, dtype=bool) if mask is None else as_array((mask == 0) == (name in HIDING))
@@ -90,8 +90,7 @@ class Batch:
         The call has ``sequences`` sequences.  Without a tokenizer the texts are the tokens' numbers.  Image patches
         have names such as r0c3.
         """
-        decoder = self._of_decoder(module) and (kind == "self" or not keys)
-        ids = self._row(IDS[decoder], b, size)
+        ids = self._row(IDS[self._decodes(module, kind, keys)], b, size)
         if ids is not None:
             return self._named(ids[live].tolist())
         of_image = "decoder" not in module if kind == "self" else keys

@@ -93,12 +93,11 @@ def from_cache(
     shape = (*q.shape[:3], k.shape[2])
     scaling = 1 / math.sqrt(q.shape[3]) if scaling is None else as_number("scaling", scaling)
     k = k.to(q.dtype)
-    added = torch.zeros(1, 1, *shape[2:], dtype=q.dtype)
+    logits = scaling * products(q, k)
     if mask is not None:
-        added = added + _mask(mask, shape, q.dtype)
+        logits = logits + _mask(mask, shape, q.dtype)
     if bias is not None:
-        added = added + _fit("bias", _floats("bias", bias), shape)
-    logits = scaling * products(q, k) + added
+        logits = logits + _fit("bias", _floats("bias", bias), shape)
     within = Running(module, "", [])
     call = Attention(q, k, logits, scaling, plain=False, result=torch.softmax(logits, -1), within=within, maps=[])
     recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
@@ -110,7 +109,7 @@ def from_cache(
 
 def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:
     """A :class:`Batch` that has only words: the id of a token is the index of its word in a list of all words."""
-    given = {"attention_mask": torch.ones(size, length)}
+    given: dict[str, Tensor] = {}
     if words is not None and (not isinstance(words, Sequence) or len(words) != size):
         raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
     vocabulary = [""]

@@ -91,10 +91,9 @@ class Monitor:
         loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
-        unwrap(model)  # unwrap raises unless the model is a module
         if not isinstance(probe, Iterable):
             raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
-        self.model, self.probe = model, list(probe)
+        self.model, self.probe = unwrap(model), list(probe)
         self.every, self.queries = as_count("every", every, 1), as_count("queries", queries, 1)
         if not self.probe:
             raise ValueError("probe must hold at least one batch, got none")
@@ -221,7 +220,6 @@ def in_probabilities(
     A call has an array (H, S, T) for each sequence, in the order of :func:`read`.  The loss is
     computed batch by batch, in evaluation mode.  No ``.grad`` of the model changes.
     """
-    model = unwrap(model)
     found: defaultdict[int, list[np.ndarray]] = defaultdict(list)
     for values in batches:
         calls: list[Attention] = []

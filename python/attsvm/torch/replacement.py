@@ -82,14 +82,17 @@ def offset(places: int | None, cross: bool) -> Replacement:
     return attention
 
 
-def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
-    """A substitute with all attention on the token nearest to the one that the nearest recorded query selected.
-
-    ``queries`` are the recorded queries, and ``copied`` the tokens that they selected.
-    """
+def nearest(head: Head) -> Replacement:
+    """A substitute with all attention on the token nearest to the one that the nearest recorded hard query selected."""
+    rows, text = hard_queries(head)[: head.most], head.text
+    if not len(rows):
+        raise ValueError(
+            f"values[{head.label}] = 'nearest query' needs queries to copy, and {head.label} has none that are hard"
+        )
+    recorded = head.queries[text.query_rows(rows)], text.keys[text.begin[rows[:, 0]] + rows[:, 2]]
 
     def attention(call: Call) -> Tensor:
-        known, tokens = (torch.from_numpy(x).to(call.x) for x in (queries, copied))
+        known, tokens = (torch.from_numpy(np.array(x)).to(call.x) for x in recorded)
         wanted = tokens[torch.cdist(call.z, known[None]).argmin(-1)]
         distances = torch.where(call.seen, torch.cdist(wanted, call.x), torch.inf)
         return _one_hot(call, distances.argmin(-1))
@@ -105,12 +108,7 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
     if value in ("uniform", "none"):
         return uniform if value == "uniform" else nothing
     if value == "nearest query":
-        rows = hard_queries(head)[: head.most]
-        if not len(rows):
-            raise ValueError(f"{name} = 'nearest query' needs queries to copy, and {head.label} has none that are hard")
-        text = head.text
-        copied = text.keys[text.begin[rows[:, 0]] + rows[:, 2]]
-        return nearest(np.array(head.queries[text.query_rows(rows)]), np.array(copied))
+        return nearest(head)
     rule = RULE.fullmatch(value)
     if rule is None:
         why = ": that rule needs the tokens as text, which a forward pass does not hold" * (value in OF_WORDS)
