@@ -60,9 +60,6 @@ class Batch:
             raise TypeError(f"forward must take what a batch gives it by {held}, got {signature}")
         self.args = (self.given,)
 
-    def run(self) -> Any:
-        return self.call(*self.args, **self.kwargs)
-
     def tokens(self, entry: int, T: int) -> int:
         """How many tokens this entry of the batch has, without padding."""
         mask = self._row("attention_mask", entry, T)

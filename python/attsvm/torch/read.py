@@ -161,7 +161,7 @@ def read(
                 batch = Batch(values, model if forward is None else forward, device, tokenizer)
                 recorder.begin(batch)
                 with watch:
-                    batch.run()
+                    batch.call(*batch.args, **batch.kwargs)
                 watch.finish()
                 recorder.end()
         calls, missed = recorder.calls, watch.message()

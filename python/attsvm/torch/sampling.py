@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 import random
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ class Column:
             return array
         if self.file is None:
             self.file = open(self.store / f"{self.name}.part", "w+b")  # collect closes this file
-        handle = (self.at, array.shape, array.dtype)
+        handle = (array.shape, array.dtype, self.at)
         self.file.write(array.data)
         self.at += array.nbytes
         return handle
@@ -62,10 +61,7 @@ class Column:
         if self.store is not None:
             self.file.flush()
             raw = np.memmap(self.file.name, np.uint8, "r") if self.at else np.empty(0, np.uint8)
-            parts = [
-                raw[at : at + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
-                for at, shape, dtype in handles
-            ]
+            parts = [np.ndarray(shape, dtype, raw, at) for shape, dtype, at in handles]
         _, groups, width = parts[0].shape
         arrays = (np.concatenate([part[:, group] for part in parts]) for group in range(groups))
         if self.store is None:
