@@ -55,9 +55,9 @@ class Source:
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
         """Rows (sequence, query, selected) of the queries that see the rule's token, with that token selected."""
-        said = 0 * rows[:, 1] if self.offset is None else rows[:, 1] + self.offset
-        there = [t in self.head.text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
-        return np.column_stack([rows[:, :2], said])[there]
+        said = rows.copy()
+        said[:, 2] = 0 if self.offset is None else rows[:, 1] + self.offset
+        return said[[t in self.head.text.window(i, q) for i, q, t in said]]
 
 
 def as_source(head: Head) -> Source:

@@ -183,9 +183,9 @@ def faithfulness(
                         lost.extend(
                             _once(kept, f"directions of {head.label}", "directions", without_directions, *given)
                         )
-                    for row in (row for row, those in members.items() if those[-1] is head):
-                        for one in plans[row]:
-                            there = {member: values[member][one] for member in members[row]}
+                    for row, those in members.items():
+                        for one in plans[row] if those[-1] is head else ():
+                            there = {member: values[member][one] for member in those}
                             yield (row, *one[:2]), _once(kept, _name(row, one), "damage", held_out.damage, there)
 
             damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)

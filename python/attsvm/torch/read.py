@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +153,11 @@ def read(
     if layers is not None and not isinstance(layers, Iterable):
         raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
-    total = len(batches) if isinstance(batches, Sized) else None
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
     device, watch = device_of(model), Watch(recorder)
     try:
         with unchanged(model), named(model, watch), torch.no_grad():
-            for values in counted(batches, total, "read", "batch", progress):
+            for values in counted(batches, operator.length_hint(batches) or None, "read", "batch", progress):
                 batch = Batch(values, model if forward is None else forward, device, tokenizer)
                 recorder.begin(batch)
                 with watch:

@@ -260,6 +260,6 @@ def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
 
 def _with_one(factor: np.ndarray) -> np.ndarray:
     """The factor K or Q with one more row and column, through which a bias enters the logits unchanged."""
-    whole = np.zeros((factor.shape[0] + 1, factor.shape[1] + 1))
-    whole[:-1, :-1], whole[-1, -1] = factor, 1.0
+    whole = np.pad(factor, (0, 1))
+    whole[-1, -1] = 1.0
     return whole

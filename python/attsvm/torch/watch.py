@@ -273,7 +273,7 @@ class Watch(TorchFunctionMode):
         """Reports a call of fused attention, recorded from its arguments."""
         self._flush()
         if attn_mask is None:
-            attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+            attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool)
         mask = as_added(attn_mask.tril() if is_causal else attn_mask).expand(*out.shape[:-1], key.shape[-2])
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
         call = self._call(Product(query, key, mask, scale, plain=False), out, v=value, fused=True, dropout=dropout_p)
