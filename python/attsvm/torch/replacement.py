@@ -128,17 +128,13 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
     The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """
-    rows: list[tuple[Tensor, ...]] = []
-    sinks, own = [], []
-    for call, tops in _recorded(head):
-        rows += zip(*(part[0] for part in (*_parts(call, K, Q), call.seen)), strict=True)
-        sinks += [] if call.sink is None else [call.sink[0]]
-        own.append(tops)
+    calls, tops = zip(*_recorded(head), strict=True)
+    rows = [row for call in calls for row in zip(*(part[0] for part in (*_parts(call, K, Q), call.seen)), strict=True)]
     if not rows:
         raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
     product, bias, seen = (torch.nn.utils.rnn.pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
-    cap, sink = None if head.given is None else head.given.cap, torch.cat(sinks) if sinks else None
-    size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(own).mean())
+    cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink[0] for call in calls])
+    size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(tops).mean())
     if size == 0:
         return 1.0
 
