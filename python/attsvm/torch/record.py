@@ -77,15 +77,17 @@ class Layer:
     def add(self, call: Attention, b: int, entry: int, batch: Batch) -> None:
         q, k, (visible, bias, sink), prob, norms = sequence(call, b)
         S, T = prob.shape[1:]
-        live = batch.live(b, S, self.module, self.kind)
-        seen = as_array(visible)
-        rows, columns = self._extent(seen, live)
-        seen = seen[:, rows, columns]
+        seen: Any = as_array(visible)
+        # Queries that are no padding and see a token, and the tokens that these queries see.
+        live = seen[0].any(axis=1) & batch.live(b, S, self.module, self.kind)
+        tokens = seen.any(axis=0)[live].any(axis=0)
+        same = self.kind == "self" and S == T
+        rows, columns = (_range(live | tokens if same else flags) for flags in (live, tokens))
+        seen, live = seen[:, rows, columns], live[rows]
         if len(seen) > 1:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
-        dead = as_array(prob[0, rows].isnan().any(-1)) | ~live[rows]
         arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
             arrays["x"] = self.residual.keys.inputs(call, b)[columns, None]
@@ -95,20 +97,12 @@ class Layer:
         self.kept.append(
             KeptSequence(
                 entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[-1],
-                *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
-                _choose(prob[:, rows, columns], dead), _cut(norms, columns),
+                *_windows(seen[0] & live[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
+                _choose(prob[:, rows, columns], ~live), _cut(norms, columns),
                 words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
                 {name: self.columns[name].add(as_array(x)) for name, x in arrays.items()},
             )
         )  # fmt: skip
-
-    def _extent(self, seen: Any, live: np.ndarray) -> tuple[slice, slice]:
-        """Slices of a sequence's queries and of its tokens that leave out the padding."""
-        rows = seen[0].any(axis=1) & live
-        columns = seen.any(axis=0)[rows].any(axis=0)
-        if self.kind == "self" and len(rows) == len(columns):
-            rows = columns = rows | columns
-        return _range(rows), _range(columns)
 
     def check(self, call: Attention) -> None:
         """Raises if a later batch has other heads, another scale or other weights than the first batch."""
