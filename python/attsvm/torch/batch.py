@@ -77,11 +77,15 @@ class Batch:
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
         """Flags (S,): whether each query of sequence b belongs to a token, and not to padding."""
         names = (MASKS[self._decodes(module, kind)], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
-        name = next((name for name in names if self.named.get(name) is not None), "")
-        mask = self._row(name, b, S)
-        return np.ones(S, dtype=bool) if mask is None else as_array((mask == 0) == (name in HIDING))
+        for name in names:
+            mask = self._row(name, b, S)
+            if mask is not None:
+                return as_array((mask == 0) == (name in HIDING))
+        return np.ones(S, dtype=bool)
 
-    def words(self, b: int, module: str, kind: str, sequences: int, size: int, live: slice, keys: bool) -> Any:
+    def words(
+        self, b: int, module: str, kind: str, sequences: int, size: int, live: slice, keys: bool
+    ) -> list[str] | None:
         """Texts of the ``live`` ones of ``size`` tokens of sequence ``b`` in an attention call, or None if unknown.
 
         The call has ``sequences`` sequences.  Without a tokenizer the texts are the tokens' numbers.  Image patches

@@ -186,13 +186,14 @@ def read(
 
 def device_of(model: torch.nn.Module) -> torch.device | None:
     """The device of the model's parameters, or None if the model has no parameters."""
-    parameters = dict(model.named_parameters())
-    empty = next((name for name, parameter in parameters.items() if parameter.is_meta), None)
-    if empty is not None:
-        raise ValueError(
-            f"model must hold its values, got {empty} on the meta device: load all weights, without offloading them"
-        )
-    return next((parameter.device for parameter in parameters.values()), None)
+    device = None
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ValueError(
+                f"model must hold its values, got {name} on the meta device: load all weights, without offloading them"
+            )
+        device = device or parameter.device
+    return device
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:

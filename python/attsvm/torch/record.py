@@ -61,8 +61,8 @@ class Layer:
 
     def _weights(self, residual: Residual, call: Attention) -> tuple[np.ndarray, np.ndarray]:
         """Returns the weights K of a layer's keys; and the weights Q of its queries, times the scale of logits."""
-        K = residual.keys.weights(call, call.k.shape[1])[:: self.shared]
-        return as_array(K), as_array(residual.queries.weights(call, self.heads) * self.scale)
+        K, Q = residual.keys.weights(call)[:: self.shared], residual.queries.weights(call) * self.scale
+        return as_array(K), as_array(Q)
 
     def _same(self, call: Attention) -> bool:
         """Whether queries and keys belong to the same tokens."""

@@ -25,8 +25,9 @@ CLOSE = 1e-5  # columns are equal if they differ by at most this fraction of the
 class Columns:
     """Where queries or keys come from: columns of the output of a linear map.
 
-    ``place``: index of the map among the last maps that ran.  ``columns`` (H m) of its output, times ``factors`` (H m),
-    are the queries or keys.  ``swapped``: in the map's input the axis of tokens comes before that of the batch.
+    ``place``: index of the map among the last maps that ran.  ``columns`` (H, m) of its output, times ``factors``
+    (H, m), are the queries or keys of the heads.  ``swapped``: in the map's input the axis of tokens comes before that
+    of the batch.
     """
 
     place: int
@@ -38,12 +39,12 @@ class Columns:
         """The input (S, d + 1) of the linear map for sequence b, with a 1 appended to each row."""
         return with_one(_tokens(call.maps[self.place].input.detach(), len(call.q), self.swapped)[b])
 
-    def weights(self, call: Attention, heads: int) -> Tensor:
+    def weights(self, call: Attention) -> Tensor:
         """The linear map's weights for each head, (H, d + 1, m), with the bias in the last row."""
         linear = call.maps[self.place]
         bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
         whole = torch.cat([linear.weight, bias[:, None]], 1).detach().double()[self.columns]
-        return (whole * self.factors[:, None]).unflatten(0, (heads, -1)).mT
+        return (whole * self.factors[..., None]).mT
 
 
 @dataclass(eq=False)
@@ -78,7 +79,7 @@ def disagreement(residual: Residual, call: Attention) -> float:
     """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
     pairs = ((call.q, residual.queries), (call.k, residual.keys))
     expected = products(*(x[0].double() for x, _ in pairs))
-    found = products(*(columns.inputs(call, 0).double() @ columns.weights(call, x.shape[1]) for x, columns in pairs))
+    found = products(*(columns.inputs(call, 0).double() @ columns.weights(call) for _, columns in pairs))
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
@@ -121,7 +122,8 @@ def _find(x: Tensor, call: Attention) -> Columns | None:
         given = output.reshape(B * S, -1)[rows].double()
         match = _match(wanted, given, torch.finfo(call.q.dtype).eps)
         if match is not None:
-            return Columns(place, *match, swapped)
+            columns, factors = (part.view(H, m) for part in match)
+            return Columns(place, columns, factors, swapped)
     return None
 
 
