@@ -36,14 +36,11 @@ def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np
     >>> X.shape, Z.shape, y.shape, v.shape
     ((6, 8, 10), (6, 10), (6,), (10,))
     """
-    n, T, d = as_count("n", n, 1), as_count("T", T, 1), as_count("d", d, 1)
-    _check_size("n, T, d", n, T, d)
+    n, T, d = _sizes(n=n, T=T, d=d)
     rng = _generator(rng)
-    v = _normalized(rng.standard_normal(d))
+    v = _on_sphere(rng, d)
     y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
-    X = _normalized(rng.standard_normal((n, T, d)))
-    Z = _normalized(rng.standard_normal((n, d)))
-    return X, Z, y, v
+    return _on_sphere(rng, n, T, d), _on_sphere(rng, n, d), y, v
 
 
 def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
@@ -71,7 +68,7 @@ def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
     >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     >>> data = attsvm.causal_attention(X + attsvm.sample.positional_encoding(8, 10))
     """
-    T, d, base = as_count("T", T, 1), as_count("d", d, 1), as_number("base", base, above=1.0)
+    (T, d), base = _sizes(T=T, d=d), as_number("base", base, above=1.0)
     j = np.arange(d)
     angle = np.arange(T)[:, None] / base ** (2 * (j // 2) / d)
     return np.where(j % 2 == 0, np.sin(angle), np.cos(angle))
@@ -105,12 +102,11 @@ def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndar
     >>> found.data
     <attsvm cross_attention: 6 queries over 24 tokens, 4 tokens each, dk=8, dz=8>
     """
-    n, T, K, d = as_count("n", n, 1), as_count("T", T, 1), as_count("K", K, 1), as_count("d", d, 1)
+    (n, K, d), (T,) = _sizes(n=n, K=K, d=d), _sizes(T=T)
     if T > K:
         raise ValueError(f"T must be at most K = {K}, since no token comes twice, got {T}")
-    _check_size("n, K, d", n, K, d)
     rng = _generator(rng)
-    embeddings = _normalized(rng.standard_normal((K, d)))
+    embeddings = _on_sphere(rng, K, d)
     sequences = rng.random((n, K)).argsort(axis=1)[:, :T]
     return sequences, sequences[np.arange(n), rng.integers(T, size=n)], embeddings
 
@@ -151,8 +147,7 @@ def signal_noise(
     >>> X.shape, int((y != truth).sum())
     ((20, 8, 100), 3)
     """
-    n, T, d = as_count("n", n, 1), as_count("T", T, 3), as_count("d", d, 2)
-    _check_size("n, T, d", n, T, d)
+    n, T, d = _sizes((1, 3, 2), n=n, T=T, d=d)
     signal, weak = as_number("signal", signal), as_number("weak", weak)
     wrong = as_number("wrong", wrong, least=0.0)
     if wrong > 1:
@@ -205,8 +200,7 @@ def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, n
         raise ValueError(f"P must be positive, got {P.min():g}")
     if np.abs(P.sum(axis=1) - 1).max() > 1e-9:
         raise ValueError(f"P must have rows that sum to 1, got {P.sum(axis=1)[np.abs(P.sum(axis=1) - 1).argmax()]:g}")
-    n, T = as_count("n", n, 1), as_count("T", T, 1)
-    _check_size("n, T", n, T)
+    n, T = _sizes(n=n, T=T)
     rng = _generator(rng)
     sequences = rng.integers(len(P), size=(n, T))
     reached = P[sequences[:, -1:], sequences].cumsum(axis=1)
@@ -221,10 +215,15 @@ def _generator(rng: Any) -> np.random.Generator:
         raise type(error)(f"rng must be a seed or a Generator: {error}") from None
 
 
-def _check_size(names: str, *sizes: int) -> None:
+def _sizes(least: tuple[int, ...] = (1, 1, 1), **given: Any) -> list[int]:
+    """The sizes of an array, none below its number in ``least``; raises if memory cannot address the array."""
+    sizes = [as_count(*size, low) for size, low in zip(given.items(), least, strict=False)]
     if math.prod(sizes) > np.iinfo(np.intp).max // 8:
-        raise ValueError(f"{names} must make an array that memory can address, got {sizes}")
+        raise ValueError(f"{', '.join(given)} must make an array that memory can address, got {tuple(sizes)}")
+    return sizes
 
 
-def _normalized(x: np.ndarray) -> np.ndarray:
+def _on_sphere(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random vectors, uniform on the unit sphere."""
+    x = rng.standard_normal(shape)
     return x / np.linalg.norm(x, axis=-1, keepdims=True)

@@ -100,9 +100,8 @@ def probabilities_that_ran(size):
 
     ran = torch.tensor([0.5 + size, 0.5 - size]).reshape(1, 1, 1, 2)
     q = torch.zeros(1, 1, 1, 2)
-    of = SimpleNamespace(q=q, result=ran, logits=ran, module="")
-    standard = SimpleNamespace(call=of, q=q, k=q, v=None)
-    return refuses(call._check, standard, 0, torch.full((1, 1, 2), 0.5), None, 0.0, error=call.Disagreement)
+    of = SimpleNamespace(q=q, result=ran, fused=False, module="")
+    return refuses(call._check, of, ran[0], torch.full((1, 1, 2), 0.5), None, 0.0, error=call.Disagreement)
 
 
 def parallel_columns(size):
@@ -121,7 +120,7 @@ def tolerance_of_replaced_heads(size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "as_cases", lambda *_: SimpleNamespace(data=None, selected=None))
         patch.setattr(candidates, "solve_svm", lambda *_, tol: asked.append(tol) or SimpleNamespace(W=None))
-        candidates._of_choices(SimpleNamespace(rows=np.zeros((1, 3)), head=None), "SVM", 1, [0])
+        candidates._of_column(SimpleNamespace(rows=np.zeros((1, 3)), head=None), "SVM", 1, np.random.default_rng(0))
     return asked[0] < size
 
 

@@ -68,7 +68,7 @@ def test_a_small_model_runs_on_one_thread(made, monkeypatch, small, threads):
     monkeypatch.setattr(sys.modules[HeldOut.__module__], "SMALL", small)
     used = []
     with runs_of.torch_threads(3), runs_of.substitution(model) as running:
-        kept = HeldOut(running, model, held_out, lambda x: used.append(torch.get_num_threads()) or model(x), "auto")
+        kept = HeldOut(running, held_out, lambda x: used.append(torch.get_num_threads()) or model(x), "auto")
         kept.damage({found[2]: runs_of.as_replacement(found[2], "uniform", None)})
         assert torch.get_num_threads() == 3
     assert used == [3] * len(held_out) + [threads] * len(held_out)

@@ -221,7 +221,7 @@ def test_arguments_that_do_not_fit(batches, options, error, message):
 def test_a_tokenizer_of_another_vocabulary_is_refused(names, said):
     batch = Batch({"input_ids": torch.tensor([[0, 7]])}, lambda input_ids: None, None, SimpleNamespace(**names))
     with pytest.raises(ValueError, match=f"tokenizer must name all tokens of the model, as its own does, got {said}"):
-        batch.words(0, 2, "", "self", True, 1)
+        batch.words(0, "", "self", 1, 2, slice(2), True)
 
 
 def test_half_precision_is_read_exactly():

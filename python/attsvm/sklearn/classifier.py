@@ -15,11 +15,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..attention.data import Data
-from ..attention.kinds import cross_attention, self_attention
+from ..attention.kinds import cross_attention
 from ..training.output_head import LinearHead
 from ..training.problem import Problem
 from ..training.train import train
-from .classes import two_classes
+from .classes import sequences, two_classes
 
 
 class AttentionClassifier(ClassifierMixin, BaseEstimator):
@@ -181,14 +181,12 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         -------
         (n,) array
         """
-        attended = self.data(X, Z=Z).attended(self.W_)
-        assert isinstance(attended, np.ndarray)  # sequences of equal length give one array, not a list
-        return attended @ self.v_
+        return np.asarray(self.data(X, Z=Z).attended(self.W_)) @ self.v_
 
     def predict(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
         """The class of each row; parameters as in :meth:`decision_function`."""
         second = self.decision_function(X, Z=Z) > 0
-        return self.classes_[second.astype(np.intp)]
+        return self.classes_.take(second)
 
     @available_if(lambda self: self.loss == "logistic")
     def predict_proba(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
@@ -215,9 +213,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         (n, p) or (n, T) array
             Rows sum to 1.
         """
-        probabilities = self.data(X, Z=Z).probabilities(self.W_)
-        assert isinstance(probabilities, np.ndarray)  # sequences of equal length give one array, not a list
-        return probabilities
+        return np.asarray(self.data(X, Z=Z).probabilities(self.W_))
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, Z: ArrayLike | None = None
@@ -269,7 +265,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
             return cross_attention(tokens, np.concatenate([X, np.ones((n, 1))], axis=1))
         if X.ndim != 3:
             raise ValueError(f"X must have shape (n, p) or (n, T, d), got {X.shape}")
-        return self_attention(X) if Z is None else cross_attention(X, Z)
+        return sequences(X, Z)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

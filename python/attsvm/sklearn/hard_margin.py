@@ -119,7 +119,7 @@ class HardMarginClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The class of each row; parameters as in :meth:`decision_function`."""
         second = self.decision_function(X) > 0
-        return self.classes_[second.astype(np.intp)]
+        return self.classes_.take(second)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

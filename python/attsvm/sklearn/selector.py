@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..attention.data import Data
-from ..attention.kinds import cross_attention, self_attention
 from ..common.types import Method, Norm
 from ..svm.solve import solve_svm
+from .classes import sequences
 
 
 class TokenSelector(BaseEstimator):
@@ -102,7 +102,7 @@ class TokenSelector(BaseEstimator):
             raise ValueError(
                 "This TokenSelector estimator requires y to be passed, but the target y is None: one token a sequence"
             )
-        data = _sequences(X, Z)
+        data = sequences(X, Z)
         found = solve_svm(data, selected, self.norm, tol=self.tol, method=self.method, C=self.C, rank=self.rank)
         if found.W is None:
             raise ValueError(f"no W selects these tokens: {found.message}")
@@ -132,15 +132,13 @@ class TokenSelector(BaseEstimator):
 
     def score(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> float:
         """Share of sequences whose predicted token is selected; parameters as in :meth:`fit`."""
-        predicted = self.predict(X, Z=Z)
-        chosen = np.asarray(selected)
-        if chosen.dtype == bool:
-            return float(chosen[np.arange(len(chosen)), predicted].mean())
-        return float((chosen == predicted).mean())
+        predicted, chosen = self.predict(X, Z=Z), np.asarray(selected)
+        right = chosen[np.arange(len(chosen)), predicted] if chosen.dtype == bool else chosen == predicted
+        return float(right.mean())
 
     def _new_data(self, X: Any, Z: Any) -> Data:
         check_is_fitted(self)
-        data = _sequences(X, Z)
+        data = sequences(X, Z)
         if (data.dk, data.dz) != self.W_.shape:
             raise ValueError(
                 f"X has {data.dk} features, but TokenSelector is expecting {self.W_.shape[0]} features as input; "
@@ -154,7 +152,3 @@ class TokenSelector(BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
-
-
-def _sequences(X: Any, Z: Any) -> Data:
-    return self_attention(X) if Z is None else cross_attention(X, Z)

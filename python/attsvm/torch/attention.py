@@ -83,18 +83,18 @@ def attention(
     >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook formula gives 0
     '1.9287498480e-22'
     """
-    single = _check(X, Z, W, K, Q, values)
-    given = [a for a in (X, Z, W, K, Q, values) if a is not None]
-    dtype = functools.reduce(torch.promote_types, (a.dtype for a in given))
-    queries = Z.double()[:, None] if single else Z.double()
-    keys = X.double()
+    named = {"X": X, "Z": Z, "W": W, "K": K, "Q": Q, "values": values}
+    given = {name: a for name, a in named.items() if a is not None or name in ("X", "Z")}
+    _check(given)
+    dtype = functools.reduce(torch.promote_types, (a.dtype for a in given.values()))
+    own = {name: a.double() for name, a in given.items()}
+    keys, queries = own["X"], own["Z"] if Z.ndim == 3 else own["Z"][:, None]
     if W is not None:
-        logits = (queries @ W.double().mT) @ keys.mT
+        logits = (queries @ own["W"].mT) @ keys.mT
     else:
-        assert K is not None and Q is not None  # _check raises if W and K, or W and Q, are missing
-        logits = (queries @ Q.double()) @ (keys @ K.double()).mT
-    attended = _Attend.apply(logits, keys if values is None else values.double())
-    return (attended[:, 0] if single else attended).to(dtype)
+        logits = (queries @ own["Q"]) @ (keys @ own["K"]).mT
+    attended = _Attend.apply(logits, own.get("values", keys))
+    return (attended if Z.ndim == 3 else attended[:, 0]).to(dtype)
 
 
 class _Attend(torch.autograd.Function):
@@ -149,26 +149,23 @@ class _AttendGradient(torch.autograd.Function):
         )
 
 
-def _check(X: Any, Z: Any, W: Any, K: Any, Q: Any, values: Any) -> bool:
-    """Raises unless types and shapes fit; returns whether Z is (n, dz), one query per sequence."""
-    named = {"X": X, "Z": Z, "W": W, "K": K, "Q": Q, "values": values}
-    for name, a in named.items():
-        if a is None and name not in ("X", "Z"):
-            continue
+def _check(given: dict[str, Any]) -> None:
+    """Raises unless the types and shapes of the arguments fit; ``given`` are those that are not None, by name."""
+    for name, a in given.items():
         if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
         if not a.is_floating_point():
             raise TypeError(f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()")
-    if W is not None and (K is not None or Q is not None):
+    if "W" in given and not given.keys().isdisjoint("KQ"):
         raise ValueError("give either W, or K and Q, not both")
-    if W is None and (K is None or Q is None):
+    if "W" not in given and not given.keys() >= {"K", "Q"}:
         raise ValueError("give W, or both K and Q")
+    X, Z = given["X"], given["Z"]
     if X.ndim != 3 or X.shape[1] == 0:
         raise ValueError(f"X must have shape (n, T, dk) with at least one token, got {tuple(X.shape)}")
     if Z.ndim not in (2, 3) or len(Z) != len(X):
         raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {len(X)}, got {tuple(Z.shape)}")
     letters = {"W": "dk, dz", "K": "dk, m", "Q": "dz, m", "values": "n, T, dv"}
-    shaped = {name: None if named[name] is None else np.broadcast_to(0, named[name].shape) for name in letters}
+    shaped = {name: np.broadcast_to(0, given[name].shape) if name in given else None for name in letters}
     n, T, dk = X.shape
     check_shapes(shaped, letters, n=n, T=T, dk=dk, dz=Z.shape[-1])
-    return bool(Z.ndim == 2)

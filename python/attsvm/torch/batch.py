@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -59,9 +60,6 @@ class Batch:
             raise TypeError(f"forward must take what a batch gives it by {held}, got {signature}")
         self.args = (self.given,)
 
-    def run(self) -> Any:
-        return self.call(*self.args, **self.kwargs)
-
     def tokens(self, entry: int, T: int) -> int:
         """How many tokens this entry of the batch has, without padding."""
         mask = self._row("attention_mask", entry, T)
@@ -72,35 +70,39 @@ class Batch:
         rows = self.named.get(name)
         return rows[b] if isinstance(rows, Tensor) and rows.shape[1:] == (size,) and b < len(rows) else None
 
-    def _of_decoder(self, module: str) -> bool:
-        return self.two_stacks and "decoder" in module
+    def _decodes(self, module: str, kind: str, keys: bool = False) -> bool:
+        """Whether the queries, or the keys, of an attention belong to the decoder of a model with an encoder too."""
+        return self.two_stacks and (not keys if kind == "cross" else "decoder" in module)
 
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
         """Flags (S,): whether each query of sequence b belongs to a token, and not to padding."""
-        decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
-        names = (MASKS[decoder], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
-        name = next((name for name in names if self.named.get(name) is not None), "")
-        mask = self._row(name, b, S)
-        return np.ones(S, dtype=bool) if mask is None else ((mask == 0) == (name in HIDING)).cpu().numpy()
+        names = (MASKS[self._decodes(module, kind)], *(HIDING[1:] if "decoder" in module else HIDING[::2]))
+        for name in names:
+            mask = self._row(name, b, S)
+            if mask is not None:
+                return as_array((mask == 0) == (name in HIDING))
+        return np.ones(S, dtype=bool)
 
-    def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
-        """Texts of the tokens of sequence ``b`` in an attention call with ``sequences`` sequences, or None if unknown.
+    def words(
+        self, b: int, module: str, kind: str, sequences: int, size: int, live: slice, keys: bool
+    ) -> list[str] | None:
+        """Texts of the ``live`` ones of ``size`` tokens of sequence ``b`` in an attention call, or None if unknown.
 
-        Without a tokenizer the texts are the tokens' numbers.  Image patches have names such as r0c3.
+        The call has ``sequences`` sequences.  Without a tokenizer the texts are the tokens' numbers.  Image patches
+        have names such as r0c3.
         """
-        decoder = self._of_decoder(module) and (kind == "self" or not keys)
-        ids = self._row(IDS[decoder], b, size)
+        ids = self._row(IDS[self._decodes(module, kind, keys)], b, size)
         if ids is not None:
-            return self._named(ids.tolist())
+            return self._named(ids[live].tolist())
         of_image = "decoder" not in module if kind == "self" else keys
-        return self._patches(size) if of_image and sequences == self.size else None
+        return self._patches(size, live) if of_image and sequences == self.size else None
 
     def _named(self, row: list[int]) -> list[str]:
         tokenizer, found = self.tokenizer, list[Any](row)
         other = "tokenizer must name all tokens of the model, as its own does"
         try:
             if hasattr(tokenizer, "convert_ids_to_tokens"):
-                found = list(tokenizer.convert_ids_to_tokens(row))
+                found = tokenizer.convert_ids_to_tokens(row)
             elif tokenizer is not None:
                 name_of = getattr(tokenizer, "id_to_token", None) or (lambda i: tokenizer.decode([i]))
                 found = [name_of(i) for i in row]
@@ -110,21 +112,25 @@ class Batch:
             raise ValueError(f"{other}, got none for number {row[found.index(None)]}")
         return [str(token) for token in found]
 
-    def _patches(self, size: int) -> list[str] | None:
-        """Names of ``size`` tokens as patches of an image, such as r0c3 for row 0 and column 3.
+    def _patches(self, size: int, live: slice) -> list[str] | None:
+        """Names of the ``live`` ones of ``size`` tokens as patches of an image, such as r0c3 for row 0 and column 3.
 
         The tokens must be all square patches of some size, after at most ``EXTRA`` other tokens.  Otherwise, as in a
         window of patches, there are no names, and None is returned.
         """
-        images = [x for x in tensors((), self.named) if x.ndim == 4 and x.is_floating_point()]
-        for height, width in (x.shape[2:] for x in images):
-            for extra in range(EXTRA + 1):
-                for patch in range(1, min(height, width) + 1):
-                    rows, columns = height // patch, width // patch
-                    if rows * columns == size - extra:
-                        before = ["[CLS]", *(f"[extra {k}]" for k in range(1, extra))][:extra]
-                        return before + [f"r{r}c{c}" for r in range(rows) for c in range(columns)]
+        images = [x.shape[2:] for x in tensors((), self.named) if x.ndim == 4 and x.is_floating_point()]
+        for (height, width), extra in itertools.product(images, range(EXTRA + 1)):
+            for patch in range(1, min(height, width) + 1):
+                rows, columns = height // patch, width // patch
+                if rows * columns == size - extra:
+                    before = ["[CLS]", *(f"[extra {k}]" for k in range(1, extra))][:extra]
+                    return (before + [f"r{r}c{c}" for r in range(rows) for c in range(columns)])[live]
         return None
+
+
+def as_array(x: Tensor) -> np.ndarray:
+    """The tensor as a NumPy array, without its gradient."""
+    return x.detach().cpu().numpy()
 
 
 def check_batches(batches: Any) -> None:

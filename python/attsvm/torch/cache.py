@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +15,11 @@ from torch import Tensor
 from ..common.check import as_count, as_number
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold
 from .batch import Batch
+from .products import as_added
 from .record import Recorder
 from .sampling import Sample
-from .watch import Attention
+from .standard_form import products
+from .watch import Attention, Running
 
 
 def from_cache(
@@ -91,33 +93,30 @@ def from_cache(
     shape = (*q.shape[:3], k.shape[2])
     scaling = 1 / math.sqrt(q.shape[3]) if scaling is None else as_number("scaling", scaling)
     k = k.to(q.dtype)
-    added = torch.zeros(1, 1, *shape[2:], dtype=q.dtype)
+    logits = scaling * products(q, k)
     if mask is not None:
-        added = added + _mask(mask, shape, q.dtype)
+        logits = logits + _mask(mask, shape, q.dtype)
     if bias is not None:
-        added = added + _fit("bias", _floats("bias", bias), shape)
-    logits = scaling * (q @ k.repeat_interleave(shape[1] // k.shape[1], 1).mT) + added
-    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], logits=logits)
+        logits = logits + _fit("bias", _floats("bias", bias), shape)
+    within = Running(module, "", [])
+    call = Attention(q, k, logits, scaling, plain=False, result=torch.softmax(logits, -1), within=within, maps=[])
     recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
     recorder.begin(_batch(shape[0], shape[3], tokens))
+    recorder.count = as_count("layer", layer)
     recorder(call)
-    recorder.end()
-    found = recorder.make(threshold=as_threshold(threshold), most=as_count("queries", queries, 1))
-    return ByName(replace(head, layer=as_count("layer", layer)) for head in found)
+    return ByName(recorder.make(threshold=as_threshold(threshold), most=as_count("queries", queries, 1)))
 
 
 def _batch(size: int, length: int, words: Sequence[Sequence[str]] | None) -> Batch:
     """A :class:`Batch` that has only words: the id of a token is the index of its word in a list of all words."""
-    given = {"attention_mask": torch.ones(size, length)}
+    given: dict[str, Tensor] = {}
     if words is not None and (not isinstance(words, Sequence) or len(words) != size):
         raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
     vocabulary = [""]
     if words is not None and max(map(len, words)) <= length:
-        given["input_ids"] = torch.zeros(size, length, dtype=torch.long)
-        for ids, own in zip(given["input_ids"], words, strict=True):
-            ids[: len(own)] = torch.arange(len(own)) + len(vocabulary)
-            vocabulary += own
-        given["attention_mask"] = given["input_ids"]
+        held = torch.arange(length) < torch.tensor(list(map(len, words)))[:, None]
+        given = {"attention_mask": held, "input_ids": held.flatten().cumsum(0).view_as(held) * held}
+        vocabulary += itertools.chain.from_iterable(words)
     of_words = SimpleNamespace(id_to_token=vocabulary.__getitem__)
     return Batch(given, lambda **given: None, None, of_words)
 
@@ -152,9 +151,7 @@ def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         )
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ValueError(f"mask must hold bools, or floats to be added to the logits, got {mask.dtype}")
-    if mask.dtype == torch.bool:
-        mask = torch.where(mask, 0.0, -torch.inf)
-    return _fit("mask", mask.to(dtype), shape)
+    return _fit("mask", as_added(mask).to(dtype), shape)
 
 
 def _fit(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -54,9 +55,9 @@ class Source:
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
         """Rows (sequence, query, selected) of the queries that see the rule's token, with that token selected."""
-        said = 0 * rows[:, 1] if self.offset is None else rows[:, 1] + self.offset
-        there = [t in self.head.text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
-        return np.column_stack([rows[:, :2], said])[there]
+        said = rows.copy()
+        said[:, 2] = 0 if self.offset is None else rows[:, 1] + self.offset
+        return said[[t in self.head.text.window(i, q) for i, q, t in said]]
 
 
 def as_source(head: Head) -> Source:
@@ -69,9 +70,8 @@ def as_source(head: Head) -> Source:
         return Source(head, rows, 0, float("nan"))
     offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
     first = int((rows[:, 2] == 0).sum())
-    if first > counts.max():
-        return Source(head, rows, None, first / len(rows))
-    return Source(head, rows, int(offsets[counts.argmax()]), int(counts.max()) / len(rows))
+    offset = None if first > counts.max() else int(offsets[counts.argmax()])
+    return Source(head, rows, offset, max(first, int(counts.max())) / len(rows))
 
 
 def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
@@ -104,40 +104,42 @@ def standing(source: Source, column: str, weights: Weights) -> Replacement:
 
 
 def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
-    head = source.head
-    W: np.ndarray | None = None
-    if column in DRAWN:
-        K, Q = DRAWN_FACTORS[column](head, np.random.default_rng(draw))
-        W = K @ Q.T
-    elif column in OF_CHOICES:
-        W = _of_choices(source, column, queries, draw)
-    elif column == "own":
-        W = head.W
-    elif column == "cut":
-        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
-        W = (left * values) @ right.T
-    elif column == "whitened cut":
-        W = _whitened_cut(head, _cut_rank(head))
+    W = _of_column(source, column, queries, np.random.default_rng(draw))
     if W is None:
         return None
-    form = as_form(head, W, None if column in FIXED else "top")
+    form = as_form(source.head, W, None if column in FIXED else "top")
     return form.K.astype(np.float32), form.Q.astype(np.float32)
 
 
-def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
-    """W made from the choices of ``queries`` hard queries of the head, or None if there is no such W.
+def _of_column(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:
+    """The W of a column of the table, or None if the column has no W or its SVM has no solution.
 
-    All columns of a draw use the same queries.
+    The columns of choices are made from ``queries`` hard queries, the same in all columns of a draw.
     """
-    rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
+    head = source.head
+    if column in DRAWN:
+        K, Q = DRAWN_FACTORS[column](head, rng)
+        return K @ Q.T
+    if column == "own":
+        return head.W
+    if column == "cut":
+        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
+        return (left * values) @ right.T
+    if column == "whitened cut":
+        return _whitened_cut(head, _cut_rank(head))
+    rows = rng.permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
-    if not len(rows):
+    if column not in OF_CHOICES or not len(rows):
         return None
-    cases = as_cases(source.head, rows)
+    cases = as_cases(head, rows)
     if column in ("SVM", "SVM of the rule"):
         return solve_svm(cases.data, cases.selected, tol=TOL).W
-    return regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
+    if column == "distilled":
+        return regression(cases, _probabilities(head, cases))
+    targets = np.zeros(len(cases.tokens))
+    targets[cases.data.indptr[:-1] + cases.selected] = 1.0
+    return regression(cases, targets)
 
 
 def _cut_rank(head: Head) -> int:
@@ -164,32 +166,27 @@ def _roots(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _probabilities(head: Head, cases: Cases) -> np.ndarray:
     """The head's own attention probability of each entry (query, token) of the cases."""
-    held: dict[int, np.ndarray] = {}
-    found = []
-    for k, (i, q, _) in enumerate(cases.rows.tolist()):
-        if i not in held:
-            held = {i: head.sequence_attention(i)}  # rows come by sequence: only one sequence's attention is kept
-        found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
-    return np.concatenate(found)
+    attention = functools.lru_cache(1)(head.sequence_attention)  # rows come by sequence: only the last one is kept
+    windows = np.split(cases.tokens, cases.data.indptr[1:-1])
+    pairs = zip(cases.rows.tolist(), windows, strict=True)
+    return np.concatenate([attention(i)[q, window] for (i, q, _), window in pairs])
 
 
-def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
+def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
     """The W whose attention has the least cross-entropy with the targets, found by L-BFGS with weak weight decay.
 
-    ``targets`` has the probability of each entry (query, token); None: the selected tokens have probability 1.
+    ``targets`` has the probability of each entry (query, token).
     """
     data = cases.data
-    sizes = data.lengths
-    places = np.arange(sizes.max())
-    here, at = places < sizes[:, None], data.start[:, None] + places
-    keys, wanted = data.keys[np.minimum(at, len(data.keys) - 1)].astype(np.float64), np.zeros(here.shape)
-    if targets is None:
-        wanted[np.arange(len(sizes)), cases.selected] = 1.0
-    else:
-        wanted[here] = targets
-    x, z, y = (torch.from_numpy(a) for a in (keys, np.array(data.queries), wanted))
-    x, z = x / x[here].norm(dim=1).mean(), z / z.norm(dim=1).mean()
-    hidden = torch.from_numpy(~here)
+
+    def padded(entries: np.ndarray) -> torch.Tensor:
+        """The entries of each query as a row, with zeros after its last token."""
+        rows = [torch.from_numpy(row) for row in np.split(entries, data.indptr[1:-1])]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+    x, y, seen = map(padded, (data.keys[data._token_of()].astype(np.float64), targets, np.ones(len(targets))))
+    z, hidden = torch.from_numpy(np.array(data.queries)), seen == 0
+    x, z = x / x[~hidden].norm(dim=1).mean(), z / z.norm(dim=1).mean()
     W = torch.zeros(x.shape[2], z.shape[1], dtype=torch.float64, requires_grad=True)
     solver = torch.optim.LBFGS([W], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 

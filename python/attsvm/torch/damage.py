@@ -14,9 +14,9 @@ from ..common.check import as_choice
 from ..common.progress import counted
 from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
-from .batch import Batch, check_batches
+from .batch import Batch, as_array, check_batches
 from .candidates import torch_threads
-from .read import device_of, unchanged, unwrap
+from .read import device_of, unchanged
 from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
@@ -83,8 +83,8 @@ def damage(
     """
     reports = as_reports(reports)
     found = []
-    with unchanged(unwrap(model)), substitution(model) as running:
-        held_out = HeldOut(running, model, batches, forward, metric)
+    with substitution(model) as running, unchanged(running.model):
+        held_out = HeldOut(running, batches, forward, metric)
         for report in counted(reports, len(reports), "damage", "head", progress):
             lost = float(held_out.damage({report.head: nothing}).mean())
             found.append(replace(report, damage=lost, metric=held_out.metric))
@@ -94,24 +94,24 @@ def damage(
 class HeldOut:
     """Held-out batches with the model's original outputs."""
 
-    def __init__(self, running: Substitution, model: Any, batches: Iterable[Any], forward: Any, metric: str):
+    def __init__(self, running: Substitution, batches: Iterable[Any], forward: Any, metric: str):
         as_choice("metric", metric, METRICS)
         check_batches(batches)
-        call, device = model if forward is None else forward, device_of(unwrap(model))
+        model = running.model
+        call, device = model if forward is None else forward, device_of(model)
         self.running, self.metric = running, metric
         self.batches = [Batch(batch, call, device) for batch in batches]
         if not self.batches:
             raise ValueError("batches must hold at least one batch, got none")
-        running.put({})
         self.own = [self._run(batch) for batch in self.batches]
-        size = sum(part.numel() for part in unwrap(model).parameters())
+        size = sum(part.numel() for part in model.parameters())
         places = max(own.numel() // own.shape[-1] for own in self.own)
         self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
     def sample(self) -> np.ndarray:
         """A sample of the model's original outputs on the held-out batches, taken at regular places."""
         parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
-        return torch.cat(parts).double().cpu().numpy()
+        return as_array(torch.cat(parts).double())
 
     def _run(self, batch: Batch) -> Tensor:
         found = self.running.run(batch.call, *batch.args, **batch.kwargs)
@@ -128,13 +128,10 @@ class HeldOut:
         A small model runs on one thread.  With several threads each operation waits for all of them, which takes far
         longer than the computation, above all while workers solve SVMs.
         """
-        self.running.put(values)
-        try:
-            pairs = zip(self.batches, self.own, strict=True)
-            with torch_threads(self.threads):
-                return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
-        finally:
-            self.running.put({})
+        self.running.values = values
+        pairs = zip(self.batches, self.own, strict=True)
+        with torch_threads(self.threads):
+            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
 
     def _difference(self, batch: Batch, own: Tensor, other: Tensor) -> np.ndarray:
         a, b = own.double(), other.double()
@@ -146,7 +143,7 @@ class HeldOut:
         mask = batch.named.get("attention_mask")
         weights = mask.to(off) if isinstance(mask, Tensor) and mask.shape == off.shape else torch.ones_like(off)
         off, weights = (x.reshape(len(x), -1) for x in (off * weights, weights))
-        return (off.sum(1) / weights.sum(1).clamp(min=1)).cpu().numpy()
+        return as_array(off.sum(1) / weights.sum(1).clamp(min=1))
 
 
 def _first_tensor(found: Any) -> Tensor:

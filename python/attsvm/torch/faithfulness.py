@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
 from .candidates import Source, Weights, as_source, made, standing, torch_threads
 from .damage import HeldOut
-from .read import unchanged, unwrap
+from .read import unchanged
 from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
@@ -30,7 +30,7 @@ ROWS = ("heads", "layers")
 SAME = 1e-2
 LEADING = 4  # number of singular directions of each head that are removed in turn to measure the damage
 RANDOM = 3  # number of random directions that are removed for comparison with each singular direction
-Plan = list[tuple[str, int, int]]  # runs of the model: (column of the table, number of choices, draw)
+Run = tuple[str, int, int]  # a run of the model: (column of the table, number of choices, draw)
 
 
 def faithfulness(
@@ -160,9 +160,9 @@ def faithfulness(
     sources = [as_source(head) for head in found]
     members, layers = _members(found, rows)
     plans = {row: [one for one in plan if row == ALL or one[1] in (0, sizes[-1])] for row in members}
-    with unchanged(unwrap(model)), torch_threads(torch.get_num_threads()), substitution(model) as running:
-        held_out = HeldOut(running, model, batches, forward, metric)
-        kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out.sample())
+    with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
+        held_out = HeldOut(running, batches, forward, metric)
+        kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out)
         tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
             lost: list[LostDirection] = []
@@ -172,72 +172,71 @@ def faithfulness(
 
                 A row is run as soon as the substitutes of its last head are made.
                 """
-                values: list[dict[tuple[str, int, int], Replacement]] = []
-                for k, (source, label) in enumerate(zip(sources, labels, strict=True)):
-                    weights = dict(zip(plan, _once(kept, label, "weights", results.__next__), strict=True))
-                    del kept.found[label]
-                    values.append({one: standing(source, one[0], pair) for one, pair in weights.items()})
+                values: dict[Head, dict[Run, Replacement]] = {}
+                for source in sources:
+                    head = source.head
+                    weights = dict(zip(plan, _once(kept, head.label, "weights", next, results), strict=True))
+                    del kept.found[head.label]
+                    values[head] = {one: standing(source, one[0], pair) for one, pair in weights.items()}
                     if directions:
-                        svm = weights["SVM", sizes[-1], 0]
-                        names = functools.partial(without_directions, source, held_out.damage, seed, svm)
-                        lost.extend(_once(kept, f"directions of {label}", "directions", names))
-                    for row in (row for row, those in members.items() if those[-1] == k):
-                        for one in plans[row]:
-                            there = {sources[j].head: values[j][one] for j in members[row]}
-                            run = functools.partial(held_out.damage, there)
-                            yield (row, *one[:2]), _once(kept, _name(row, one), "damage", run)
+                        given = (source, held_out.damage, seed, weights["SVM", sizes[-1], 0])
+                        lost.extend(
+                            _once(kept, f"directions of {head.label}", "directions", without_directions, *given)
+                        )
+                    for row, those in members.items():
+                        for one in plans[row] if those[-1] is head else ():
+                            there = {member: values[member][one] for member in those}
+                            yield (row, *one[:2]), _once(kept, _name(row, one), "damage", held_out.damage, there)
 
-            damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
+            damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
             for key, damage in counted(runs(), sum(map(len, plans.values())), "faithfulness", "run", progress):
-                damages.setdefault(key, []).append(damage)
-    arrays = {key: np.array(some) for key, some in damages.items()}
+                damages[key].append(damage)
     return Faithfulness(
         labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
-        {s.head.label: len(s.rows) for s in sources}, arrays, lost,
+        {s.head.label: len(s.rows) for s in sources}, {key: np.array(some) for key, some in damages.items()}, lost,
     )  # fmt: skip
 
 
-def _plan(sizes: list[int], seeds: int) -> Plan:
+def _plan(sizes: list[int], seeds: int) -> list[Run]:
     drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
     fixed = [(column, 0, 0) for column in ("uniform", *FIXED)]
     return fixed + [(column, n, draw) for n, column in drawn for draw in range(seeds)]
 
 
-def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Returns for each row of the table: the indices of its replaced heads; and its last layer, if rows are layers."""
-    every = list(range(len(found)))
+def _members(found: list[Head], rows: str) -> tuple[dict[str, list[Head]], dict[str, int]]:
+    """Returns for each row of the table: its replaced heads; and its last layer, if rows are layers."""
     if rows == "heads":
-        return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}
+        return {head.label: [head] for head in found} | {ALL: found}, {}
     layers = sorted({head.layer for head in found})
     names = [f"layers to {layer}" for layer in layers[:-1]] + [ALL]
-    members = [[k for k in every if found[k].layer <= layer] for layer in layers]
+    members = [[head for head in found if head.layer <= layer] for layer in layers]
     return dict(zip(names, members, strict=True)), dict(zip(names, layers, strict=True))
 
 
-def _once(kept: Kept, name: str, key: str, make: Callable[[], Any]) -> Any:
-    """The result that is kept under this name; if there is none, ``make()`` computes the result, which is then kept."""
+def _once(kept: Kept, name: str, key: str, make: Callable[..., Any], *given: Any) -> Any:
+    """The result kept under this name; if there is none, ``make(*given)`` computes the result, which is then kept."""
     if name not in kept.found:
-        kept.add(name, {key: make()})
+        kept.add(name, {key: make(*given)})
     return kept.found[name][key]
 
 
-def _name(row: str, one: tuple[str, int, int]) -> str:
+def _name(row: str, one: Run) -> str:
     return f"{row}, {one[0]}, {one[1]} choices, draw {one[2]}"
 
 
 def _kept(
-    file: Any, found: list[Head], members: dict[str, list[int]], plan: Plan, asked: dict[str, Any], sample: np.ndarray
+    file: Any, found: list[Head], members: dict[str, list[Head]], plan: list[Run], asked: dict[str, Any], own: HeldOut
 ) -> Kept:
     """The results kept in the file, whose first record is a sample of the model's original outputs."""
-    own = [digest(head, asked) for head in found]
+    digests = {head: digest(head, asked) for head in found}
     wanted = {"outputs": ""}
-    for head, one in zip(found, own, strict=True):
+    for head, one in digests.items():
         wanted |= {head.label: one, f"directions of {head.label}": one}
     for row, those in members.items():
-        whole = hashlib.sha256("".join(sorted(own[k] for k in those)).encode()).hexdigest()
+        whole = hashlib.sha256("".join(sorted(digests[head] for head in those)).encode()).hexdigest()
         wanted |= {_name(row, one): whole for one in plan}
-    kept = Kept(file, wanted, "faithfulness")
-    before = _once(kept, "outputs", "sample", lambda: sample)
+    kept, sample = Kept(file, wanted, "faithfulness"), own.sample()
+    before = _once(kept, "outputs", "sample", own.sample)
     if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
         raise ValueError(f"{file} holds runs of another model or other batches")
     return kept

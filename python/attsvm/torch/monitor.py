@@ -14,9 +14,9 @@ import torch
 from ..common.check import as_count, as_flag
 from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
-from .batch import Batch
+from .batch import Batch, as_array
 from .read import device_of, named, read, unchanged, unwrap
-from .standard_form import standardize
+from .standard_form import products, standardize
 from .watch import Attention, Watch
 
 TAG = "attsvm"
@@ -91,10 +91,9 @@ class Monitor:
         loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
-        unwrap(model)  # unwrap raises unless the model is a module
         if not isinstance(probe, Iterable):
             raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
-        self.model, self.probe = model, list(probe)
+        self.model, self.probe = unwrap(model), list(probe)
         self.every, self.queries = as_count("every", every, 1), as_count("queries", queries, 1)
         if not self.probe:
             raise ValueError("probe must hold at least one batch, got none")
@@ -134,14 +133,9 @@ class Monitor:
         """Measures all heads of the model now, and returns one new row of the table for each head."""
         _refuse_shards(self.model)
         found = read(self.model, self.probe, queries=self.queries, progress=False, **self.options)
-        gradients: list[Any] = [None] * len(found)
-        if self.loss is not None:
-            whole = in_probabilities(self.model, self.probe, self.loss)
-            gradients = [of_head(head, whole) for head in found]
-        rows = [
-            measure(head, step, queries=self.queries, null=self.null, seed=self.seed, gradients=own)
-            for head, own in zip(found, gradients, strict=True)
-        ]
+        whole = None if self.loss is None else in_probabilities(self.model, self.probe, self.loss)
+        given: dict[str, Any] = {"queries": self.queries, "null": self.null, "seed": self.seed}
+        rows = [measure(h, step, **given, gradients=None if whole is None else of_head(h, whole)) for h in found]
         self._steps.add(step)
         self.rows += rows
         if self.file is not None:
@@ -226,7 +220,6 @@ def in_probabilities(
     A call has an array (H, S, T) for each sequence, in the order of :func:`read`.  The loss is
     computed batch by batch, in evaluation mode.  No ``.grad`` of the model changes.
     """
-    model = unwrap(model)
     found: defaultdict[int, list[np.ndarray]] = defaultdict(list)
     for values in batches:
         calls: list[Attention] = []
@@ -240,15 +233,15 @@ def in_probabilities(
         results = [call.result for call in calls if call.result.requires_grad]
         gradients = iter(torch.autograd.grad(value, results, allow_unused=True, materialize_grads=True))
         for number, call in enumerate(calls):
-            standard = standardize(call, batch.size)
+            whole = standardize(call, batch.size)
             gradient = next(gradients) if call.result.requires_grad else torch.zeros_like(call.result)
-            part = gradient.reshape(*standard.q.shape[:3], -1)
-            if call.logits is not None:  # the call's result is the probabilities, those of sinks last
-                part = part[..., : standard.k.shape[2]]
-            else:
-                assert standard.v is not None
-                part = part @ standard.v.repeat_interleave(part.shape[1] // standard.v.shape[1], 1).mT
-            found[number] += list(part.double().cpu().numpy())
+            part = gradient.reshape(whole.result.shape)
+            if call.fused:
+                assert whole.v is not None  # a fused call has values
+                part = products(part, whole.v)
+            else:  # the call's result is the probabilities, those of sinks last
+                part = part[..., : whole.k.shape[2]]
+            found[number] += list(as_array(part.double()))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,18 +72,12 @@ def text_batches(
     All sentences of a batch have the same length, so that there is no padding.  ``both``: the model has an encoder and
     a decoder, which get the same tokens.
     """
-    groups: dict[int, list[list[int]]] = {}
-    for sentence in sentences:
-        if len(sentence) > LONGEST:
-            continue
-        ids = tokenizer(sentence)["input_ids"]
-        if lengths[0] <= len(ids) <= lengths[1]:
-            groups.setdefault(len(ids), []).append(ids)
-    parts = [ids for _, group in sorted(groups.items()) for ids in torch.tensor(group).split(BATCH)]
-    found = [{"input_ids": ids, "attention_mask": torch.ones_like(ids)} for ids in parts]
-    if both:
-        found = [batch | {"decoder_input_ids": batch["input_ids"]} for batch in found]
-    return found, sum(map(len, groups.values()))
+    rows = [tokenizer(sentence)["input_ids"] for sentence in sentences if len(sentence) <= LONGEST]
+    rows = sorted((ids for ids in rows if lengths[0] <= len(ids) <= lengths[1]), key=len)
+    parts = [ids for _, group in itertools.groupby(rows, len) for ids in torch.tensor(list(group)).split(BATCH)]
+    names = ["input_ids", "decoder_input_ids"] if both else ["input_ids"]
+    found = [dict.fromkeys(names, ids) | {"attention_mask": torch.ones_like(ids)} for ids in parts]
+    return found, len(rows)
 
 
 def read_pretrained(

@@ -8,40 +8,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
-PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
-SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
-DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
-ADD_NAMES = {"add", "__add__", "__radd__", "add_", "__iadd__", "sub", "__sub__", "sub_", "__isub__", "subtract"}
-MASK_NAMES = {"masked_fill", "masked_fill_", "where"}
+# Names of PyTorch functions, without the underscores of methods that work in place or implement operators.
+PRODUCT_NAMES = {"matmul", "bmm", "baddbmm", "einsum"}
+SCALE_NAMES = {"mul", "rmul", "imul", "multiply"}
+DIVIDE_NAMES = {"div", "truediv", "itruediv", "true_divide", "divide"}
+ADD_NAMES = {"add", "radd", "iadd", "sub", "isub", "subtract"}
+MASK_NAMES = {"masked_fill", "where"}
 # Functions that leave logits, or attention probabilities, of the tokens that a query sees as they are.
 SAME_NAMES = {
     "float", "to", "type", "type_as", "half", "bfloat16", "double", "contiguous", "clone", "detach", "dropout",
     "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "clamp", "clip", "max", "maximum",
-    "nan_to_num", "dropout_",
+    "nan_to_num",
 }  # fmt: skip
 
 
 @dataclass(eq=False)
 class Product:
-    """Logits before the softmax: q.k times ``before``, a tanh if ``capped``, times ``after``.
+    """Logits before the softmax: ``scale`` times q.k, or ``cap tanh(scale q.k / cap)`` if there is a cap.
 
-    ``q`` is (.., S, m) and ``k`` (.., T, m).  ``tensor`` is the present value of the logits.  ``plain``: nothing was
-    added that differs between tokens that are seen.  ``sinks``: number of extra logits after those of the tokens.
+    ``q`` is (.., S, m) and ``k`` (.., T, m).  ``tensor`` is the present value of the logits.  It may have
+    more columns than the T tokens: extra logits (sinks) after those of the tokens.  ``plain``: nothing was added that
+    differs between tokens that are seen.
     """
 
     q: Tensor
     k: Tensor
     tensor: Tensor
-    before: float = 1.0
-    after: float = 1.0
-    capped: bool = False
+    scale: float = 1.0
+    cap: float | None = None
     plain: bool = True
-    sinks: int = 0
 
 
 def tensors(args: Any, kwargs: Any) -> list[Tensor]:
     """The tensors among the arguments of a function, by position and by name."""
     return [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+
+
+def over_last(args: Any, kwargs: Any, out: Tensor) -> bool:
+    """Whether a function with the result ``out``, such as softmax or cat, ran over the last dimension."""
+    return kwargs.get("dim", args[1] if len(args) > 1 else 0) in (-1, out.ndim - 1)
+
+
+def as_added(mask: Tensor) -> Tensor:
+    """The mask as numbers that are added to logits: -inf where a bool mask is False."""
+    return torch.where(mask, 0.0, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
@@ -54,37 +64,30 @@ def product_of(name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None
     if second.ndim == 2 and (first.ndim > 2 or isinstance(second, torch.nn.Parameter)):
         return None  # the second factor is a matrix of weights
     plain = name != "baddbmm" or kwargs.get("beta", 1) == 0 or _is_mask(added[-1])
-    return Product(first, second.mT, out, before=float(kwargs.get("alpha", 1)), plain=plain)
+    return Product(first, second.mT, out, float(kwargs.get("alpha", 1)), plain=plain)
 
 
 def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Product | None:
     """The logits ``own`` after the function ``name``, whose result is ``out``, or None if it cannot be followed."""
-    new = replace(own, tensor=out)
+    new, fits = replace(own, tensor=out), True
     other = next((a for a in (*args, *kwargs.values()) if a is not own.tensor), None)
     if name in SCALE_NAMES and _is_zero_or_one(other):
         new.plain = False  # factors 0 and 1 may be part of a mask: 0 hides a token if a later term is added
     elif name in SCALE_NAMES or name in DIVIDE_NAMES:
-        if not _scaled(new, other, name in DIVIDE_NAMES):
-            return None
-    elif name in ("tanh", "tanh_"):
-        if own.capped or own.after != 1.0:
-            return None
-        new.capped = True
+        fits = _scaled(new, other, name in DIVIDE_NAMES)
+    elif name == "tanh":
+        new.cap, fits = 1.0, own.cap is None
     elif name in ADD_NAMES:
         new.plain = own.plain and _is_mask(other)
     elif name in ("cat", "concat", "concatenate"):
         parts = args[0] if args else kwargs["tensors"]
-        dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
-        if parts[0] is not own.tensor or dim not in (-1, out.ndim - 1):
-            return None
-        new.sinks = own.sinks + out.shape[-1] - own.tensor.shape[-1]
-    elif name in ("transpose", "swapaxes", "mT", "__get__"):
-        if out.shape != own.tensor.mT.shape or out.stride() != own.tensor.mT.stride():
-            return None
-        new.q, new.k = own.k, own.q
-    elif name not in SAME_NAMES and name not in MASK_NAMES:
-        return None
-    return new
+        fits = parts[0] is own.tensor and over_last(args, kwargs, out)
+    elif name in ("transpose", "swapaxes", "mT", "get"):
+        new.q, new.k, turned = own.k, own.q, own.tensor.mT
+        fits = out.shape == turned.shape and out.stride() == turned.stride()
+    else:
+        fits = name in SAME_NAMES or name in MASK_NAMES
+    return new if fits else None
 
 
 def _einsum(args: Any, out: Tensor) -> Product | None:
@@ -93,17 +96,15 @@ def _einsum(args: Any, out: Tensor) -> Product | None:
         return None
     left, result = args[0].replace(" ", "").split("->")
     first, second = left.split(",")
-    pairs = list(zip((first, second), operands, strict=True))
-    if len(result) < 2 or any(operand.ndim != len(labels) for labels, operand in pairs):
+    summed = [label for label in first if label in second and label not in result]
+    if len(result) < 2 or not summed:
         return None
-    query, token, lead = result[-2], result[-1], result[:-2]
-    if query in second and token in first:
+    *lead, query, token = list(result)
+    pairs = list(zip((first, second), operands, strict=True))
+    if query in second:
         pairs.reverse()
     found = []
-    summed = [label for label in first if label in second and label not in result]
     for (labels, operand), row in zip(pairs, (query, token), strict=True):
-        if row not in labels or not summed:
-            return None
         order = [label for label in lead if label in labels] + [row, *summed]
         if sorted(order) != sorted(labels):
             return None
@@ -111,8 +112,7 @@ def _einsum(args: Any, out: Tensor) -> Product | None:
         for at, label in enumerate(lead):
             moved = moved if label in labels else moved.unsqueeze(at)
         found.append(moved.flatten(len(lead) + 1))
-    q, k = found
-    return Product(q, k, out)
+    return Product(found[0], found[1], out)
 
 
 def _scaled(product: Product, factor: Any, divide: bool) -> bool:
@@ -124,14 +124,13 @@ def _scaled(product: Product, factor: Any, divide: bool) -> bool:
         return False
     factor = 1 / factor if divide else factor
     if not isinstance(factor, Tensor) or factor.numel() == 1:
-        if product.capped:
-            product.after *= float(factor)
-        else:
-            product.before *= float(factor)
+        product.scale *= float(factor)
+        if product.cap is not None:
+            product.cap *= float(factor)
         return True
-    if product.capped or factor.ndim > product.q.ndim:
+    if product.cap is not None or factor.ndim > product.q.ndim:
         return False
-    factor = factor.expand(1, factor.shape[0]) if factor.ndim < 2 else factor
+    factor = torch.atleast_2d(factor)
     if factor.shape[-1] == 1:
         product.q = product.q * factor
     elif factor.shape[-2] == 1:
@@ -149,11 +148,9 @@ def _is_zero_or_one(factor: Any) -> bool:
 
 def _is_mask(added: Any) -> bool:
     """Whether ``added``, if added to logits, only hides tokens, or adds one number to all tokens that a query sees."""
-    if not isinstance(added, Tensor):
+    if not isinstance(added, Tensor) or added.numel() == 0:
         return True
-    if added.numel() == 0 or not added.is_floating_point():
-        return added.numel() <= 1 or added.shape[-1] == 1
-    seen = added > torch.finfo(added.dtype).min / 2
+    seen = added > (torch.finfo(added.dtype).min / 2 if added.is_floating_point() else -torch.inf)
     low = torch.where(seen, added, torch.inf).amin(-1)
     high = torch.where(seen, added, -torch.inf).amax(-1)
     return bool((low >= high).all())

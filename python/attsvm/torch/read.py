@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from ..common.check import as_choice, as_count
 from ..common.progress import counted
 from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold, place_of
 from .batch import TOKENIZERS, Batch, check_batches
-from .products import tensors
 from .record import Recorder
 from .sampling import Sample
 from .watch import Watch
@@ -145,7 +145,7 @@ def read(
         raise TypeError(f"tokenizer must have one of {', '.join(TOKENIZERS)}, got {type(tokenizer).__name__}")
     queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
     check_batches(batches)
-    wanted = None if heads is None else _wanted_heads(heads)
+    wanted = set() if heads is None else _wanted_heads(heads)
     folder = None
     if store is not None:
         folder = Path(store)
@@ -153,19 +153,18 @@ def read(
     if layers is not None and not isinstance(layers, Iterable):
         raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
-    total = len(batches) if isinstance(batches, Sized) else None
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
     device, watch = device_of(model), Watch(recorder)
     try:
         with unchanged(model), named(model, watch), torch.no_grad():
-            for values in counted(batches, total, "read", "batch", progress):
+            for values in counted(batches, operator.length_hint(batches) or None, "read", "batch", progress):
                 batch = Batch(values, model if forward is None else forward, device, tokenizer)
                 recorder.begin(batch)
                 with watch:
-                    batch.run()
+                    batch.call(*batch.args, **batch.kwargs)
                 watch.finish()
                 recorder.end()
-        calls, missed = recorder.calls, watch.unseen.message()
+        calls, missed = recorder.calls, watch.message()
         if calls is None:
             raise ValueError("batches must hold at least one batch, got none")
         if not calls:
@@ -177,8 +176,9 @@ def read(
         recorder.close()
     if chosen is not None and max(chosen, default=0) >= calls:
         raise ValueError(f"layers must lie in 0 .. {calls - 1}, got {sorted(chosen)}")
+    if heads is None:
+        return ByName(found)
     names = [{(None, head.number), (head.layer, head.number)} for head in found]
-    wanted = set().union(*names) if wanted is None else wanted
     if not wanted or wanted.difference(*names):
         raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")
     return ByName(head for head, own in zip(found, names, strict=True) if wanted & own)
@@ -186,13 +186,14 @@ def read(
 
 def device_of(model: torch.nn.Module) -> torch.device | None:
     """The device of the model's parameters, or None if the model has no parameters."""
-    parameters = dict(model.named_parameters())
-    empty = next((name for name, parameter in parameters.items() if parameter.is_meta), None)
-    if empty is not None:
-        raise ValueError(
-            f"model must hold its values, got {empty} on the meta device: load all weights, without offloading them"
-        )
-    return next((parameter.device for parameter in parameters.values()), None)
+    device = None
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ValueError(
+                f"model must hold its values, got {name} on the meta device: load all weights, without offloading them"
+            )
+        device = device or parameter.device
+    return device
 
 
 def unwrap(model: torch.nn.Module) -> torch.nn.Module:
@@ -215,17 +216,11 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
     Modules with hooks do not use torch.nn's fused kernels, which would hide their attention.
     """
 
-    def enter(name: str, module: Any, args: Any, kwargs: Any) -> None:
-        watch.enter(name, module, tensors(args, kwargs))
-
-    def leave(module: Any, args: Any, output: Any) -> None:
-        watch.unseen.leave()
-
     with contextlib.ExitStack() as stack:
         for name, module in model.named_modules():
-            hook = functools.partial(enter, name)
-            stack.enter_context(module.register_forward_pre_hook(hook, with_kwargs=True))
-            stack.enter_context(module.register_forward_hook(leave, always_call=True))
+            enter = functools.partial(watch.enter, name)
+            stack.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(watch.leave, always_call=True))
         yield
 
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..heads.head import Choices, Head, Logits
 from ..heads.sequences import Text
-from .batch import Batch
-from .residual import Residual, disagreement, find_residual, tolerance, with_one
+from .batch import Batch, as_array
+from .residual import Residual, disagreement, find_residual, tolerance
 from .sampling import Column, Sample
-from .standard_form import Standard, sequence, shared_heads, single, standardize
+from .standard_form import sequence, shared_heads, single, standardize
 from .watch import Attention
 
 
-@dataclass(eq=False)
-class KeptSequence:
+class KeptSequence(NamedTuple):
     """One kept sequence of a layer, without padding.  ``entry``: its number among all entries of all batches."""
 
     entry: int
     number: int
     place: tuple[int, int, int, int]
     tokens: int
-    arrays: dict[str, Any]
     start: np.ndarray
     stop: np.ndarray
     gaps: np.ndarray | None
@@ -36,6 +34,7 @@ class KeptSequence:
     value_norms: np.ndarray | None
     words: list[str] | None
     query_words: list[str] | None
+    arrays: dict[str, Any]
 
 
 class Layer:
@@ -44,106 +43,106 @@ class Layer:
     The first batch decides the name of the module, which heads share keys, and the space.
     """
 
-    def __init__(self, number: int, space: str, store: Path | None, standard: Standard):
-        call, (_, self.heads, _, m) = standard.call, standard.q.shape
+    def __init__(self, number: int, space: str, store: Path | None, call: Attention):
+        self.heads, m = call.q.shape[1], call.q.shape[3]
         self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
         self.kept: list[KeptSequence] = []
         self.passed = 0  # number of sequences so far, kept or not
-        self.shared = shared_heads(standard.k) if standard.k.shape[1] == self.heads else 1
-        found = "" if space == "head" else find_residual(standard)
+        self.shared = shared_heads(call.k)
+        found = "" if space == "head" else find_residual(call)
         self.residual = found if isinstance(found, Residual) else None
         if self.residual is None and space == "residual":
             raise ValueError(f"space='residual': layer {number} ({self.module}) has none, since {found}")
-        self.kind = "self" if self._same(standard) else "cross"
-        self.K, self.Q = np.eye(m)[None], self.scale * np.eye(m)[None]
+        self.kind = "self" if self._same(call) else "cross"
+        self.weights = np.eye(m)[None], self.scale * np.eye(m)[None]
         if self.residual is not None:
-            self.Q, self.K = self._weights(self.residual, standard)
+            self.weights = self._weights(self.residual, call)
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
-    def _weights(self, residual: Residual, standard: Standard) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the weights of a layer's queries, times the scale of logits; and the weights of its keys."""
-        Q = residual.queries.weights(standard, self.heads) * self.scale
-        K = residual.keys.weights(standard, standard.k.shape[1])[:: self.shared]
-        return Q.cpu().numpy(), K.cpu().numpy()
+    def _weights(self, residual: Residual, call: Attention) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the weights K of a layer's keys; and the weights Q of its queries, times the scale of logits."""
+        K, Q = residual.keys.weights(call)[:: self.shared], residual.queries.weights(call) * self.scale
+        return as_array(K), as_array(Q)
 
-    def _same(self, standard: Standard) -> bool:
+    def _same(self, call: Attention) -> bool:
         """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
-            return self.residual.same(standard)
-        tokens = standard.k.shape[2]  # an input without an axis of `tokens` rows holds relative positions, not tokens
-        given = [x for x in standard.call.inputs if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
+            return self.residual.same(call)
+        tokens = call.k.shape[2]  # an input without an axis of `tokens` rows holds relative positions, not tokens
+        given = [x for x in call.within.given if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
         different = {(x.data_ptr(), x.shape) for x in given if x.shape[-1] == width}
-        return standard.q.shape[2] == tokens and len(different) < 2
+        return call.q.shape[2] == tokens and len(different) < 2
 
-    def add(self, standard: Standard, b: int, entry: int, batch: Batch) -> None:
-        q, k, (visible, bias, sink), prob, norms = sequence(standard, b)
+    def add(self, call: Attention, b: int, entry: int, batch: Batch) -> None:
+        q, k, (visible, bias, sink), prob, norms = sequence(call, b)
         S, T = prob.shape[1:]
-        live = batch.live(b, S, self.module, self.kind)
-        rows, columns = self._extent(visible.cpu().numpy(), live)
-        seen = visible[:, rows, columns].cpu().numpy()
+        seen: Any = as_array(visible)
+        # Queries that are no padding and see a token, and the tokens that these queries see.
+        live = seen[0].any(axis=1) & batch.live(b, S, self.module, self.kind)
+        tokens = seen.any(axis=0)[live].any(axis=0)
+        same = self.kind == "self" and S == T
+        rows, columns = (_range(live | tokens if same else flags) for flags in (live, tokens))
+        seen, live = seen[:, rows, columns], live[rows]
         if len(seen) > 1:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
-        dead = prob[0, rows].isnan().any(-1).cpu().numpy() | ~live[rows]
         arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
-            arrays["x"] = with_one(self.residual.keys.inputs(standard)[b, columns])[:, None]
+            arrays["x"] = self.residual.keys.inputs(call, b)[columns, None]
             if self.kind == "cross":
-                arrays["z"] = with_one(self.residual.queries.inputs(standard)[b, rows])[:, None]
-
-        def words(size: int, keys: bool, live: slice) -> list[str] | None:
-            given = batch.words(b, size, self.module, self.kind, keys, len(standard.q))
-            return None if given is None else given[live]
-
+                arrays["z"] = self.residual.queries.inputs(call, b)[rows, None]
+        words = functools.partial(batch.words, b, self.module, self.kind, len(call.q))
         self.kept.append(
             KeptSequence(
-                entry, self.passed + b, (S, T, rows.start, columns.start), columns.stop - columns.start,
-                {name: self.columns[name].add(x.cpu().numpy()) for name, x in arrays.items()},
-                *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
-                _choose(prob[:, rows, columns], dead), _cut(norms, columns),
-                words(T, True, columns), words(S, False, rows) if self.kind == "cross" else None,
+                entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[-1],
+                *_windows(seen[0] & live[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
+                _choose(prob[:, rows, columns], ~live), _cut(norms, columns),
+                words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
+                {name: self.columns[name].add(as_array(x)) for name, x in arrays.items()},
             )
         )  # fmt: skip
 
-    def _extent(self, seen: Any, live: np.ndarray) -> tuple[slice, slice]:
-        """Slices of a sequence's queries and of its tokens that leave out the padding."""
-        rows = seen[0].any(axis=1) & live
-        columns = seen.any(axis=0)[rows].any(axis=0)
-        if self.kind == "self" and len(rows) == len(columns):
-            rows = columns = rows | columns
-        return _range(rows), _range(columns)
-
-    def check(self, standard: Standard) -> None:
+    def check(self, call: Attention) -> None:
         """Raises if a later batch has other heads, another scale or other weights than the first batch."""
-        if standard.q.shape[1] != self.heads or standard.call.scale != self.scale:
+        heads = call.q.shape[1]
+        if heads != self.heads or call.scale != self.scale:
             raise ValueError(
-                f"layer {self.number} ({self.module}) has {standard.q.shape[1]} heads and scaling "
-                f"{standard.call.scale:g} in one batch, {self.heads} and {self.scale:g} in another"
+                f"layer {self.number} ({self.module}) has {heads} heads and scaling {call.scale:g} in one batch, "
+                f"{self.heads} and {self.scale:g} in another"
             )
-        if self.residual is not None and not self._has_weights(self.residual, standard):
-            raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
-
-    def _has_weights(self, residual: Residual, standard: Standard) -> bool:
-        """Whether the weights of the layer's query and key maps in a later batch are those in the first batch."""
-        most = tolerance(standard)
-        pairs = zip((self.Q, self.K), self._weights(residual, standard), strict=True)
+        if self.residual is None:
+            return
+        most = tolerance(call)
+        pairs = zip(self.weights, self._weights(self.residual, call), strict=True)
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
-        return same and disagreement(residual, standard) <= most
+        if not (same and disagreement(self.residual, call) <= most):
+            raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
 
     def make(self, **options: Any) -> list[Head]:
         """The heads of the layer, made from its kept sequences."""
         if not self.kept:
             return []
-        parts = self._of("arrays")
+        (
+            _, numbers, places, tokens, start, stop, gaps, biases, sinks, choices, norms, words, query_words, parts,
+        ) = map(list, zip(*self.kept, strict=True))  # fmt: skip
         arrays = {name: self.columns[name].collect([part[name] for part in parts]) for name in parts[0]}
-        choices = [np.concatenate(some, axis=1) for some in zip(*self._of("choices"), strict=True)]
-        texts = [self._text(keys) for keys in arrays.get("x", arrays["k"])]
-        found, norms = [], self._of("value_norms")
+        sizes, visible = np.array(tokens), {i: part for i, part in enumerate(gaps) if part is not None}
+        counts = np.array(list(map(len, start))) if self.kind == "cross" else None
+        texts = [
+            Text(
+                keys, sizes, None if words[0] is None else words, counts,
+                None if query_words[0] is None else query_words, np.concatenate(start), np.concatenate(stop), visible,
+                np.array(numbers), np.array(places), self.passed,
+            )
+            for keys in arrays.get("x", arrays["k"])
+        ]  # fmt: skip
+        chosen = [np.concatenate(some, axis=1) for some in zip(*choices, strict=True)]
+        found = []
         for h in range(self.heads):
-            text, keys, K, Q = (self._own(part, h) for part in (texts, arrays["k"], self.K, self.Q))
-            bias, sink = (self._own_parts(name, h) for name in ("bias", "sink"))
+            text, keys, K, Q = (self._own(part, h) for part in (texts, arrays["k"], *self.weights))
+            bias, sink = (self._own_parts(some, h) for some in (biases, sinks))
             given = Logits(arrays["q"][h], keys, self.scale, self.cap, bias, sink)
             queries = arrays["q"][h] if self.residual is None else arrays.get("z", [None])[0]
             if bias is not None:
@@ -153,35 +152,19 @@ class Layer:
                     self.number, h, text, K, Q, queries, self.kind, self.module,
                     "head" if self.residual is None else "residual", given,
                     None if any(x is None for x in norms) else np.concatenate([self._own(x, h) for x in norms]),
-                    known=Choices(*(part[h] for part in choices)), **options,
+                    known=Choices(*(part[h] for part in chosen)), **options,
                 )
             )  # fmt: skip
         return found
-
-    def _of(self, name: str) -> list[Any]:
-        return [getattr(one, name) for one in self.kept]
 
     def _own(self, parts: Any, h: int) -> Any:
         """The part that belongs to head h; if there are fewer parts than heads, neighbouring heads share a part."""
         return parts[h * len(parts) // self.heads]
 
-    def _own_parts(self, name: str, h: int) -> list[np.ndarray] | None:
-        parts = self._of(name)
+    def _own_parts(self, parts: list[Any], h: int) -> list[np.ndarray] | None:
         if all(part is None for part in parts):
             return None
         return [np.zeros(()) if part is None else self._own(part, h) for part in parts]
-
-    def _text(self, keys: np.ndarray) -> Text:
-        words, query_words, gaps = (self._of(name) for name in ("words", "query_words", "gaps"))
-        counts = np.array([len(start) for start in self._of("start")]) if self.kind == "cross" else None
-        return Text(
-            keys, np.array(self._of("tokens")), None if words[0] is None else words,
-            counts,
-            None if query_words[0] is None else query_words,
-            np.concatenate(self._of("start")), np.concatenate(self._of("stop")),
-            {i: part for i, part in enumerate(gaps) if part is not None},
-            np.array(self._of("number")), np.array(self._of("place")), self.passed,
-        )  # fmt: skip
 
 
 class Recorder:
@@ -192,44 +175,38 @@ class Recorder:
         self.layers: dict[int, Layer] = {}
         self.entries = 0  # number of entries of all earlier batches
         self.calls: int | None = None
-        self.count = 0
 
     def begin(self, batch: Batch) -> None:
-        self.batch, self.count = batch, 0
-        self.keep: list[int] | None = None
+        self.batch, self.count, self.size = batch, 0, 0
 
     def __call__(self, call: Attention) -> None:
         number, self.count = self.count, self.count + 1
         if self.wanted is not None and number not in self.wanted:
             return
-        standard = standardize(call, self.batch.size)
-        n = len(standard.q)
-        if self.keep is None:
-            self._decide(n, standard.k.shape[2])
+        call = standardize(call, self.batch.size)
+        n = len(call.q)
+        if not self.size:
+            self._decide(n, call.k.shape[2])
         if number not in self.layers:
-            self.layers[number] = Layer(number, self.space, self.store, standard)
+            self.layers[number] = Layer(number, self.space, self.store, call)
         layer = self.layers[number]
-        layer.check(standard)
+        layer.check(call)
         each = n // self.size if n % self.size == 0 else 1
         for b in range(n):
-            entry = min(b // each, self.size - 1)
-            if entry in (self.keep or ()):
-                layer.add(standard, b, self.entries + entry, self.batch)
+            entry = self.entries + min(b // each, self.size - 1)
+            if entry in self.keep:
+                layer.add(call, b, entry, self.batch)
         layer.passed += n
 
     def _decide(self, n: int, T: int) -> None:
         """Decides which entries of the batch are kept, and drops earlier entries in their favour."""
         size = self.batch.size
         self.size = size if size and n % size == 0 else n
-        self.keep = []
         for entry in range(self.size):
-            tokens = self.batch.tokens(entry, T) * (n // self.size)
-            self.keep.append(entry)
-            for old in self.sample.take(self.entries + entry, tokens):
-                if old >= self.entries:
-                    self.keep.remove(old - self.entries)
-                for layer in self.layers.values():
-                    layer.kept = [one for one in layer.kept if one.entry != old]
+            self.sample.take(self.entries + entry, self.batch.tokens(entry, T) * (n // self.size))
+        self.keep = self.sample.sequences()
+        for layer in self.layers.values():
+            layer.kept = [one for one in layer.kept if one.entry in self.keep]
 
     def end(self) -> None:
         if self.calls is not None and self.count != self.calls:
@@ -238,7 +215,7 @@ class Recorder:
                 f"{self.count}"
             )
         self.calls = self.count
-        self.entries += 0 if self.keep is None else self.size
+        self.entries += self.size
 
     def make(self, **options: Any) -> list[Head]:
         """All heads, in the order of attention calls and then of head numbers."""
@@ -267,16 +244,16 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
     nothing = torch.from_numpy(dead).to(prob.device)
     top, selected = torch.nn.functional.pad(prob.nan_to_num(nan=-1.0), (0, 1), value=-1.0).max(-1)
     top, effective = (torch.where(nothing, torch.nan, x).double() for x in (top, 1 / (prob**2).sum(-1)))
-    return Choices(*(x.cpu().numpy() for x in (torch.where(nothing, -1, selected), top, effective)))
+    return Choices(*map(as_array, (torch.where(nothing, -1, selected), top, effective)))
 
 
 def _cut(x: torch.Tensor | None, *places: slice) -> np.ndarray | None:
     """The slice ``places`` of each head's array x, in at least single precision, or None if x is None."""
-    return None if x is None else single(x[:, *places]).cpu().numpy()
+    return None if x is None else as_array(single(x[:, *places]))
 
 
 def _with_one(factor: np.ndarray) -> np.ndarray:
     """The factor K or Q with one more row and column, through which a bias enters the logits unchanged."""
-    whole = np.zeros((factor.shape[0] + 1, factor.shape[1] + 1))
-    whole[:-1, :-1], whole[-1, -1] = factor, 1.0
+    whole = np.pad(factor, (0, 1))
+    whole[-1, -1] = 1.0
     return whole

@@ -82,14 +82,17 @@ def offset(places: int | None, cross: bool) -> Replacement:
     return attention
 
 
-def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
-    """A substitute with all attention on the token nearest to the one that the nearest recorded query selected.
-
-    ``queries`` are the recorded queries, and ``copied`` the tokens that they selected.
-    """
+def nearest(head: Head) -> Replacement:
+    """A substitute with all attention on the token nearest to the one that the nearest recorded hard query selected."""
+    rows, text = hard_queries(head)[: head.most], head.text
+    if not len(rows):
+        raise ValueError(
+            f"values[{head.label}] = 'nearest query' needs queries to copy, and {head.label} has none that are hard"
+        )
+    recorded = head.queries[text.query_rows(rows)], text.keys[text.begin[rows[:, 0]] + rows[:, 2]]
 
     def attention(call: Call) -> Tensor:
-        known, tokens = (torch.from_numpy(x).to(call.x) for x in (queries, copied))
+        known, tokens = (torch.from_numpy(np.array(x)).to(call.x) for x in recorded)
         wanted = tokens[torch.cdist(call.z, known[None]).argmin(-1)]
         distances = torch.where(call.seen, torch.cdist(wanted, call.x), torch.inf)
         return _one_hot(call, distances.argmin(-1))
@@ -105,12 +108,7 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
     if value in ("uniform", "none"):
         return uniform if value == "uniform" else nothing
     if value == "nearest query":
-        rows = hard_queries(head)[: head.most]
-        if not len(rows):
-            raise ValueError(f"{name} = 'nearest query' needs queries to copy, and {head.label} has none that are hard")
-        text = head.text
-        copied = text.keys[text.begin[rows[:, 0]] + rows[:, 2]]
-        return nearest(np.array(head.queries[text.query_rows(rows)]), np.array(copied))
+        return nearest(head)
     rule = RULE.fullmatch(value)
     if rule is None:
         why = ": that rule needs the tokens as text, which a forward pass does not hold" * (value in OF_WORDS)
@@ -130,18 +128,13 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
     The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """
-    rows: list[tuple[Tensor, ...]] = []
-    sinks, own = [], []
-    for call, tops in _recorded(head):
-        product, bias = _parts(call, K, Q)
-        rows += zip(product[0], torch.zeros_like(product[0]) if bias is None else bias[0], call.seen[0], strict=True)
-        sinks += [] if call.sink is None else [call.sink[0]]
-        own.append(tops)
+    calls, tops = zip(*_recorded(head), strict=True)
+    rows = [row for call in calls for row in zip(*(part[0] for part in (*_parts(call, K, Q), call.seen)), strict=True)]
     if not rows:
         raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
     product, bias, seen = (torch.nn.utils.rnn.pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
-    cap, sink = None if head.given is None else head.given.cap, torch.cat(sinks) if sinks else None
-    size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(own).mean())
+    cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink[0] for call in calls])
+    size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(tops).mean())
     if size == 0:
         return 1.0
 
@@ -176,8 +169,8 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
         yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
 
 
-def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
-    """Returns two terms of the logits: products of tokens and queries through K and Q; and the term of a bias, or None.
+def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Returns two terms of the logits: products of tokens and queries through K and Q; and the bias, zero if none.
 
     If K and Q have a last row for the bias, the bias is multiplied through that row.  Otherwise it is added unchanged.
     """
@@ -185,8 +178,9 @@ def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor | None]:
     dk, dz = call.x.shape[-1], call.z.shape[-1]
     queries = call.z @ Q[:dz] + Q[dz:].sum(0)
     product = queries @ (call.x @ K[:dk]).mT
-    through = call.bias is not None and len(K) > dk
-    return product, call.bias * (queries @ K[dk])[..., None] if through else call.bias
+    if call.bias is None:
+        return product, torch.zeros_like(product)
+    return product, call.bias * (queries @ K[dk])[..., None] if len(K) > dk else call.bias
 
 
 def uniform(call: Call) -> Tensor:

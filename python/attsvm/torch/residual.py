@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .standard_form import Standard, single
-from .watch import LinearMap
+from .standard_form import products, single
+from .watch import Attention
 
 SAMPLE = 256  # number of tokens on which columns of queries or keys are compared with columns of a map's output
 PARALLEL = 1e-9  # columns are parallel if 1 - cosine is at most this
@@ -25,8 +25,9 @@ CLOSE = 1e-5  # columns are equal if they differ by at most this fraction of the
 class Columns:
     """Where queries or keys come from: columns of the output of a linear map.
 
-    ``place``: index of the map among the last maps that ran.  ``columns`` (H m) of its output, times ``factors`` (H m),
-    are the queries or keys.  ``swapped``: in the map's input the axis of tokens comes before that of the batch.
+    ``place``: index of the map among the last maps that ran.  ``columns`` (H, m) of its output, times ``factors``
+    (H, m), are the queries or keys of the heads.  ``swapped``: in the map's input the axis of tokens comes before that
+    of the batch.
     """
 
     place: int
@@ -34,19 +35,16 @@ class Columns:
     factors: Tensor
     swapped: bool
 
-    def map(self, standard: Standard) -> LinearMap:
-        return standard.call.maps[self.place]
+    def inputs(self, call: Attention, b: int) -> Tensor:
+        """The input (S, d + 1) of the linear map for sequence b, with a 1 appended to each row."""
+        return with_one(_tokens(call.maps[self.place].input.detach(), len(call.q), self.swapped)[b])
 
-    def inputs(self, standard: Standard) -> Tensor:
-        """The input (B, S, d) of the linear map from which the queries or keys come."""
-        return _tokens(self.map(standard).input.detach(), len(standard.q), self.swapped)
-
-    def weights(self, standard: Standard, heads: int) -> Tensor:
+    def weights(self, call: Attention) -> Tensor:
         """The linear map's weights for each head, (H, d + 1, m), with the bias in the last row."""
-        linear = self.map(standard)
+        linear = call.maps[self.place]
         bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
         whole = torch.cat([linear.weight, bias[:, None]], 1).detach().double()[self.columns]
-        return (whole * self.factors[:, None]).unflatten(0, (heads, -1)).mT
+        return (whole * self.factors[..., None]).mT
 
 
 @dataclass(eq=False)
@@ -56,50 +54,42 @@ class Residual:
     queries: Columns
     keys: Columns
 
-    def same(self, standard: Standard) -> bool:
-        return self.queries.map(standard).input is self.keys.map(standard).input
+    def same(self, call: Attention) -> bool:
+        return call.maps[self.queries.place].input is call.maps[self.keys.place].input
 
 
-def find_residual(standard: Standard) -> Residual | str:
+def find_residual(call: Attention) -> Residual | str:
     """The linear maps from which a call's queries and keys come, or the reason (text) why there are none."""
-    queries, keys = (_find(x, standard) for x in (standard.q, standard.k))
+    queries, keys = (_find(x, call) for x in (call.q, call.k))
     if queries is None or keys is None:
         name = "queries" if queries is None else "keys"
         return f"its {name} are no columns of a linear map's output (rotary positions or norms come between)"
     residual = Residual(queries, keys)
-    off = disagreement(residual, standard)
-    if off > tolerance(standard):
+    off = disagreement(residual, call)
+    if off > tolerance(call):
         return f"logits of its weights differ from those of its queries and keys by {off:.1e} of the largest"
     return residual
 
 
-def tolerance(standard: Standard) -> float:
-    return max(CLOSE, 8 * torch.finfo(standard.call.q.dtype).eps)
+def tolerance(call: Attention) -> float:
+    return max(CLOSE, 8 * torch.finfo(call.q.dtype).eps)
 
 
-def disagreement(residual: Residual, standard: Standard) -> float:
+def disagreement(residual: Residual, call: Attention) -> float:
     """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
-
-    def product(q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.repeat_interleave(len(q) // len(k), 0).mT
-
-    expected = product(standard.q[0].double(), standard.k[0].double())
-    found = product(
-        *(
-            with_one(columns.inputs(standard)[0]).double() @ columns.weights(standard, x.shape[1])
-            for x, columns in ((standard.q, residual.queries), (standard.k, residual.keys))
-        )
-    )
+    pairs = ((call.q, residual.queries), (call.k, residual.keys))
+    expected = products(*(x[0].double() for x, _ in pairs))
+    found = products(*(columns.inputs(call, 0).double() @ columns.weights(call) for _, columns in pairs))
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
-def find_input(standard: Standard, given: Tensor, weights: Tensor) -> Tensor | None:
+def find_input(call: Attention, given: Tensor, weights: Tensor) -> Tensor | None:
     """The linear map's input, with a 1 appended, that ``weights`` (d + 1, m) turn into ``given`` (B, S, m), or None."""
-    for _, _, x in _last_first(standard, "input", *given.shape[:2]):
+    for _, _, x in _last_first(call, "input", *given.shape[:2]):
         if x.shape[-1] + 1 == len(weights):
             tokens = with_one(x).to(weights.dtype)
             rounding = tokens.norm(dim=-1).max() * weights.norm(dim=0).max()
-            if (tokens @ weights - given).abs().max() <= tolerance(standard) * rounding:
+            if (tokens @ weights - given).abs().max() <= tolerance(call) * rounding:
                 return tokens
     return None
 
@@ -109,10 +99,10 @@ def with_one(x: Tensor) -> Tensor:
     return torch.nn.functional.pad(single(x), (0, 1), value=1.0)
 
 
-def _last_first(standard: Standard, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
+def _last_first(call: Attention, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
     """Yields (index, whether tokens precede the batch, array (B, S, columns)) of maps with B S rows, last map first."""
-    for place in reversed(range(len(standard.call.maps))):
-        x = getattr(standard.call.maps[place], side).detach()
+    for place in reversed(range(len(call.maps))):
+        x = getattr(call.maps[place], side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():
             for swapped in (False, True) if B > 1 and S > 1 else (False,):
                 yield place, swapped, _tokens(x, B, swapped)
@@ -124,15 +114,16 @@ def _tokens(x: Tensor, sequences: int, swapped: bool) -> Tensor:
     return x.unflatten(0, (-1, sequences)).transpose(0, 1) if swapped else x.unflatten(0, (sequences, -1))
 
 
-def _find(x: Tensor, standard: Standard) -> Columns | None:
+def _find(x: Tensor, call: Attention) -> Columns | None:
     B, H, S, m = x.shape
     rows = torch.linspace(0, B * S - 1, min(B * S, SAMPLE), device=x.device).round().long()
     wanted = x.transpose(1, 2).reshape(B * S, H * m)[rows].double()
-    for place, swapped, output in _last_first(standard, "output", B, S):
+    for place, swapped, output in _last_first(call, "output", B, S):
         given = output.reshape(B * S, -1)[rows].double()
-        match = _match(wanted, given, torch.finfo(standard.call.q.dtype).eps)
+        match = _match(wanted, given, torch.finfo(call.q.dtype).eps)
         if match is not None:
-            return Columns(place, *match, swapped)
+            columns, factors = (part.view(H, m) for part in match)
+            return Columns(place, columns, factors, swapped)
     return None
 
 

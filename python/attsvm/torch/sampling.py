@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 import random
 from pathlib import Path
 from typing import Any
@@ -24,16 +23,16 @@ class Sample:
         self.heap: list[tuple[float, int, int]] = []  # the sample: (-random number, sequence, number of its tokens)
         self.held = 0
 
-    def take(self, sequence: int, tokens: int) -> list[int]:
-        """Adds a sequence; returns the sequences that leave the sample, which may include the new one."""
+    def take(self, sequence: int, tokens: int) -> None:
+        """Adds a sequence; others, or the new one, may leave the sample."""
         heapq.heappush(self.heap, (-self.random.random(), sequence, tokens))
         self.held += tokens
-        dropped = []
         while self.held - self.heap[0][2] >= self.tokens:
-            _, last, size = heapq.heappop(self.heap)
-            self.held -= size
-            dropped.append(last)
-        return dropped
+            self.held -= heapq.heappop(self.heap)[2]
+
+    def sequences(self) -> set[int]:
+        """The sequences of the sample."""
+        return {sequence for _, sequence, _ in self.heap}
 
 
 class Column:
@@ -51,7 +50,7 @@ class Column:
             return array
         if self.file is None:
             self.file = open(self.store / f"{self.name}.part", "w+b")  # collect closes this file
-        handle = (self.at, array.shape, array.dtype)
+        handle = (array.shape, array.dtype, self.at)
         self.file.write(array.data)
         self.at += array.nbytes
         return handle
@@ -62,20 +61,17 @@ class Column:
         if self.store is not None:
             self.file.flush()
             raw = np.memmap(self.file.name, np.uint8, "r") if self.at else np.empty(0, np.uint8)
-            parts = [
-                raw[at : at + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
-                for at, shape, dtype in handles
-            ]
+            parts = [np.ndarray(shape, dtype, raw, at) for shape, dtype, at in handles]
         _, groups, width = parts[0].shape
+        arrays = (np.concatenate([part[:, group] for part in parts]) for group in range(groups))
         if self.store is None:
-            return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
-        path, dtype = self.store / f"{self.name}.npy", parts[0].dtype
-        layout = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
+            return list(arrays)
+        path, shape = self.store / f"{self.name}.npy", (groups, sum(map(len, parts)), width)
+        layout = {"descr": np.lib.format.dtype_to_descr(parts[0].dtype), "fortran_order": False, "shape": shape}
         with replacing(path) as file:  # the file is not memory-mapped, since only a write reports a full disk
-            np.lib.format.write_array_header_2_0(file, layout | {"shape": (groups, sum(map(len, parts)), width)})
-            for group in range(groups):
-                for part in parts:
-                    file.write(part[:, group].tobytes())
+            np.lib.format.write_array_header_2_0(file, layout)
+            for array in arrays:
+                file.write(array.data)
         self.close()
         return list(np.load(path, mmap_mode="r"))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..attention.kinds import cross_attention
 from ..svm.derivative import tangent_of
 from ..svm.solve import solve_svm as solve
+from .batch import as_array
 
 
 def solve_svm(X: Tensor, Z: Tensor, selected: Any, **options: Any) -> tuple[Tensor, Tensor]:
@@ -58,7 +59,7 @@ def solve_svm(X: Tensor, Z: Tensor, selected: Any, **options: Any) -> tuple[Tens
         raise ValueError(
             f"Z must have shape (..., n, dz) or (..., n, S, dz) with X (..., n, T, dk), got {tuple(Z.shape)}"
         )
-    chosen = np.asarray(selected.detach().cpu() if isinstance(selected, Tensor) else selected)
+    chosen = as_array(selected) if isinstance(selected, Tensor) else np.asarray(selected)
     own = axes - 1 + (chosen.dtype.kind == "b")
     chosen = np.broadcast_to(chosen, (*batch, *chosen.shape[chosen.ndim - own :]))
     return _Solve.apply(X, Z, chosen, options)
@@ -68,7 +69,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, X: Any, Z: Any, chosen: np.ndarray, options: dict[str, Any]) -> Any:
         batch, ctx.like = X.shape[:-3], (X, Z)
-        tokens, queries = (a.detach().cpu().double().numpy() for a in (X, Z))
+        tokens, queries = (as_array(a.double()) for a in (X, Z))
         ctx.solutions, W, margin = {}, np.empty((*batch, X.shape[-1], Z.shape[-1])), np.empty(batch)
         for i in np.ndindex(*batch):
             sol = solve(cross_attention(tokens[i], queries[i]), chosen[i], **options)
@@ -82,7 +83,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, gW: Any, gmargin: Any) -> Any:
         found = [np.empty(a.shape) for a in ctx.like]
         for i, sol in ctx.solutions.items():
-            parts = tangent_of(sol).backward(gW[i].detach().cpu().double().numpy(), float(gmargin[i]))
+            parts = tangent_of(sol).backward(as_array(gW[i].double()), float(gmargin[i]))
             for whole, part in zip(found, parts, strict=True):
                 whole[i] = part.reshape(whole[i].shape)
         return (*(torch.as_tensor(a).to(like) for a, like in zip(found, ctx.like, strict=True)), None, None)

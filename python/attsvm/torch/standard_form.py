@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,44 +25,41 @@ class Disagreement(ValueError):
     """Raised if attention as it was read differs from the attention that the model computed."""
 
 
-@dataclass(eq=False)
-class Standard:
-    """An attention call with queries q (B, H, S, m), keys k and values v (B, G, T, m).
+def standardize(call: Attention, batch: int | None) -> Attention:
+    """The attention call in standard form, whatever shapes the model's arrays have.
 
-    These are B sequences, H heads that share G key heads (G divides H), S queries, T tokens, and vectors of length m.
-    """
-
-    call: Attention
-    q: Tensor
-    k: Tensor
-    v: Tensor | None
-
-
-def standardize(call: Attention, batch: int | None) -> Standard:
-    """The attention call as a :class:`Standard`, whatever shapes the model's arrays have.
-
-    ``batch``: number of entries of the batch.  If heads and sequences are one dimension, it gives the number of heads.
+    The standard form has queries q (B, H, S, m), keys k and values v (B, G, T, m), ``tensor`` (B, H, S, T or more) and
+    ``result`` (B, H, S, ..), for B sequences, H heads that share G key heads (G divides H), S queries, T tokens, and
+    vectors of length m.  ``batch``: number of entries of the batch.  If heads and sequences are one dimension, it gives
+    the number of heads.
     """
     q, k, v = call.q, call.k, call.v
     if q.ndim == 5 and k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # groups of heads that share a key head
-        q, k = q.flatten(1, 2), k[:, :, 0]
-        v = v[:, :, 0] if v is not None and v.ndim == 5 and v.shape[2] == 1 else None
-    lead = max(q.shape[:-2], k.shape[:-2], key=len)
+        q, k = q.flatten(1, 2), k.flatten(1, 2)
+        v = v.flatten(1, 2) if v is not None and v.ndim == 5 else None
     if q.ndim <= 3:
-        n = 1 if q.ndim == 2 else max(q.shape[0], k.shape[0])
-        heads = call.folded or (n // batch if batch and n % batch == 0 else 1)
-        lead = (n // heads, heads)
-    elif q.ndim > 4:
-        lead = (lead[:-1].numel(), lead[-1])
+        n = max(q.shape[:-2].numel(), k.shape[:-2].numel())
+        H = call.folded or (n // batch if batch and n % batch == 0 else 1)
+        B = n // H
+    else:
+        lead = max(q.shape[:-2], k.shape[:-2], key=len)
+        B, H = lead[:-1].numel(), lead[-1]
 
-    def shaped(x: Tensor, heads: int) -> Tensor:
+    def shaped(x: Tensor, heads: int = H) -> Tensor:
         x = x.detach()
-        if x.shape[:-2].numel() != lead[0] * heads:
-            x = x.expand(lead[0], heads, *x.shape[-2:])
-        return x.reshape(lead[0], heads, *x.shape[-2:])
+        if x.shape[:-2].numel() != B * heads:
+            x = x.expand(B, heads, *x.shape[-2:])
+        return x.reshape(B, heads, *x.shape[-2:])
 
-    k, v = (None if x is None else shaped(x, x.shape[-3] if x.ndim >= 4 else lead[1]) for x in (k, v))
-    return Standard(call, shaped(q, lead[1]), k, v)
+    k, v = (None if x is None else shaped(x, x.shape[-3] if x.ndim >= 4 else H) for x in (k, v))
+    return replace(call, q=shaped(q), k=k, v=v, tensor=shaped(call.tensor), result=shaped(call.result))
+
+
+def one_head(call: Attention, h: int) -> Attention:
+    """The part of head h of a call in standard form, without the axis of heads."""
+    arrays, H = (call.q, call.k, call.v, call.tensor, call.result), call.q.shape[1]
+    q, k, v, tensor, result = (None if x is None else x[:, h * x.shape[1] // H] for x in arrays)
+    return replace(call, q=q, k=k, v=v, tensor=tensor, result=result)
 
 
 def single(x: Tensor) -> Tensor:
@@ -74,11 +71,16 @@ def shared_heads(k: Tensor) -> int:
     """Number of neighbouring heads that have equal keys because the model repeated each key head; 1 if it did not."""
     heads = k.shape[1]
     sizes = (size for size in range(heads, 1, -1) if heads % size == 0)
-    return next((size for size in sizes if bool((k == k[:, ::size].repeat_interleave(size, 1)).all())), 1)
+    return next((size for size in sizes if torch.equal(k, k[:, ::size].repeat_interleave(size, 1))), 1)
 
 
-def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
-    """The arrays of sequence ``b`` of an attention call, checked against the result of the call.
+def products(q: Tensor, k: Tensor) -> Tensor:
+    """Products (.., H, S, T) of vectors q (.., H, S, m) and k (.., G, T, m); neighbouring heads share a k."""
+    return q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT
+
+
+def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
+    """The arrays of sequence ``b`` of a call in standard form, checked against the result of the call.
 
     Returns five things: queries; keys; a tuple; probabilities (H, S, T), nan for queries that see no token; norms of
     the values (G, T) or None.  The tuple has a mask (1 or H, S, T), true where a query sees a token; the bias (1 or H,
@@ -89,11 +91,11 @@ def sequence(standard: Standard, b: int) -> tuple[Tensor, Tensor, Around, Tensor
     Disagreement
         If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
-    q, k, logits, (seen, bias, sink), largest = compared(standard, b)
+    q, k, logits, (seen, bias, sink), largest = compared(call, b)
     prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
-    values = None if standard.v is None else standard.v[b].to(q.dtype)
-    products = standard.call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max())
-    _check(standard, b, prob, values, max(largest, products))
+    values = None if call.v is None else call.v[b].to(q.dtype)
+    largest = max(largest, call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max()))
+    _check(call, single(call.result[b]), prob, values, largest)
     norms = values.norm(dim=-1) if values is not None and values.shape[1] == k.shape[1] else None
     return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
@@ -110,60 +112,46 @@ def capped(product: Tensor, cap: float | None) -> Tensor:
     return product if cap is None else cap * torch.tanh(product / cap)
 
 
-def compared(standard: Standard, b: int | slice) -> tuple[Tensor, Tensor, Tensor, Around, float]:
-    """The arrays of sequence ``b``, or of a slice of sequences, of an attention call.
+def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, Around, float]:
+    """The arrays of sequence ``b``, or of a slice of sequences, of a call in standard form.
 
     Returns queries; keys; their capped products; mask, bias and sink; and the largest logit of the softmax (0 if its
     logits are not known). Mask and bias are the difference between the logits of the softmax and the products, or come
     from the mask of the call."""
-    call = standard.call
-    q, k = (single(x[b]) for x in (standard.q, standard.k))
-    logits = capped(call.scale * (q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT), call.cap)
-    S, T = logits.shape[-2:]
-    eps = torch.finfo(logits.dtype).eps
-    source, sink, largest = call.logits, None, 0.0
-    if source is None:
-        assert call.mask is not None  # a call of scaled_dot_product_attention has a mask
-        source = call.mask
-        if source.dtype == torch.bool:
-            source = torch.where(source, 0.0, -torch.inf)
-        source = source.expand(*call.result.shape[:-2], S, T)
-    given = _part(source, standard, b)
-    lowest = max(torch.finfo(x.dtype).min for x in (source, call.q)) / 2
-    added = given[..., :T] if call.logits is None else given[..., :T] - logits
-    seen = given[..., :T] > lowest
+    q, k, given = (single(x[b]) for x in (call.q, call.k, call.tensor))
+    logits = capped(call.scale * products(q, k), call.cap)
+    given, sinks = given.tensor_split([k.shape[-2]], -1)
+    lowest = max(torch.finfo(x.dtype).min for x in (call.tensor, call.q)) / 2
+    added = given if call.fused else given - logits
+    seen = given > lowest
     seen &= added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND
     mean = torch.where(seen, added, 0).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
     bias = torch.where(seen, added - mean, 0)
-    size = float(torch.where(seen, given[..., :T], 0).abs().max())
-    if call.logits is not None:
-        largest, size, eps = size, max(size, float(logits.abs().max())), torch.finfo(call.q.dtype).eps
-    if call.sinks:
-        sink = given[..., T:].logsumexp(-1) - mean[..., 0]
-    no_bias = call.plain or float(bias.abs().max()) <= NOISE * eps * size
+    largest = float(torch.where(seen, given, 0).abs().max())
+    if call.fused:
+        rounding, largest = torch.finfo(logits.dtype).eps * largest, 0.0
+    else:
+        rounding = torch.finfo(call.q.dtype).eps * max(largest, float(logits.abs().max()))
+    no_bias = call.plain or float(bias.abs().max()) <= NOISE * rounding
+    sink = sinks.logsumexp(-1) - mean[..., 0] if sinks.shape[-1] else None
     return q, k, logits, (seen, None if no_bias else bias, sink), largest
-
-
-def _part(x: Tensor, standard: Standard, b: int | slice) -> Tensor:
-    """Sequence b of logits, of a mask or of probabilities, (H, S, T)."""
-    return single(x.detach().reshape(*standard.q.shape[:2], *x.shape[-2:])[b])
 
 
 def _one_head(x: Tensor) -> Tensor:
     return x[:1] if bool((x == x[:1]).all()) else x
 
 
-def _check(standard: Standard, b: int, prob: Tensor, values: Tensor | None, largest: float) -> None:
-    call, own, ran, unit = standard.call, prob.nan_to_num(), _part(standard.call.result, standard, b), 1.0
+def _check(call: Attention, ran: Tensor, prob: Tensor, values: Tensor | None, largest: float) -> None:
+    """Raises unless ``ran``, the call's result for one sequence, is what the probabilities ``prob`` give."""
+    own, unit = prob.nan_to_num(), 1.0
     eps = max(torch.finfo(x.dtype).eps for x in (call.q, call.result))
     read = f"attention read from {call.module or 'the model'}"
-    if call.logits is not None:
-        ran = ran[..., : prob.shape[-1]]
-    elif values is not None:
+    if call.fused:
+        assert values is not None  # a fused call has values
         unit = max(float(values.abs().max()), torch.finfo(values.dtype).tiny)
-        own = own @ values.repeat_interleave(len(own) // len(values), 0)
+        own = products(own, values.mT)
     else:
-        raise Disagreement(f"{read} has no values to check it against")
+        ran = ran[..., : prob.shape[-1]]
     live = ~prob.isnan().any(-1, keepdim=True)
     off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     most = AGREES + 2 * eps * (1 + largest)

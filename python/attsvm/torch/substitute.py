@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from .batch import entries
 from .read import named, unwrap
 from .replacement import Call, Replacement, as_replacement
 from .residual import find_input
-from .standard_form import Standard, compared, single, standardize
+from .standard_form import compared, one_head, single, standardize
 from .watch import Attention, Watch
 
 SCALED = 1e-5  # two scalings of logits are equal if their relative difference is at most this
@@ -86,18 +87,22 @@ def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | 
         as_choice("scale", scale, ("top",))
     if not isinstance(values, Mapping):
         raise TypeError(f"values must be a dict from heads to what stands in their place, got {type(values).__name__}")
+    labels = set()
     for head in values:
         check_type("a key of values", head, Head, MADE_BY)
+        if head.label in labels:
+            raise ValueError(f"values must name every head once, got {head.label} twice")
+        labels.add(head.label)
     with substitution(model) as running:
-        running.put({head: as_replacement(head, value, scale) for head, value in values.items()})
+        running.values = {head: as_replacement(head, value, scale) for head, value in values.items()}
         yield
 
 
 @contextlib.contextmanager
 def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
-    """A context in which :meth:`Substitution.put` sets substitutes for a model's heads; at first no head has one."""
+    """A context in which a model runs with the substitutes in the ``values`` of the :class:`Substitution`."""
     model = unwrap(model)
-    running = Substitution()
+    running = Substitution(model)
     own, held = model.forward, "forward" in vars(model)
 
     @functools.wraps(own)
@@ -109,32 +114,26 @@ def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
         try:
             yield running
         finally:
+            del model.forward
             if held:
                 model.forward = own
-            else:
-                del model.forward
 
 
 class Substitution(Watch):
-    """Replaces the results of attention calls, in one forward pass after another."""
+    """Replaces the results of attention calls, in one forward pass after another.
 
-    def __init__(self) -> None:
+    ``values`` are the heads with their substitutes; at first there are none.
+    """
+
+    def __init__(self, model: torch.nn.Module):
         super().__init__()
-        self.layers: dict[int, dict[Head, Replacement]] = {}
+        self.model = model
+        self.values: Mapping[Head, Replacement] = {}
         self.inside = False
 
-    def put(self, values: Mapping[Head, Replacement]) -> None:
-        """Sets the substitutes for the model's heads, and drops earlier substitutes."""
-        self.layers = {}
-        for head, value in values.items():
-            layer = self.layers.setdefault(head.layer, {})
-            if any(other.number == head.number for other in layer):
-                raise ValueError(f"values must name every head once, got {head.label} twice")
-            layer[head] = value
-
-    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
-        super().enter(name, module, given)
-        if name and not self.inside and self.layers:
+    def enter(self, name: str, *given: Any) -> None:
+        super().enter(name, *given)
+        if name and not self.inside and self.values:
             raise ValueError(
                 f"the model itself must be called, got a call of its {name} alone: attention calls are counted from "
                 "the beginning of the model's forward pass"
@@ -151,57 +150,55 @@ class Substitution(Watch):
         finally:
             self.inside = False
             self.finish()
-        if self.layers and max(self.layers) >= self.count:
+        last = max((head.layer for head in self.values), default=-1)
+        if last >= self.count:
             raise ValueError(
-                f"the heads must be the model's, got one of layer {max(self.layers)}: {self.count} attention calls ran"
+                f"the heads must be the model's, got one of layer {last}: {self.count} attention calls ran"
             )
         return result
 
     def change(self, call: Attention) -> Tensor:
         number, self.count = self.count, self.count + 1
-        if number not in self.layers:
+        values = {head: value for head, value in self.values.items() if head.layer == number}
+        if not values:
             return call.result
-        standard = standardize(call, self.size)
-        (B, H, S, _), T = standard.q.shape, standard.k.shape[2]
-        around = compared(standard, slice(None))[3]
-        result = call.result.detach().reshape(B, H, S, -1).clone()
-        for head, value in self.layers[number].items():
-            h = head.number
+        whole = standardize(call, self.size)
+        H, result = whole.q.shape[1], whole.result.clone()
+        whole = replace(whole, result=result)
+        for head, value in values.items():
             if head.module not in ("", call.module):
                 raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
-            if h >= H:
+            if head.number >= H:
                 raise _other(head, f"it has {H} heads")
-            seen, bias, sink = (None if x is None else x[:, h] for x in around)
-            part = Call(*_inputs(head, standard), seen, bias, sink, call.cap)
+            own = one_head(whole, head.number)
+            part = Call(*_inputs(head, own), *compared(own, slice(None))[3], call.cap)
             prob = value(part)
-            if call.logits is None:
-                assert standard.v is not None  # a call of scaled_dot_product_attention has values
-                values = standard.v[:, h * standard.v.shape[1] // H]
-                new = F.dropout(prob, call.dropout).to(values.dtype) @ values
+            if call.fused:
+                assert own.v is not None  # a fused call has values
+                new = F.dropout(prob, call.dropout).to(own.v.dtype) @ own.v
             else:  # Sinks get the probability that tokens leave, or none if all tokens have probability 0.
-                given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
+                given = own.tensor[..., prob.shape[-1] :].to(prob.dtype)
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
-            own = result[:, h]
-            own.copy_(torch.where(part.seen.any(-1, keepdim=True), new.to(own.dtype), own))
+            seen = part.seen.any(-1, keepdim=True)
+            own.result.copy_(torch.where(seen, new.to(result.dtype), own.result))
         return result.reshape(call.result.shape)
 
 
-def _inputs(head: Head, standard: Standard) -> tuple[Tensor, Tensor]:
-    """Returns tokens and queries of a call in the head's space; raises unless the model has the weights that were
-    read."""
-    call, m = standard.call, standard.q.shape[3]
-    k = single(standard.k[:, head.number * standard.k.shape[1] // standard.q.shape[1]])
-    q = single(standard.q[:, head.number])
+def _inputs(head: Head, call: Attention) -> tuple[Tensor, Tensor]:
+    """Returns tokens and queries of one head's call in the head's space; raises unless the model has the weights that
+    were read."""
+    k, q = single(call.k), single(call.q)
     biased = head.given is not None and head.given.bias is not None
     K, Q = (torch.from_numpy(x[: len(x) - biased, : head.rank - biased]).to(q) for x in (head.K, head.Q))
+    m = k.shape[-1]
     if K.shape[1] != m:
         raise _other(head, f"its keys have {m} dimensions, the head's {K.shape[1]}")
     if head.space == "head":
         if abs(float(Q[0, 0]) - call.scale) > SCALED * abs(call.scale):
             raise _other(head, f"its logits are scaled by {call.scale:g}, the head's by {float(Q[0, 0]):g}")
         return k, q
-    x, z = find_input(standard, k, K), find_input(standard, call.scale * q, Q)
+    x, z = find_input(call, k, K), find_input(call, call.scale * q, Q)
     if x is None or z is None:
         raise _other(
             head, f"its {'keys' if x is None else 'queries'} are not what the head's weights make of a layer's input "

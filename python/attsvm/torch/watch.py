@@ -5,11 +5,18 @@ A ``TorchFunctionMode`` sees each PyTorch function that the model calls.  The ar
 through the functions that are applied to it (scaling, tanh, masks, sums, reshaping).  If it enters a softmax over its
 last dimension, its factors are the queries and keys.  This needs no knowledge of architectures and does not change the
 model.
+
+A module whose attention was not read is named in four cases: its class is called an attention, and no head was read
+while it ran; it calls a kernel with attention in its name; a softmax whose logits are not followed runs in it, and its
+class has attention in its name; the probabilities of such a softmax multiply values in it.  A softmax counts if it is
+over the last of at least three dimensions.  Routers of experts and probabilities of a vocabulary are not named, since
+they multiply no values.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections import deque
 from collections.abc import Callable
@@ -21,90 +28,144 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .products import PRODUCT_NAMES, SAME_NAMES, Product, changed, product_of, tensors
-from .unseen import ATTENTION, Unseen
+from .products import PRODUCT_NAMES, SAME_NAMES, Product, as_added, changed, over_last, product_of, tensors
 
 PRODUCTS, MAPS = 8, 12  # number of the last products of activations, and of the last linear maps, that are kept
-SOFTMAX_NAMES = {"softmax", "special_softmax", "_safe_softmax"}
+FOLLOWED = 8  # largest number of arrays of probabilities that are followed at one time
+ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
+# Names of classes of whole attention modules, not of their components (projection, norm, bias).
+AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)
+SHOWN = 6  # largest number of modules that the warning names
+SOFTMAX_NAMES = {"softmax", "special_softmax", "safe_softmax"}
+
+
+@dataclass(eq=False)
+class Running:
+    """A module that runs, and the tensors that it was given.
+
+    ``done``: a head was read while it ran, or it contains another attention, which is checked itself.
+    """
+
+    name: str
+    kind: str
+    given: list[Tensor]
+    done: bool = False
 
 
 @dataclass(eq=False)
 class LinearMap:
     """One call of a linear map of the model: ``output = input weight^T + bias``."""
 
+    output: Tensor
     input: Tensor
     weight: Tensor
-    bias: Tensor | None
-    output: Tensor
+    bias: Tensor | None = None
 
 
-@dataclass(eq=False)
-class Attention:
+@dataclass(eq=False, kw_only=True)
+class Attention(Product):
     """One attention call of a forward pass: its queries and keys, its logits or mask, and its result.
 
-    ``logits`` is the input of the softmax.  If it is None, ``mask`` says which tokens a query sees.
-    ``result`` is the probabilities if the logits are known, and otherwise the attended values.
+    ``tensor`` is the input of the softmax, and ``result`` the probabilities.  If the call is ``fused``, the input of
+    its softmax is not known: then ``tensor`` is the mask, as numbers that are added to the logits, and ``result`` the
+    attended values.
     """
 
-    q: Tensor
-    k: Tensor
-    scale: float
     result: Tensor
-    module: str
-    inputs: list[Tensor]
+    within: Running  # the innermost module that ran
     maps: list[LinearMap]
-    cap: float | None = None
-    plain: bool = False
-    sinks: int = 0
-    logits: Tensor | None = None
-    mask: Tensor | None = None
     v: Tensor | None = None
-    dropout: float = 0.0  # dropout rate of the probabilities, if the result is the attended values
+    fused: bool = False
+    dropout: float = 0.0  # dropout rate of the probabilities of a fused call
     folded: int | None = None  # number of heads, if batch and heads are one dimension
+
+    @property
+    def module(self) -> str:
+        return self.within.name
 
 
 class Watch(TorchFunctionMode):
     """Observes the attention calls of a forward pass.
 
     It calls ``found`` for each attention call as soon as its values are known.  It calls :meth:`change` immediately;
-    the result of :meth:`change` becomes the result of the attention call.  ``unseen`` has the modules that run, and
-    those whose attention is not read.
+    the result of :meth:`change` becomes the result of the attention call.  ``enter`` and ``leave`` are hooks of the
+    modules.  ``missed`` has the class of each module that is not read by its name, in the order of the forward pass.
     """
 
     def __init__(self, found: Callable[[Attention], None] = lambda call: None):
         super().__init__()
         self.found = found
+        self.running: list[Running] = []
+        self.missed: dict[str, str] = {}
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
-        self.waiting: list[tuple[Attention, Tensor]] = []
+        # Probabilities on their way to the values, with their attention call, or with the module of an unknown one.
+        self.followed: deque[tuple[Tensor, Attention | Running]] = deque(maxlen=FOLLOWED)
+        self.waiting: Attention | None = None  # the last call of a softmax, until its values are known
         self.heads: int | None = None
-        self.of: Any = None  # the module in which the last softmax ran
-        self.split: Any = None  # the last module whose softmaxes are factors of its attention
-        self.unseen = Unseen()
+        self.split: Running | None = None  # the last module whose softmaxes are factors of its attention
 
     def change(self, call: Attention) -> Tensor:
         return call.result
 
-    def enter(self, name: str, module: torch.nn.Module, given: list[Tensor]) -> None:
-        self.unseen.enter(name, module, given)
-
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.multi_head_attention_forward:
-            before, self.heads = self.heads, args[4] if len(args) > 4 else kwargs["num_heads"]
+            self.heads = args[4] if len(args) > 4 else kwargs["num_heads"]
             try:
                 with self:
                     return _inside(*args, **kwargs)
             finally:
-                self.heads = before
-        name = getattr(func, "__name__", "")
+                self.heads = None
+        name = getattr(func, "__name__", "").strip("_")  # matmul for __matmul__, mul for mul_
         if name == "scaled_dot_product_attention":
             return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
-            self.unseen.kernel()
+            self.kernel()
         own = self._tracked(args, kwargs)  # the product among the arguments, found before func may change them
         out = func(*args, **kwargs)
         return self._follow(name, own, args, kwargs, out) if isinstance(out, Tensor) else out
+
+    # ------------------------------------- the modules that run, and those whose attention is not read
+
+    def enter(self, name: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        now = Running(name, type(module).__name__, tensors(args, kwargs))
+        if AN_ATTENTION.search(now.kind):
+            self.read()
+        self.running.append(now)
+
+    def leave(self, *unused: Any) -> None:
+        module = self.running.pop()
+        if AN_ATTENTION.search(module.kind) and not module.done:
+            self.miss(module)
+
+    def read(self) -> None:
+        """Marks all modules that run now as read, since a head is read in them or an attention begins inside them."""
+        for module in self.running:
+            module.done = True
+
+    def kernel(self) -> None:
+        """Notes that a kernel ran whose attention is not read: a fused kernel, or attention from factors."""
+        self.miss(self.within() or self.innermost())
+
+    def within(self) -> Running | None:
+        """The innermost module with attention in the name of its class."""
+        return next((module for module in reversed(self.running) if ATTENTION.search(module.kind)), None)
+
+    def innermost(self) -> Running:
+        return self.running[-1] if self.running else Running("", "outside its modules", [])
+
+    def miss(self, module: Running) -> None:
+        self.missed.setdefault(module.name, module.kind)
+
+    def message(self) -> str:
+        """The text of a warning that names the modules whose attention is not read, or "" if there are none."""
+        if not self.missed:
+            return ""
+        count = f"{len(self.missed)} module{'s' * (len(self.missed) > 1)}"
+        shown = [f"{name or 'the model'} ({kind})" for name, kind in list(self.missed.items())[:SHOWN]]
+        more = [f"{len(self.missed) - SHOWN} more"] if len(self.missed) > SHOWN else []
+        return f"read does not follow the attention of {count}: {', '.join(shown + more)}; their heads are missing"
 
     # ------------------------------------- following a product of queries and keys until its softmax
 
@@ -116,15 +177,23 @@ class Watch(TorchFunctionMode):
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
         """Follows the result of a PyTorch function; returns the result, or its replacement if it is an attention."""
-        if name in ("linear", "addmm"):
-            self._map(name, args, kwargs, out)
+        if name == "linear":
+            self.maps.append(LinearMap(out, *args, **kwargs))
+        elif name == "addmm":
+            bias, x, weight = tensors(args, kwargs)[:3]
+            if kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1 and bias is not out:
+                self.maps.append(LinearMap(out, x, weight.mT, bias))
         elif name in SOFTMAX_NAMES:
-            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-            if dim is None or dim not in (-1, out.ndim - 1):
+            if not over_last(args, kwargs, out):
                 return out
             if own is not None:
-                return self._softmax(own, _first(args, kwargs), out)
-            self.unseen.softmax(out)
+                return self._softmax(own, out)
+            if out.ndim >= 3:
+                module = self.within()
+                if module is None:
+                    self.followed.append((out, self.innermost()))
+                else:
+                    self.miss(module)
         elif name in PRODUCT_NAMES:
             self._values(args, kwargs)
             product = product_of(name, args, kwargs, out)
@@ -134,69 +203,60 @@ class Watch(TorchFunctionMode):
             if own is not None and (new := changed(own, name, args, kwargs, out)) is not None:
                 self.products.remove(own) if out is own.tensor else None
                 self.products.append(new)
-            if name in SAME_NAMES or name == "__getitem__":
-                self._same_probabilities(_first(args, kwargs), out)
+            if name in SAME_NAMES or name == "getitem":
+                given = tensors(args, kwargs)[:1]
+                owners = [owner for prob, owner in self.followed for x in given if x is prob]
+                self.followed.extend((out, owner) for owner in owners[:1])
         return out
 
-    def _softmax(self, own: Product, logits: Tensor, prob: Tensor) -> Tensor:
-        self._landmarks(own)
+    def _softmax(self, own: Product, prob: Tensor) -> Tensor:
+        last = self.waiting
+        if last is not None and last.within is self.innermost():
+            # Softmaxes of two sizes in one module, with no values between: the factors of an attention (Nystroem).
+            if (last.q.shape[-2], last.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
+                self.split = last.within
         self._flush()
-        self.of = self.unseen.innermost()
-        call = self._call(
-            own.q, own.k, own.before * own.after, prob, cap=own.after if own.capped else None, plain=own.plain,
-            sinks=own.sinks, logits=logits,
-        )  # fmt: skip
+        call = self._call(own, prob)
         self.products.clear()
-        changed = self.change(call)
-        self.waiting = [(call, changed)]
-        return changed
+        result = self.change(call)
+        self.waiting = call
+        self.followed.append((result, call))
+        return result
 
-    def _call(self, q: Tensor, k: Tensor, scale: float, result: Tensor, **more: Any) -> Attention:
+    def _call(self, own: Product, result: Tensor, **more: Any) -> Attention:
         """Makes the record of an attention call of the innermost running module, and marks that module as read."""
-        self.unseen.read()
-        module = self.unseen.innermost()
-        return Attention(q, k, scale, result, module.name, module.given, list(self.maps), folded=self.heads, **more)
-
-    def _landmarks(self, own: Product) -> None:
-        """Notices attention from factors (Nystroem): softmaxes of two sizes in one module, with no values between."""
-        if self.waiting and self.of is self.unseen.innermost():
-            call = self.waiting[0][0]
-            if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
-                self.split = self.of
+        self.read()
+        within, maps = self.innermost(), list(self.maps)
+        return Attention(**vars(own), result=result, within=within, maps=maps, folded=self.heads, **more)
 
     # ------------------------------------- after the softmax: the values, and the report of the call
-
-    def _same_probabilities(self, given: Any, out: Tensor) -> None:
-        if any(prob is given for _, prob in self.waiting):
-            self.waiting.append((self.waiting[0][0], out))
-        self.unseen.same(given, out)
 
     def _values(self, args: Any, kwargs: Any) -> None:
         """Finds the values of an attention call: the second factor of a product whose first is its probabilities."""
         given = tensors(args, kwargs)
-        self.unseen.product(given)
-        for call, prob in self.waiting:
-            if len(given) == 2 and given[0] is prob:
-                call.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
+        for prob, owner in list(self.followed):
+            if isinstance(owner, Running):
+                if any(x is prob for x in given):
+                    self.miss(owner)
+            elif owner is self.waiting and len(given) == 2 and given[0] is prob:
+                owner.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
                 self._flush()
-                return
 
     def _flush(self) -> None:
-        if self.waiting:
-            call, self.waiting = self.waiting[0][0], []
-            if self.split is not None and self.of is self.split:
-                self.unseen.kernel()
-            else:
-                self.found(call)
+        call, self.waiting = self.waiting, None
+        if call is None:
+            return
+        self.followed = deque((pair for pair in self.followed if pair[1] is not call), FOLLOWED)
+        if call.within is self.split:
+            self.kernel()
+        else:
+            self.found(call)
 
     def finish(self) -> None:
         """Ends the forward pass: reports the last attention call, and drops the arrays that it kept for the pass."""
         self._flush()
-        self.products.clear()
-        self.maps.clear()
-        self.unseen.open.clear()
-
-    # ------------------------------------- calls recorded from their own arguments: fused attention, linear maps
+        for kept in (self.products, self.maps, self.followed):
+            kept.clear()
 
     def _sdpa(
         self,
@@ -210,34 +270,20 @@ class Watch(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
+        """Reports a call of fused attention, recorded from its arguments."""
         self._flush()
-        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
         if attn_mask is None:
-            attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
-        mask = attn_mask.tril() if is_causal else attn_mask
-        call = self._call(query, key, scale, out, mask=mask, v=value, dropout=dropout_p)
+            attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool)
+        mask = as_added(attn_mask.tril() if is_causal else attn_mask).expand(*out.shape[:-1], key.shape[-2])
+        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+        call = self._call(Product(query, key, mask, scale, plain=False), out, v=value, fused=True, dropout=dropout_p)
         self.found(call)
         return self.change(call)
-
-    def _map(self, name: str, args: Any, kwargs: Any, out: Tensor) -> None:
-        if name == "linear":
-            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-            self.maps.append(LinearMap(given["input"], given["weight"], given.get("bias"), out))
-        elif kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1:
-            bias, x, weight = tensors(args, kwargs)[:3]
-            self.maps.append(LinearMap(x, weight.mT, bias, out))
 
 
 # A copy of F.multi_head_attention_forward that a TorchFunctionMode sees function by function, and not as one call.
 _inside = types.FunctionType(
     F.multi_head_attention_forward.__code__,
     {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},
-    "multi_head_attention_forward",
-    F.multi_head_attention_forward.__defaults__,
-    F.multi_head_attention_forward.__closure__,
+    argdefs=F.multi_head_attention_forward.__defaults__,
 )
-_inside.__kwdefaults__ = F.multi_head_attention_forward.__kwdefaults__
-
-
-def _first(args: Any, kwargs: Any) -> Any:
-    return args[0] if args else kwargs.get("input", kwargs.get("self"))
