@@ -22,7 +22,7 @@ BUILDERS = {
     "cross_ragged_several": lambda tokens, queries: attsvm.cross_attention(_ragged(tokens), queries(5, 2, 3)),
     "cross_values": lambda tokens, queries: attsvm.cross_attention(tokens(5, 6, 4), queries(5, 3), tokens(5, 6, 2)),
     "cross_float32": lambda tokens, queries: attsvm.cross_attention(tokens(5, 6, 4).astype(np.float32), queries(5, 3)),
-    "cross_one_sequence": lambda tokens, queries: attsvm.cross_attention(tokens(1, 7, 3), queries(1, 3)),
+    "cross_one_sequence": lambda tokens, queries: attsvm.cross_attention(tokens(1, 60, 203), queries(1, 3)),
     "cross_one_dimension": lambda tokens, queries: attsvm.cross_attention(tokens(4, 5, 1), queries(4, 1)),
     "cross_gemm": lambda tokens, queries: attsvm.cross_attention(tokens(40, 13, 21), queries(40, 17)),
     "self_first": lambda tokens, queries: attsvm.self_attention(tokens(4, 5, 3)),
