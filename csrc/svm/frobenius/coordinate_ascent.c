@@ -27,7 +27,8 @@ int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const
 
 /* Updates the multipliers x [m] of one query by coordinate ascent, with the negative gradient g = G x - beta [padded m]
  * for the Gram matrix G and the right sides beta of the rows.  p [dk] gains the changes of x times the rows'
- * differences D.  Returns the number of x that became zero or positive. */
+ * differences D.  The next entries of g alone are needed, so G is read on and right of its diagonal.  Returns the
+ * number of x that became zero or positive. */
 INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict p, const double *restrict G,
                        const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
 {

@@ -132,13 +132,13 @@ int gram_init(struct gram *gram, const struct rows *rows, int products, struct a
     return status;
 }
 
-/* Sets G = D D^T, both triangles, for differences D [n, dk]. */
+/* Sets G = D D^T for differences D [n, dk], on and right of the diagonal. */
 SIMD_DISPATCH
 static void square_of_few(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptrdiff_t dk)
 {
     for (ptrdiff_t k = 0; k < n; ++k)
-        for (ptrdiff_t l = 0; l <= k; ++l)
-            G[k * stride + l] = G[l * stride + k] = simd_dot(D + k * dk, D + l * dk, dk);
+        for (ptrdiff_t l = k; l < n; ++l)
+            G[k * stride + l] = simd_dot(D + k * dk, D + l * dk, dk);
 }
 
 int gram_of_query(double *G, const struct gram *gram, ptrdiff_t q)
@@ -149,9 +149,7 @@ int gram_of_query(double *G, const struct gram *gram, ptrdiff_t q)
         square_of_few(G, stride, D, m, gram->dk);
         return STATUS_DONE;
     }
-    int status = square(G, stride, D, m, gram->dk, gram->arena);
-    mirror(G, stride);
-    return status;
+    return square(G, stride, D, m, gram->dk, gram->arena);
 }
 
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n)

@@ -27,7 +27,8 @@ struct gram {
  * function and the two below return STATUS_DONE or STATUS_NO_MEMORY. */
 int gram_init(struct gram *gram, const struct rows *rows, int products, struct arena *arena);
 
-/* Sets G [m,m], with rows of whole SIMD vectors, to the Gram matrix of the m rows of query q. */
+/* Sets G [m,m], with rows of whole SIMD vectors, to the Gram matrix of the m rows of query q, on and right of the
+ * diagonal. */
 int gram_of_query(double *G, const struct gram *gram, ptrdiff_t q);
 
 /* Sets G [.., stride] to the Gram matrix of the rows member [n], on and right of the diagonal, with zeros up to whole
