@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, diagnose, train
 from ...claims import difference, exactly, median, none, share
-from ..panels import BLUE, DASHED, PALETTE, error_bars, finish, pairs, picture
+from ..panels import BLUE, DASHED, PALETTE, finish, pairs, picture
 from ..problems import around, columns, correlations, flat, log_spaced, on_best, sphere_problem, svm_of
 from ..textbook import apart, gradient_of, tokens_of
 
@@ -113,11 +113,7 @@ def plot(results, left, right):
     """Draws the share of runs that end on the optimal tokens, with equal and with random scores (left), and 1 -
     correlation of W with the SVM of these tokens along training with equal scores (right)."""
     names = [f"n={n}, T={T}, d={d}" for n, T, d in SIZES]
-    bars = [
-        (f"{key} scores", color, results[key].mean(axis=0), error_bars(results[key]))
-        for key, color in (("equal", BLUE), ("random", "#999999"))
-    ]
-    pairs(left, names, *bars)
+    pairs(left, names, ("equal scores", BLUE, results["equal"].T), ("random scores", "#999999", results["random"].T))
     finish(left, "From a random start", ylabel="share of runs that select the optimal tokens", ylim=(0, 1), below=0.08)
     left.margins(x=0.03)
     for i, (size, color) in enumerate(zip(names, PALETTE, strict=False)):
