@@ -11,6 +11,7 @@ cone that diagnose() states, the loss falls along the solution; training need no
 
 import numpy as np
 from numpy.linalg import norm
+from scipy.optimize import bisect
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
@@ -96,17 +97,11 @@ def derived_cone(problem, selected, W):
     rise = -better.min(axis=1, where=off, initial=0)
     gap = better.min(axis=1, where=tight, initial=np.inf)
 
-    def enough(r):
+    def spare(r):
         x, y = ((T - 1) * np.exp(-r * exponent) for exponent in (slack - 2 * eps, 1 - eps))
-        return (gap > worst * (rise * x + np.abs(better).max(axis=1) * y * (1 + x))).all()
+        return (gap - worst * (rise * x + np.abs(better).max(axis=1) * y * (1 + x))).min()
 
-    low, high = 0.0, 1.0
-    while not enough(high):
-        low, high = high, 2 * high
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return 0.5 * (eps / (length.max() * size)) ** 2, high * size
+    return 0.5 * (eps / (length.max() * size)) ** 2, size * bisect(spare, 1e-9, 1e9)
 
 
 def descends(problem, at, along):

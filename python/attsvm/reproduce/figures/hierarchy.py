@@ -110,22 +110,18 @@ def claims(results):
     for name, (lowest, last) in CLAIMED.items():
         low, middle, top = results[f"layers, {name}"].T
         every, alone = results[f"controls, {name}"].T
+        # NaN if the lowest layer has no SVM; true if those queries have none
+        nearer = np.where(np.isfinite(low), ~(low <= alone), np.nan)
         between = [middle] if name == "three layers" else []
         groups[f"{name}: every layer goes to an SVM of its own"] = [
             median("correlation of the last layer with its SVM", top, last, 1),
             median("correlation of the lowest layer with its SVM", low, lowest, 1),
             *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in between),
             median("of the lowest layer with the SVM of all queries (control)", every, -1, 0.9),
-            share("nearer to its SVM than to that of the queries on the way alone", nearer(low, alone), 0.5),
+            share("nearer to its SVM than to that of the queries on the way alone", nearer, 0.5),
             median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
         ]
     return groups
-
-
-def nearer(lowest, alone):
-    """Returns a flag for each run: whether the lowest layer is closer to its SVM than to the SVM of only the queries
-    that lead to the final output.  The flag is NaN if the lowest layer has no SVM."""
-    return np.where(np.isfinite(lowest), ~(lowest <= alone), np.nan)
 
 
 @picture((14, 4.6), 3)
