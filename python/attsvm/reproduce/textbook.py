@@ -161,7 +161,7 @@ def rows_within(data: Data, kept: ndarray) -> tuple[ndarray, tuple[ndarray, ...]
 
 def support_margins(data: Data, selected: ndarray, W: ndarray) -> ndarray:
     """The margins ``(x_selected - x_t)^T W z`` (n, T) of each query, infinite at the selected token itself."""
-    m = np.einsum("ntd,nd->nt", differences(data, selected), data.queries @ W.T)
+    m = logits_of(differences(data, selected), data.queries, W)
     m[np.arange(len(m)), selected] = np.inf
     return m
 
@@ -181,16 +181,15 @@ def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
     return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
 
-def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
-    """Returns a matrix whose Frobenius norm is the norm, or the dual norm, of W in a metric; it is W itself if metric
-    is None."""
-    if metric is None:
-        return W
-    if not isinstance(metric, tuple):
-        return W / np.sqrt(metric) if dual else W * np.sqrt(metric)
-    power = -0.5 if dual else 0.5
-    left, right = ((V * values**power) @ V.T for values, V in map(np.linalg.eigh, metric))
-    return left @ W @ right
+def plain(W: ndarray, metric: Any, power: float) -> ndarray:
+    """Returns W times a power of the metric; it is W itself if metric is None.
+
+    For the powers 0.5 and -0.5 its Frobenius norm is the norm and the dual norm of W in the metric.
+    """
+    if isinstance(metric, tuple):
+        left, right = ((V * values**power) @ V.T for values, V in map(np.linalg.eigh, metric))
+        return left @ W @ right
+    return W if metric is None else W * metric**power
 
 
 def certificate(solution: Separation) -> dict[str, Any]:
@@ -206,9 +205,9 @@ def certificate(solution: Separation) -> dict[str, Any]:
     if W is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
     dual = np.maximum(solution.dual, 0)
-    adjoint = np.einsum("nt,ntd->dn", dual, differences(data, selected)) @ data.queries
+    adjoint = pulled(dual, differences(data, selected), data.queries)
     sigma = np.linalg.svd(W, compute_uv=False)
     norm: Any = solution.norm if metric is None else "frobenius"
-    margin = support_margins(data, selected, W).min() / norms(plain(W, metric), norm)[0]
-    bound = norms(plain(adjoint, metric, dual=True), norm)[1] / dual.sum()
+    margin = support_margins(data, selected, W).min() / norms(plain(W, metric, 0.5), norm)[0]
+    bound = norms(plain(adjoint, metric, -0.5), norm)[1] / dual.sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}

@@ -15,7 +15,7 @@ from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
 from ..panels import error_bars, finish, picture
-from ..problems import around, columns, differs, ending, flat, linear_layer, sphere_problem, svm_of
+from ..problems import around, differs, ending, flat, linear_layer, sphere_problem, svm_of
 from .overparameterization import DIMENSIONS, LR, REFERENCE, SIZES, STEPS, SUPPORT
 
 N, T = SIZES[0]
@@ -72,7 +72,7 @@ def claims(results):
         ],
         "Ends on the optimal tokens, W: of 1,000 independent runs": [
             share(f"d = {d} ({value:g})", flags, *around(value))
-            for (d, flags), value in zip(columns(DIMENSIONS, best), REFERENCE[SIZES[0]], strict=True)
+            for d, flags, value in zip(DIMENSIONS, best.T, REFERENCE[SIZES[0]], strict=True)
         ],
         "All tokens are support, Frobenius: of 1,000 independent draws": [
             share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))

@@ -124,11 +124,8 @@ def descended(name, at):
     for _ in range(STEPS):
         G = gradient(name, at, W)
         size = norm(G, axis=(-2, -1), keepdims=True)
-        stopped = size[:, 0, 0] == 0
-        if stopped.all():
-            break
         W = W - LR * G / np.where(size > 0, size, 1.0)
-    return W, stopped
+    return W, size[:, 0, 0] == 0
 
 
 def gradient(name, at, W):
