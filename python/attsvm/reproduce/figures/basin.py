@@ -89,12 +89,11 @@ def derived_cone(problem, selected, W):
     data, scores, margins = problem.data, problem.scores, support_margins(problem.data, selected, W)
     length = norm(differences(data, selected), axis=2) * norm(data.queries, axis=1)[:, None]
     better = scores[np.arange(N), selected][:, None] - scores
-    rows, tight = np.isfinite(margins), margins <= 1 + TIGHT
-    off = rows & ~tight
-    slack = margins[off].min(initial=np.inf) - 1  # infinite, and x below is 0, if all tokens are support tokens
+    tight = margins <= 1 + TIGHT
+    slack = margins[~tight].min() - 1  # infinite, and x below is 0, if all tokens are selected or support tokens
     eps, size = min(0.5, slack) / 4, norm(W)
-    worst = margins.max(axis=1, where=rows, initial=0)
-    rise = -better.min(axis=1, where=off, initial=0)
+    worst = margins.max(axis=1, where=np.isfinite(margins), initial=0)
+    rise = -better.min(axis=1, where=~tight, initial=0)
     gap = better.min(axis=1, where=tight, initial=np.inf)
 
     def spare(r):

@@ -15,7 +15,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, diagnose, train
 from ...claims import difference, exactly, median, none, share
 from ..panels import BLUE, DASHED, PALETTE, finish, pairs, picture
-from ..problems import around, columns, correlations, flat, log_spaced, on_best, sphere_problem, svm_of
+from ..problems import around, columns, correlations, log_spaced, on_best, sphere_problem, svm_of
 from ..textbook import apart, gradient_of, tokens_of
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
@@ -39,7 +39,7 @@ LEAST = (0.85, 0.8, 0.85)
 def experiment(rng):
     """Trains W on problems of each size with equal and with random scores.  Measures whether runs end on the optimal
     tokens and, for equal scores, how W correlates with their SVM."""
-    return flat([of_size(rng, *size) for size in SIZES])
+    return [of_size(rng, *size) for size in SIZES]
 
 
 def of_size(rng, n, T, d):

@@ -15,7 +15,7 @@ from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
 from ..panels import error_bars, finish, picture
-from ..problems import around, differs, ending, flat, linear_layer, sphere_problem, svm_of
+from ..problems import around, differs, ending, linear_layer, sphere_problem, svm_of
 from .overparameterization import DIMENSIONS, LR, REFERENCE, SIZES, STEPS, SUPPORT
 
 N, T = SIZES[0]
@@ -33,7 +33,7 @@ ridge. The published settings are not known."""
 def experiment(rng):
     """Trains W and (K, Q) in each dimension, and records how each run ended and whether all tokens are support tokens
     of the optimal ones."""
-    return flat([of_dimension(rng, d) for d in DIMENSIONS])
+    return [of_dimension(rng, d) for d in DIMENSIONS]
 
 
 def of_dimension(rng, d):

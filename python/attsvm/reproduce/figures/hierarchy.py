@@ -55,8 +55,8 @@ def together(runs, seed):
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
         X, z, v, y, Q, noise = map(np.stack, zip(*draws, strict=True))
-        V = [length * np.linalg.qr(Q[:, i])[0] for i in range(layers - 1)]
-        start = [spread * np.swapaxes(noise[:, i], 0, 1) for i in range(layers)]
+        V = list(length * np.linalg.qr(Q.swapaxes(0, 1))[0])
+        start = spread * noise.transpose(1, 2, 0, 3, 4)
         stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
         norm = "nuclear" if factors else "frobenius"
         of_runs = flat([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])

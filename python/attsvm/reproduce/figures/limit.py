@@ -13,7 +13,7 @@ import numpy as np
 from ... import Problem, correlation, train
 from ...claims import exactly, median, none, share
 from ..panels import BLUE, ORANGE, finish, pairs, picture
-from ..problems import columns, flat, on_best, sphere_problem
+from ..problems import columns, on_best, sphere_problem
 
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
@@ -34,7 +34,7 @@ def experiment(rng):
     problems = [sphere_problem(rng, *size) for size in SIZES]
     first = problems[0]
     problems += [Problem(first.data, first.y, first.head, loss) for loss in LOSSES[1:]]
-    return flat([_judged(problem) for problem in problems])
+    return [_judged(problem) for problem in problems]
 
 
 def _judged(problem):

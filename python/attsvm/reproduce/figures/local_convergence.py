@@ -32,7 +32,7 @@ LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
-STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
+STEPS_SHOWN = np.r_[0:STEPS:10, STEPS : LONG_STEPS + 1 : 250]
 # After these numbers of steps weights are compared with NumPy; later the textbook gradient loses half of its digits.
 TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3

@@ -20,6 +20,7 @@ import itertools
 
 import numpy as np
 from numpy.linalg import norm
+from scipy.special import expit
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
@@ -96,11 +97,11 @@ def trained(problem):
     # The head reads the first coordinate alone, so that two tokens can have exactly equal scores.
     ties = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
-    margins[rows, np.where(ties.selected == best, other, best)] = -np.inf
+    margins[rows, best] = margins[rows, other] = -np.inf
     sink = run_of(Problem(cross_attention(X, Z, sink=True), y, head))
     return {
         "token dropout": (dropout.W, solve_svm(ranked, np.zeros(len(ranked), dtype=int))),
-        "ties": (ties.W, *(svm_of(ties, margins=each) for each in (margins, None))),
+        "ties": (ties.W, svm_of(ties, margins=margins), svm_of(ties)),
         "sink": (sink.W, svm_of(sink)),
     }
 
@@ -133,9 +134,8 @@ def gradient(name, at, W):
     X, Z, g = at
     logits = logits_of(X, Z, W)
     if name == "sigmoid":
-        logits = np.clip(logits, -700, 700)
-        a, left = 1 / (1 + np.exp(-logits)), np.exp(-np.abs(logits))
-        pull = left / (1 + left) ** 2 * g  # a (1 - a) g
+        a = expit(logits)
+        pull = a * expit(-logits) * g
     elif name == "sparsemax":
         a = projection(logits)
         on = a > 0
@@ -158,9 +158,9 @@ def gradient(name, at, W):
             g = g * masks / (1 - DROPPED)
         pull = pairs(a, g)
     u = (a * g).sum(axis=-1)
-    slope = -1 / (1 + np.exp(u))
+    slope = -expit(-u)
     if name == "smoothing":
-        slope = (1 - SMOOTHING) * slope + SMOOTHING / (1 + np.exp(-u))
+        slope = (1 - SMOOTHING) * slope + SMOOTHING * expit(u)
     slopes = slope[..., None] * pull
     if name == "dropout of probabilities":  # the mean over all masks
         slopes = (np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True) * slopes).sum(axis=0)
