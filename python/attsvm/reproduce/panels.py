@@ -91,5 +91,6 @@ def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any], **ticks: Any) -> Non
 
 def cumulated(values: Any, label: str, ax: Any) -> None:
     """Draws the cumulative distribution of the finite ``values`` as a step curve."""
-    ordered = np.sort(values[np.isfinite(values)])
-    ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=label)
+    values = values[np.isfinite(values)]
+    if len(values):
+        ax.ecdf(values, label=label)

@@ -18,7 +18,7 @@ from ...claims import exactly, median, none, share
 from ...theory import is_locally_optimal
 from ..panels import finish, medians, picture, shares
 from ..problems import around, columns, correlations, differs, draws, sphere_problem
-from ..textbook import TIGHT, differences, support_margins
+from ..textbook import TIGHT, differences, softmax, support_margins
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
@@ -110,11 +110,10 @@ def descends(problem, at, along):
     over pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
     """
     scores, (logits, change) = problem.scores, (problem.data.logits(W) for W in (at, along))
-    pair = logits[:, :, None] + logits[:, None, :]
-    pair[:, np.arange(T), np.arange(T)] = -np.inf
-    weight = np.exp(pair - pair.max(axis=(1, 2), keepdims=True))
-    products = (scores[:, :, None] - scores[:, None, :]) * (change[:, :, None] - change[:, None, :])
-    return (weight * products).sum(axis=(1, 2)) > 0
+    i, j = np.triu_indices(T, 1)
+    weight = softmax(logits[:, i] + logits[:, j])
+    products = (scores[:, i] - scores[:, j]) * (change[:, i] - change[:, j])
+    return (weight * products).sum(axis=1) > 0
 
 
 def instance(rng, locally_optimal):

@@ -53,7 +53,7 @@ def experiment(rng):
     """Measures how far K^T K - Q^T Q drifts at each step length, and along training the balance of the factors and the
     correlation of K Q^T with the nuclear SVM."""
     problem = one_scored(rng, "exponential")
-    nuclear, frobenius = (svm_of(problem, ball) for ball in ("nuclear", "frobenius"))
+    nuclear, frobenius = svm_of(problem, "nuclear"), svm_of(problem)
     _, G = problem.loss_and_grad(np.zeros((D, D)))
     U, sizes, Vt = svd(-G)
     root = 0.1 * np.sqrt(sizes / norm(sizes))

@@ -79,7 +79,7 @@ def claims(results):
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
     # The trained turn over the predicted turn is NaN for a sequence without support tokens.
     # The ratio of the turns is NaN too if training without the sequence selects other tokens.
-    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)
+    ratio = trained / np.where(held, predicted, np.nan)
     kept = np.isfinite(trained)
     alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
     off = (np.abs(ratio - 1) > 0.1).any(axis=1)

@@ -84,7 +84,7 @@ def joint_minimiser(X, radius):
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
-        v, p = (radius * np.stack([np.cos(a), np.sin(a)], axis=-1) for a in angles)
+        v, p = radius * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
         attended = np.einsum("bnt,ntd->bnd", softmax(np.einsum("ntd,bd->bnt", X, p)), X)
         losses = loss(LABELS * np.einsum("bnd,ad->abn", attended, v))
         best = np.unravel_index(losses.argmin(), losses.shape)

@@ -77,8 +77,12 @@ def experiment(rng):
         }
         for norm, svm in svms.items():
             proof, key = certificate(svm), f"{name} {norm}"
-            result |= {key: correlations(run.weights, svm.W), f"{key} size": np.linalg.norm(svm.W, "nuc")}
-            result |= {f"{key} gap": proof["gap"], f"{key} rank": proof["rank"]}
+            result |= {
+                key: correlations(run.weights, svm.W),
+                f"{key} size": np.linalg.norm(svm.W, "nuc"),
+                f"{key} gap": proof["gap"],
+                f"{key} rank": proof["rank"],
+            }
     # a few steps of W and of (K, Q), against descent along the textbook gradient in NumPy
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
