@@ -176,15 +176,15 @@ def plot(results, left, right):
     for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
         shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
         medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)
-    left.set_xscale("log")
-    left.set_xticks(STARTS, STARTS)
     finish(
         left,
         "Who stays",
         "c: training starts at c times the SVM solution",
         "share that still selects its tokens",
+        "x",
         ylim=(-0.02, 1),
     )
+    left.set_xticks(STARTS, STARTS)
     left.margins(x=0.05)
     title = f"Start at c = {STARTS[0]}: median, 10th to 90th percentile"
     finish(right, title, "training step", "1 - correlation with the SVM solution it started at", "y")

@@ -168,12 +168,11 @@ def plot(results, *axes):
                 path = compressed(results[f"shown {kind} {name}"][:, n], reach)
                 ax.plot(*path.T, linewidth=1.3, color=color, linestyle=line)
                 toward = results[f"toward {kind} {name}"][n]
-                x, y = far = 3 * reach * unit(toward)
+                x, y = 3 * reach * unit(toward)
                 label = f"{trained}: SVM direction of z{n + 1}"
                 ax.plot([0, x], [0, y], linewidth=5, alpha=0.35, label=label, color=color, linestyle=line)
-                across = far[::-1] * [1, -1]
                 middle = toward * (X[best] @ toward - 0.5) / (toward @ toward)
-                ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1)
+                ax.axline(middle, middle + toward[::-1] * [1, -1], linestyle=":", color=color, linewidth=1)
         ax.plot([], [], color="0.3", label="W(k) z along training, its length as a logarithm", linewidth=1.3)
         ax.plot([], [], ":", color="0.3", label="half margin between the star and the rest", linewidth=1)
         ends = -reach, reach

@@ -139,10 +139,9 @@ def plot(results, left, middle, right):
     names = list(SETTINGS_OF)
     for k, name in enumerate(names):
         values = *results[f"controls, {name}"].T, results[f"layers, {name}"][:, 0]
-        for shift, value, color in zip((-0.2, 0, 0.2), values, KINDS.values(), strict=True):
-            middle.semilogy(np.full(len(value), k + shift), 1 - value, ".", color=color, alpha=0.6)
-    for label, color in KINDS.items():
-        middle.plot([], [], ".", color=color, label=label)
+        for shift, value, (label, color) in zip((-0.2, 0, 0.2), values, KINDS.items(), strict=True):
+            at = np.full(len(value), k + shift)
+            middle.semilogy(at, 1 - value, ".", color=color, alpha=0.6, label=None if k else label)
     middle.set_xticks(range(len(names)), names, rotation=20)
     middle.margins(x=0.06)
     finish(middle, "The lowest layer and its controls", ylabel="1 - correlation with the weights")

@@ -103,8 +103,7 @@ def plot(results, left, right):
     """Draws how far W turns without a sequence against the predicted turn (left), and the share of sequences with a
     support token beside the error on new sequences (right)."""
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
-    top = np.nanmax(results["trained"])
-    left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
+    left.axline((0, 0), slope=1, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
     medians(COUNTS, results["share"], "share of sequences with a support token", right, color=ORANGE)
     medians(COUNTS, results["error"], "error on new sequences", right, color=BLUE)

@@ -212,10 +212,10 @@ def plot(results, ax):
     ignores the recipe."""
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
-        for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:
-            ax.semilogx(1 - results[f"{name}: {part}"], np.full(runs, k + at), ".", color=color, alpha=0.7)
-    for label, color in (("SVM of the recipe", BLUE), ("without the recipe", "#999999")):
-        ax.plot([], [], ".", color=color, label=label)
+        kinds = ("own", "SVM of the recipe", -0.15, BLUE), ("plain", "without the recipe", 0.15, "#999999")
+        for part, label, shift, color in kinds[name not in LEAST :]:
+            off, at = 1 - results[f"{name}: {part}"], np.full(runs, k + shift)
+            ax.semilogx(off, at, ".", color=color, alpha=0.7, label=None if k else label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
     finish(ax, "By recipe", "1 - correlation with the trained weights")
