@@ -95,7 +95,7 @@ def plot(results, *axes):
         for what, color in ENDINGS.items():
             height = 100 * results[f"{name} {what}"].mean(axis=0)
             ax.bar(x - 0.13, height, 0.5, bottom, color=color, alpha=0.35 if what == "neither" else 1, label=what)
-            bottom = bottom + height
+            bottom += height
         ax.errorbar(x - 0.13, 100 * best.mean(axis=0), 100 * error_bars(best), fmt="none", ecolor="black", capsize=3)
         held = 100 * results[f"{name} all support"].mean(axis=0)
         ax.bar(x + 0.26, held, 0.2, color="#444444", label="all tokens are support")

@@ -100,7 +100,7 @@ def _controls(W, X, attention, norm):
         read = np.concatenate([read, selected[rows, read]], axis=1)
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
-    return [to_svm(W, svm) for svm in (every, alone)]
+    return to_svm(W, every), to_svm(W, alone)
 
 
 def claims(results):
@@ -112,11 +112,11 @@ def claims(results):
         every, alone = results[f"controls, {name}"].T
         # NaN if the lowest layer has no SVM; true if those queries have none
         nearer = np.where(np.isfinite(low), ~(low <= alone), np.nan)
-        between = [middle] if name == "three layers" else []
+        between = median("correlation of the middle layer with its SVM", middle, 0.98, 1)
         groups[f"{name}: every layer goes to an SVM of its own"] = [
             median("correlation of the last layer with its SVM", top, last, 1),
             median("correlation of the lowest layer with its SVM", low, lowest, 1),
-            *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in between),
+            *([between] if name == "three layers" else []),
             median("of the lowest layer with the SVM of all queries (control)", every, -1, 0.9),
             share("nearer to its SVM than to that of the queries on the way alone", nearer, 0.5),
             median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
