@@ -135,7 +135,7 @@ def gradient(name, at, W):
     logits = logits_of(X, Z, W)
     if name == "sigmoid":
         a = expit(logits)
-        pull = a * expit(-logits) * g
+        pull = a * expit(-logits) * g  # a (1 - a) g without cancellation
     elif name == "sparsemax":
         a = projection(logits)
         on = a > 0
