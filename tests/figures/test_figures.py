@@ -9,8 +9,8 @@ from attsvm import plot
 from attsvm.common import storage
 from attsvm.plot.curves import correlations, finish
 from attsvm.reproduce.figures import local_convergence as figure
-from attsvm.reproduce.problems import flat
-from attsvm.reproduce.textbook import Sequences, certificate, loss_gradient, softmax
+from attsvm.reproduce.problems import flat, linear_layer, sphere_problem
+from attsvm.reproduce.textbook import Sequences, certificate, loss_gradient, softmax, tokens_of
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -24,9 +24,9 @@ def rng():
 @pytest.fixture(scope="module")
 def one():
     """One seed by the figure, and by the package's public functions."""
-    (X, Z, y, v), (W, *_) = figure.draw(rng())
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    start = rng()
+    problem, (W, *_) = sphere_problem(start), linear_layer(start, 3, 10, 10)
+    data, (X, Z) = problem.data, tokens_of(problem.data)
     run = attsvm.train(problem, W, record=10)
     solutions = {norm: attsvm.solve_svm(data, run.selected, norm) for norm in ("frobenius", "nuclear")}
     return SimpleNamespace(

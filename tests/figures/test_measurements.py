@@ -33,7 +33,7 @@ def test_endings_are_what_they_say(rng):
 def test_the_cone_of_the_basins_is_derived_by_hand(rng):
     problem, solution = basin.instance(rng, True)
     found = basin.cone(rng, problem, solution)
-    assert found["in the cone"] == 0 and found["mu"] < 1e-9 and found["R"] < 1e-8  # bisected to 1e-10
+    assert found["in the cone"] == 0 and found["mu"] < 1e-9 and found["R"] < 1e-10
     assert not basin.descends(problem, -solution.W, -solution.W).all()
 
 

@@ -6,7 +6,8 @@ A file of ``figures/`` is a figure.  It has
 - ``PAPER``: its source, with the names of ``papers.py`` in braces;
 - ``CAPTION``: the caption of its picture;
 - ``SETTINGS``: its settings in words; ``RUNS`` and ``QUICK``: how many random instances, by default and with --quick;
-- ``experiment(rng)``: the measured numbers of one random instance, by name, or nested as ``problems.flat`` reads them;
+- ``experiment(rng)``: the measured numbers of one random instance, by name, or nested as ``problems.flat`` reads them
+  (a list holds the same numbers of several settings);
 - ``together(runs, seed)``, optional: arrays that are measured for all instances at once, likewise;
 - ``once()``, optional: numbers that do not depend on the random instances, likewise;
 - ``claims(results)``: its claims on these numbers, under headings;

@@ -20,15 +20,6 @@ DASHED = (0, (4, 2))  # a line style
 PALETTE = BLUE, ORANGE, GREEN, *_ = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000"
 
 
-def panels(
-    size: tuple[float, float], columns: int, rows: int = 1, layout: Any = "constrained", **how: Any
-) -> tuple[Figure, Any]:
-    """A figure of this size in inches, and its panels.  Curves take the colours of the palette in turn."""
-    figure = Figure(figsize=size, layout=layout)
-    with rc_context({"axes.prop_cycle": cycler(color=PALETTE)}):
-        return figure, figure.subplots(rows, columns, **how)
-
-
 def medians(x: Any, curves: Any, label: str, ax: Any, **line: Any) -> None:
     """Draws the median of many curves (runs, x), and a band from their 10th to their 90th percentile."""
     band(x, curves, label, ax, middle="median", **line)
@@ -47,21 +38,24 @@ def finish(
     ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
 
 
-def picture(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> Callable[[Any], Any]:
+def picture(
+    size: tuple[float, float], columns: int, rows: int = 1, layout: Any = "constrained", **how: Any
+) -> Callable[[Any], Any]:
     """Decorator that makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws on it.
 
-    ``draw`` gets the rows of panels where there are several.  It may return a title for above the figure and a note for
-    below it.
+    The size is in inches, and curves take the colours of the palette in turn.  ``draw`` gets the rows of panels where
+    there are several.  It may return a title for above the figure and a note for below it.
     """
 
     def drawn_by(draw: Any) -> Any:
         @functools.wraps(draw)
         def plot(results: Any) -> Figure:
-            figure, axes = panels(size, columns, rows, **how)
-            title, note = draw(results, *np.atleast_1d(axes)) or ("", "")
-            if title:
+            figure = Figure(figsize=size, layout=layout)
+            with rc_context({"axes.prop_cycle": cycler(color=PALETTE)}):
+                axes = figure.subplots(rows, columns, **how)
+            if words := draw(results, *np.atleast_1d(axes)):
+                title, note = words
                 figure.suptitle(title, fontsize=12)
-            if note:
                 figure.supxlabel(note, fontsize=9, color="0.3")
             return figure
 
@@ -82,16 +76,21 @@ def shares(x: Any, flags: Any, label: str, ax: Any, **look: Any) -> None:
     ax.errorbar(x, flags.mean(axis=0), error_bars(flags), marker=".", label=label, **look)
 
 
-def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any, Any], **ticks: Any) -> None:
-    """Draws two bars side by side for each name.  Each of the two ``bars`` holds a label, a colour, and the heights and
-    error bars for all names."""
+def pairs(ax: Any, names: Any, *bars: tuple[str, str, Any], **ticks: Any) -> None:
+    """Draws two bars side by side for each name.  Each of the two ``bars`` holds a label, a colour, and for each name
+    the values of its runs.  The height is their mean; flags have error bars.  Without runs there is no bar."""
     at = np.arange(len(names))
-    for shift, (label, color, height, error) in zip((-0.2, 0.2), bars, strict=True):
-        ax.bar(at + shift, height, 0.36, yerr=error, color=color, capsize=3, label=label)
+    for shift, (label, color, samples) in zip((-0.2, 0.2), bars, strict=True):
+        heights = [x.mean() if len(x) else np.nan for x in samples]
+        errors = None
+        if samples[0].dtype == bool:
+            errors = np.transpose([error_bars(x)[:, 0] if len(x) else (np.nan, np.nan) for x in samples])
+        ax.bar(at + shift, heights, 0.36, yerr=errors, color=color, capsize=3, label=label)
     ax.set_xticks(at, names, **ticks)
 
 
 def cumulated(values: Any, label: str, ax: Any) -> None:
     """Draws the cumulative distribution of the finite ``values`` as a step curve."""
-    ordered = np.sort(values[np.isfinite(values)])
-    ax.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=label)
+    values = values[np.isfinite(values)]
+    if len(values):
+        ax.ecdf(values, label=label)

@@ -117,7 +117,7 @@ def differs(problem: Problem, solution: Separation) -> bool:
         return False
     chosen, W = solution.selection.reference, solution.W
     margins = support_margins(problem.data, chosen, W)
-    tight = bool((margins[np.isfinite(margins)] <= 1 + TIGHT).all())
+    tight = bool(((margins <= 1 + TIGHT) | np.isinf(margins)).all())
     found = theory.is_locally_optimal(problem, solution), theory.all_tight(solution)
     return (locally_optimal(problem, chosen, W), tight) != found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import zlib
-from types import TracebackType
 
 from ..claims import Claim, exactly
 from ..svm.proof import proved
@@ -32,13 +31,12 @@ class ProvedAnswers:
         listeners.append(self._note)
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         listeners.remove(self._note)
 
     def _note(self, sol: Separation) -> None:
-        if sol.status == "undecided" or not sol.flat_dual.any():  # there is no answer to prove, or the SVM has no rows
-            return
-        if sol.metric is not None:  # the checker of proofs does not support metrics
+        # There is no answer to prove, the SVM has no rows, or it has a metric, which the checker does not support.
+        if sol.status == "undecided" or not sol.flat_dual.any() or sol.metric is not None:
             return
         with self._lock:
             self.seen += 1

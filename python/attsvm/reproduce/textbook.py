@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ def slope(x: ndarray, y: ndarray) -> ndarray:
 
 
 def logits_of(X: ndarray, Z: ndarray, W: ndarray) -> ndarray:
-    """The logits ``x_t^T W z`` (n, T) of tokens X (n, T, d) and queries Z (n, d)."""
-    return np.einsum("ntd,nd->nt", X, Z @ W.T)
+    """The logits ``x_t^T W z`` (..., n, T) of tokens X (..., n, T, d) and queries Z (..., n, d)."""
+    return (X @ (Z @ W.swapaxes(-1, -2))[..., None])[..., 0]
 
 
 def softmax(logits: ndarray) -> ndarray:
@@ -71,14 +72,32 @@ def sequences_of(problem: Problem) -> Sequences:
     return Sequences(*tokens_of(problem.data), problem.scores)
 
 
-def loss_gradient(at: Sequences, W: ndarray) -> ndarray:
-    """The gradient of the mean logistic loss at W (d, d), or (runs, d, d), by the textbook formula ``s (score - s .
-    score)``.  It loses its digits by cancellation when the softmax s saturates."""
-    X, Z, scores = at
-    s = softmax((X @ (Z @ W.swapaxes(-1, -2))[..., None])[..., 0])
+def side_by_side(problems: Iterable[Problem]) -> Sequences:
+    """The sequences of problems of one size, stacked along an axis in front."""
+    return Sequences(*map(np.stack, zip(*map(sequences_of, problems), strict=True)))
+
+
+def slopes_of(scores: ndarray, logits: ndarray, summed: Any = ()) -> ndarray:
+    """The derivatives of the mean logistic loss in the logits (..., n, T), by the textbook formula ``s (score - s .
+    score)``.  It loses its digits by cancellation when the softmax s saturates.
+
+    The loss is that of the outputs ``s . score``, or of their sum over the axes ``summed``.
+    """
+    s = softmax(logits)
     u = (s * scores).sum(axis=-1, keepdims=True)
-    c = -s * (scores - u) / (scores.shape[-2] * (1 + np.exp(u)))
-    return (c[..., None, :] @ X)[..., 0, :].swapaxes(-1, -2) @ Z
+    return -s * (scores - u) / (scores.shape[-2] * (1 + np.exp(u.sum(axis=summed, keepdims=True))))
+
+
+def pulled(slopes: ndarray, X: ndarray, Z: ndarray) -> ndarray:
+    """The gradient in W (..., d, d) from the derivatives in the logits: the sum of ``slope_t x_t z^T``."""
+    return (slopes[..., None, :] @ X)[..., 0, :].swapaxes(-1, -2) @ Z
+
+
+def loss_gradient(at: Sequences, W: ndarray, slopes: Callable[..., ndarray] = slopes_of) -> ndarray:
+    """The gradient of a loss at W (d, d), or (runs, d, d), where ``slopes(scores, logits)`` returns the derivatives of
+    the loss in the logits."""
+    X, Z, scores = at
+    return pulled(slopes(scores, logits_of(X, Z, W)), X, Z)
 
 
 def gradient_of(problem: Problem, W: ndarray) -> ndarray:
@@ -86,19 +105,29 @@ def gradient_of(problem: Problem, W: ndarray) -> ndarray:
     return loss_gradient(sequences_of(problem), W)
 
 
-def descend(at: Sequences, W: ndarray, steps: int, lr: float, normalized: bool = True, ridge: float = 0.0) -> ndarray:
+def descend(
+    at: Sequences,
+    W: ndarray,
+    steps: int,
+    lr: float,
+    normalized: bool = True,
+    ridge: float = 0.0,
+    slopes: Callable[..., ndarray] = slopes_of,
+) -> ndarray:
     """The weights after ``steps`` of gradient descent from W (..., d, d), or from stacked factors K, Q (2, ..., d, m).
+
+    ``slopes`` is the argument of :func:`loss_gradient`.
 
     From factors the result is K Q^T.  With ``normalized``, each step of W, K or Q is divided by the norm of its
     gradient.  ``ridge`` is for factors only.
     """
-    W, factors = W.copy(), W.ndim == at.X.ndim
+    W, factors = W.copy(), W.ndim > at.scores.ndim
 
     def product() -> ndarray:
         return W[0] @ W[1].swapaxes(-1, -2) if factors else W
 
     for _ in range(steps):
-        G = loss_gradient(at, product())
+        G = loss_gradient(at, product(), slopes)
         if factors:
             G = np.stack([G @ W[1], G.swapaxes(-1, -2) @ W[0]]) + 2 * ridge * W
         W -= lr * G / (np.linalg.norm(G, axis=(-2, -1), keepdims=True) + np.finfo(float).eps if normalized else 1)
@@ -132,7 +161,7 @@ def rows_within(data: Data, kept: ndarray) -> tuple[ndarray, tuple[ndarray, ...]
 
 def support_margins(data: Data, selected: ndarray, W: ndarray) -> ndarray:
     """The margins ``(x_selected - x_t)^T W z`` (n, T) of each query, infinite at the selected token itself."""
-    m = np.einsum("ntd,nd->nt", differences(data, selected), data.queries @ W.T)
+    m = logits_of(differences(data, selected), data.queries, W)
     m[np.arange(len(m)), selected] = np.inf
     return m
 
@@ -152,16 +181,15 @@ def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
     return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
 
-def plain(W: ndarray, metric: Any, dual: bool = False) -> ndarray:
-    """Returns a matrix whose Frobenius norm is the norm, or the dual norm, of W in a metric; it is W itself if metric
-    is None."""
-    if metric is None:
-        return W
-    if not isinstance(metric, tuple):
-        return W / np.sqrt(metric) if dual else W * np.sqrt(metric)
-    power = -0.5 if dual else 0.5
-    left, right = ((V * values**power) @ V.T for values, V in map(np.linalg.eigh, metric))
-    return left @ W @ right
+def plain(W: ndarray, metric: Any, power: float) -> ndarray:
+    """Returns W times a power of the metric; it is W itself if metric is None.
+
+    For the powers 0.5 and -0.5 its Frobenius norm is the norm and the dual norm of W in the metric.
+    """
+    if isinstance(metric, tuple):
+        left, right = ((V * values**power) @ V.T for values, V in map(np.linalg.eigh, metric))
+        return left @ W @ right
+    return W if metric is None else W * metric**power
 
 
 def certificate(solution: Separation) -> dict[str, Any]:
@@ -177,9 +205,8 @@ def certificate(solution: Separation) -> dict[str, Any]:
     if W is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
     dual = np.maximum(solution.dual, 0)
-    adjoint = np.einsum("nt,ntd->dn", dual, differences(data, selected)) @ data.queries
-    sigma = np.linalg.svd(W, compute_uv=False)
+    adjoint = pulled(dual, differences(data, selected), data.queries)
     norm: Any = solution.norm if metric is None else "frobenius"
-    margin = support_margins(data, selected, W).min() / norms(plain(W, metric), norm)[0]
-    bound = norms(plain(adjoint, metric, dual=True), norm)[1] / dual.sum()
-    return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}
+    margin = support_margins(data, selected, W).min() / norms(plain(W, metric, 0.5), norm)[0]
+    bound = norms(plain(adjoint, metric, -0.5), norm)[1] / dual.sum()
+    return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": np.linalg.matrix_rank(W, rtol=1e-4)}

@@ -11,13 +11,14 @@ cone that diagnose() states, the loss falls along the solution; training need no
 
 import numpy as np
 from numpy.linalg import norm
+from scipy.optimize import bisect
 
 from ... import diagnose, solve_svm, train
 from ...claims import exactly, median, none, share
 from ...theory import is_locally_optimal
 from ..panels import finish, medians, picture, shares
 from ..problems import around, columns, correlations, differs, draws, sphere_problem
-from ..textbook import TIGHT, differences, support_margins
+from ..textbook import TIGHT, differences, softmax, support_margins
 
 N, T, D = 5, 5, 8
 STARTS = (15, 60, 300, 3000)
@@ -88,25 +89,18 @@ def derived_cone(problem, selected, W):
     data, scores, margins = problem.data, problem.scores, support_margins(problem.data, selected, W)
     length = norm(differences(data, selected), axis=2) * norm(data.queries, axis=1)[:, None]
     better = scores[np.arange(N), selected][:, None] - scores
-    rows, tight = np.isfinite(margins), margins <= 1 + TIGHT
-    off = rows & ~tight
-    slack = margins[off].min(initial=np.inf) - 1  # infinite, and x below is 0, if all tokens are support tokens
+    tight = margins <= 1 + TIGHT
+    slack = margins[~tight].min() - 1  # infinite, and x below is 0, if all tokens are selected or support tokens
     eps, size = min(0.5, slack) / 4, norm(W)
-    worst = margins.max(axis=1, where=rows, initial=0)
-    rise = -better.min(axis=1, where=off, initial=0)
+    worst = margins.max(axis=1, where=np.isfinite(margins), initial=0)
+    rise = -better.min(axis=1, where=~tight, initial=0)
     gap = better.min(axis=1, where=tight, initial=np.inf)
 
-    def enough(r):
+    def spare(r):
         x, y = ((T - 1) * np.exp(-r * exponent) for exponent in (slack - 2 * eps, 1 - eps))
-        return (gap > worst * (rise * x + np.abs(better).max(axis=1) * y * (1 + x))).all()
+        return (gap - worst * (rise * x + np.abs(better).max(axis=1) * y * (1 + x))).min()
 
-    low, high = 0.0, 1.0
-    while not enough(high):
-        low, high = high, 2 * high
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return 0.5 * (eps / (length.max() * size)) ** 2, high * size
+    return 0.5 * (eps / (length.max() * size)) ** 2, size * bisect(spare, 1e-9, 1e9)
 
 
 def descends(problem, at, along):
@@ -116,11 +110,10 @@ def descends(problem, at, along):
     over pairs of tokens, whose weights are scaled by the largest one, so that saturated attention does not underflow.
     """
     scores, (logits, change) = problem.scores, (problem.data.logits(W) for W in (at, along))
-    pair = logits[:, :, None] + logits[:, None, :]
-    pair[:, np.arange(T), np.arange(T)] = -np.inf
-    weight = np.exp(pair - pair.max(axis=(1, 2), keepdims=True))
-    products = (scores[:, :, None] - scores[:, None, :]) * (change[:, :, None] - change[:, None, :])
-    return (weight * products).sum(axis=(1, 2)) > 0
+    i, j = np.triu_indices(T, 1)
+    weight = softmax(logits[:, i] + logits[:, j])
+    products = (scores[:, i] - scores[:, j]) * (change[:, i] - change[:, j])
+    return (weight * products).sum(axis=1) > 0
 
 
 def instance(rng, locally_optimal):
@@ -183,15 +176,15 @@ def plot(results, left, right):
     for name, label in (("optimal", "locally optimal, not globally"), ("not", "a support token scores more")):
         shares(STARTS, results[f"{name} stays"], label, left, capsize=3)
         medians(RECORDS, np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6), label, right)
-    left.set_xscale("log")
-    left.set_xticks(STARTS, STARTS)
     finish(
         left,
         "Who stays",
         "c: training starts at c times the SVM solution",
         "share that still selects its tokens",
+        "x",
         ylim=(-0.02, 1),
     )
+    left.set_xticks(STARTS, STARTS)
     left.margins(x=0.05)
     title = f"Start at c = {STARTS[0]}: median, 10th to 90th percentile"
     finish(right, title, "training step", "1 - correlation with the SVM solution it started at", "y")

@@ -14,7 +14,7 @@ from numpy.linalg import norm, svd
 from ... import correlation, train
 from ...claims import exactly, median, share
 from ..panels import GREEN, ORANGE, finish, medians, picture
-from ..problems import D, N, T, columns, correlations, log_spaced, one_scored, svm_of
+from ..problems import D, N, T, columns, correlations, log_spaced, one_scored, svm_of, to_svm
 from ..textbook import certificate, slope
 
 LR, STEPS = 0.05, 8000
@@ -53,7 +53,7 @@ def experiment(rng):
     """Measures how far K^T K - Q^T Q drifts at each step length, and along training the balance of the factors and the
     correlation of K Q^T with the nuclear SVM."""
     problem = one_scored(rng, "exponential")
-    nuclear, frobenius = (svm_of(problem, ball) for ball in ("nuclear", "frobenius"))
+    nuclear, frobenius = svm_of(problem, "nuclear"), svm_of(problem)
     _, G = problem.loss_and_grad(np.zeros((D, D)))
     U, sizes, Vt = svd(-G)
     root = 0.1 * np.sqrt(sizes / norm(sizes))
@@ -74,7 +74,7 @@ def experiment(rng):
         run = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
         found[name] = {"balance": run.balance[1:], "nuclear": correlations(run.weights[1:], nuclear.W)}
         if name == "aligned":
-            found["frobenius"] = correlations(run.weights[-1:], frobenius.W)[0]
+            found["frobenius"] = to_svm(run.W, frobenius)
             found["alone"] = alone(run, nuclear.W)
     at = RECORD[RECORD <= RIDGE_STEPS]
     run = train(problem, K=K, Q=Q, rule="constant", lr=RIDGE_LR, steps=RIDGE_STEPS, record=at, ridge=RIDGE)
@@ -126,14 +126,14 @@ def plot(results, drift, balance, direction):
     drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
     drift.set_xticks(RATES, RATES)
     drift.set_xticks([], minor=True)
-    limits = {"xlim": (0.01, 0.13), "ylim": (middle.min() / 2, 2 * apart)}
     finish(
         drift,
         f"Kept by the flow: a path of length {LENGTH:g}",
         "step length",
         "change of K^T K - Q^T Q",
         "xy",
-        **limits,
+        xlim=(0.01, 0.13),
+        ylim=(middle.min() / 2, 2 * apart),
     )
     for name, label in STARTS.items():
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)

@@ -13,7 +13,7 @@ import numpy as np
 from ... import LinearHead, Problem, cross_attention, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, DASHED, ORANGE, finish, picture
-from ..problems import correlations, log_spaced, svm_of
+from ..problems import log_spaced, svm_of, to_svm
 from ..textbook import apart, descend, sequences_of, tokens_of, unit
 
 PAPER = "{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
@@ -95,9 +95,9 @@ def experiment(rng):
         for which, problem in (("published", published(kind)), ("random", draw(kind, rng))):
             for name, run in trainings(problem, rng).items():
                 key = f"{which} {kind} {name}"
-                own, other = (svm_of(run, norm).W for norm in NORMS[name])
-                x, y = np.full(2, np.nan) if own is None else own @ run.data.queries[1]
-                off, off_other = (1 - correlations(run.weights[-1:], W)[0] for W in (own, other))
+                own, other = (svm_of(run, norm) for norm in NORMS[name])
+                x, y = np.full(2, np.nan) if own.W is None else own.W @ run.data.queries[1]
+                off, off_other = (1 - to_svm(run.W, svm) for svm in (own, other))
                 missed = (run.selected != problem.optimal).sum()
                 found[key] = {"missed": missed, "off": off, "off the other": off_other, "slope": y / x}
         by_hand = descend(sequences_of(problem), np.zeros((2, 2)), TWIN_STEPS, LR)
@@ -168,13 +168,12 @@ def plot(results, *axes):
                 path = compressed(results[f"shown {kind} {name}"][:, n], reach)
                 ax.plot(*path.T, linewidth=1.3, color=color, linestyle=line)
                 toward = results[f"toward {kind} {name}"][n]
-                x, y = far = 3 * reach * unit(toward)
+                x, y = 3 * reach * unit(toward)
                 label = f"{trained}: SVM direction of z{n + 1}"
                 ax.plot([0, x], [0, y], linewidth=5, alpha=0.35, label=label, color=color, linestyle=line)
-                across = far[::-1] * [1, -1]
                 middle = toward * (X[best] @ toward - 0.5) / (toward @ toward)
-                ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1)
+                ax.axline(middle, middle + toward[::-1] * [1, -1], linestyle=":", color=color, linewidth=1)
         ax.plot([], [], color="0.3", label="W(k) z along training, its length as a logarithm", linewidth=1.3)
         ax.plot([], [], ":", color="0.3", label="half margin between the star and the rest", linewidth=1)
-        limits = {"xlim": (-reach, reach), "ylim": (-reach, reach)}
-        finish(ax, title, "first coordinate", "second coordinate", **limits, aspect="equal", below=0.12)
+        ends = -reach, reach
+        finish(ax, title, "first coordinate", "second coordinate", xlim=ends, ylim=ends, aspect="equal", below=0.12)

@@ -15,7 +15,7 @@ from ... import solve_svm, train
 from ...claims import difference, none, share
 from ...theory.conditions import all_tight
 from ..panels import error_bars, finish, picture
-from ..problems import around, columns, differs, ending, flat, linear_layer, sphere_problem, svm_of
+from ..problems import around, differs, ending, linear_layer, sphere_problem, svm_of
 from .overparameterization import DIMENSIONS, LR, REFERENCE, SIZES, STEPS, SUPPORT
 
 N, T = SIZES[0]
@@ -33,7 +33,7 @@ ridge. The published settings are not known."""
 def experiment(rng):
     """Trains W and (K, Q) in each dimension, and records how each run ended and whether all tokens are support tokens
     of the optimal ones."""
-    return flat([of_dimension(rng, d) for d in DIMENSIONS])
+    return [of_dimension(rng, d) for d in DIMENSIONS]
 
 
 def of_dimension(rng, d):
@@ -41,14 +41,14 @@ def of_dimension(rng, d):
     K, Q = linear_layer(rng, 2, d, d)
     # The second-best tokens are a selection that is locally optimal in some draws.
     second = problem.scores.argsort(axis=1)[:, -2]
-    found, different = {}, []
+    found = {"differ": []}
     for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
         end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
         ideal = svm_of(problem, norm)
         found[name] = end | {"all support": all_tight(ideal)}
-        different.append(differs(problem, ideal))
-    different[-1] |= differs(problem, solve_svm(problem.data, second))
-    return found | {"differ": different}
+        found["differ"].append(differs(problem, ideal))
+    found["differ"].append(differs(problem, solve_svm(problem.data, second)))
+    return found
 
 
 def claims(results):
@@ -72,7 +72,7 @@ def claims(results):
         ],
         "Ends on the optimal tokens, W: of 1,000 independent runs": [
             share(f"d = {d} ({value:g})", flags, *around(value))
-            for (d, flags), value in zip(columns(DIMENSIONS, best), REFERENCE[SIZES[0]], strict=True)
+            for d, flags, value in zip(DIMENSIONS, best.T, REFERENCE[SIZES[0]], strict=True)
         ],
         "All tokens are support, Frobenius: of 1,000 independent draws": [
             share(f"d = {d} ({value:g})", results["W all support"][:, DIMENSIONS.index(d)], *around(value))
@@ -95,7 +95,7 @@ def plot(results, *axes):
         for what, color in ENDINGS.items():
             height = 100 * results[f"{name} {what}"].mean(axis=0)
             ax.bar(x - 0.13, height, 0.5, bottom, color=color, alpha=0.35 if what == "neither" else 1, label=what)
-            bottom = bottom + height
+            bottom += height
         ax.errorbar(x - 0.13, 100 * best.mean(axis=0), 100 * error_bars(best), fmt="none", ecolor="black", capsize=3)
         held = 100 * results[f"{name} all support"].mean(axis=0)
         ax.bar(x + 0.26, held, 0.2, color="#444444", label="all tokens are support")

@@ -55,8 +55,8 @@ def together(runs, seed):
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
         X, z, v, y, Q, noise = map(np.stack, zip(*draws, strict=True))
-        V = [length * np.linalg.qr(Q[:, i])[0] for i in range(layers - 1)]
-        start = [spread * np.swapaxes(noise[:, i], 0, 1) for i in range(layers)]
+        V = list(length * np.linalg.qr(Q.swapaxes(0, 1))[0])
+        start = spread * noise.transpose(1, 2, 0, 3, 4)
         stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
         norm = "nuclear" if factors else "frobenius"
         of_runs = flat([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
@@ -100,7 +100,7 @@ def _controls(W, X, attention, norm):
         read = np.concatenate([read, selected[rows, read]], axis=1)
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
-    return [to_svm(W, svm) for svm in (every, alone)]
+    return to_svm(W, every), to_svm(W, alone)
 
 
 def claims(results):
@@ -110,22 +110,18 @@ def claims(results):
     for name, (lowest, last) in CLAIMED.items():
         low, middle, top = results[f"layers, {name}"].T
         every, alone = results[f"controls, {name}"].T
-        between = [middle] if name == "three layers" else []
+        # NaN if the lowest layer has no SVM; true if those queries have none
+        nearer = np.where(np.isfinite(low), ~(low <= alone), np.nan)
+        between = median("correlation of the middle layer with its SVM", middle, 0.98, 1)
         groups[f"{name}: every layer goes to an SVM of its own"] = [
             median("correlation of the last layer with its SVM", top, last, 1),
             median("correlation of the lowest layer with its SVM", low, lowest, 1),
-            *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in between),
+            *([between] if name == "three layers" else []),
             median("of the lowest layer with the SVM of all queries (control)", every, -1, 0.9),
-            share("nearer to its SVM than to that of the queries on the way alone", nearer(low, alone), 0.5),
+            share("nearer to its SVM than to that of the queries on the way alone", nearer, 0.5),
             median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
         ]
     return groups
-
-
-def nearer(lowest, alone):
-    """Returns a flag for each run: whether the lowest layer is closer to its SVM than to the SVM of only the queries
-    that lead to the final output.  The flag is NaN if the lowest layer has no SVM."""
-    return np.where(np.isfinite(lowest), ~(lowest <= alone), np.nan)
 
 
 @picture((14, 4.6), 3)
@@ -143,10 +139,9 @@ def plot(results, left, middle, right):
     names = list(SETTINGS_OF)
     for k, name in enumerate(names):
         values = *results[f"controls, {name}"].T, results[f"layers, {name}"][:, 0]
-        for shift, value, color in zip((-0.2, 0, 0.2), values, KINDS.values(), strict=True):
-            middle.semilogy(np.full(len(value), k + shift), 1 - value, ".", color=color, alpha=0.6)
-    for label, color in KINDS.items():
-        middle.plot([], [], ".", color=color, label=label)
+        for shift, value, (label, color) in zip((-0.2, 0, 0.2), values, KINDS.items(), strict=True):
+            at = np.full(len(value), k + shift)
+            middle.semilogy(at, 1 - value, ".", color=color, alpha=0.6, label=None if k else label)
     middle.set_xticks(range(len(names)), names, rotation=20)
     middle.margins(x=0.06)
     finish(middle, "The lowest layer and its controls", ylabel="1 - correlation with the weights")

@@ -79,7 +79,7 @@ def claims(results):
     predicted, trained, held = (results[name][arrived] for name in ("predicted", "trained", "held"))
     # The trained turn over the predicted turn is NaN for a sequence without support tokens.
     # The ratio of the turns is NaN too if training without the sequence selects other tokens.
-    ratio = np.where(held, trained / np.where(held, predicted, 1), np.nan)
+    ratio = trained / np.where(held, predicted, np.nan)
     kept = np.isfinite(trained)
     alike = [np.corrcoef(p[ok], t[ok])[0, 1] for p, t, ok in zip(predicted, trained, kept, strict=True)]
     off = (np.abs(ratio - 1) > 0.1).any(axis=1)
@@ -103,8 +103,7 @@ def plot(results, left, right):
     """Draws how far W turns without a sequence against the predicted turn (left), and the share of sequences with a
     support token beside the error on new sequences (right)."""
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
-    top = np.nanmax(results["trained"])
-    left.plot([0, top], [0, top], color="0.3", linewidth=0.8, zorder=0)
+    left.axline((0, 0), slope=1, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
     medians(COUNTS, results["share"], "share of sequences with a support token", right, color=ORANGE)
     medians(COUNTS, results["error"], "error on new sequences", right, color=BLUE)

@@ -61,8 +61,7 @@ def example(kind):
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
     trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
     second = np.ones(3, dtype=int)
-    margins = relaxed_margins(problem, second)
-    full, relaxed = (solve_svm(data, second, margins=m).W.ravel() for m in (None, margins))
+    full, relaxed = (solve_svm(data, second, margins=m).W.ravel() for m in (None, relaxed_margins(problem, second)))
     outputs = np.array([data.attended(W) @ v for W, v in zip(trained.weights, trained.head_records, strict=True)])
     minimisers = [joint_minimiser(X, radius) for radius in RADII]
     return {
@@ -85,7 +84,7 @@ def joint_minimiser(X, radius):
     centre, width = np.zeros(2), np.pi
     for _ in range(ZOOMS):
         angles = centre[:, None] + np.linspace(-width, width, GRID)
-        v, p = (radius * np.stack([np.cos(a), np.sin(a)], axis=-1) for a in angles)
+        v, p = radius * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
         attended = np.einsum("bnt,ntd->bnd", softmax(np.einsum("ntd,bd->bnt", X, p)), X)
         losses = loss(LABELS * np.einsum("bnd,ad->abn", attended, v))
         best = np.unravel_index(losses.argmin(), losses.shape)
@@ -192,8 +191,14 @@ def plot(results, paths, confidence, candidates):
         confidence.plot(results[f"{kind} softmax"][0, :121], color=color, label=f"{kind}: attention")
         likely = f"{kind}: probability of the label"
         confidence.plot(results[f"{kind} logistic"][0, :121], "--", color=color, label=likely)
-    limits = {"xlim": (-1, 20), "ylim": (-2, 6)}
-    finish(paths, "Example: where the prompt goes", "first coordinate of p", "second coordinate of p", **limits)
+    finish(
+        paths,
+        "Example: where the prompt goes",
+        "first coordinate of p",
+        "second coordinate of p",
+        xlim=(-1, 20),
+        ylim=(-2, 6),
+    )
     finish(confidence, "Example: tokens and labels", "step", "probability", ylim=(0, 1))
     for kind, label in KINDS.items():
         cumulated(1 - results[kind], label, candidates)

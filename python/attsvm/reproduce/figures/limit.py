@@ -12,8 +12,8 @@ import numpy as np
 
 from ... import Problem, correlation, train
 from ...claims import exactly, median, none, share
-from ..panels import BLUE, ORANGE, error_bars, finish, pairs, picture
-from ..problems import columns, flat, on_best, sphere_problem
+from ..panels import BLUE, ORANGE, finish, pairs, picture
+from ..problems import columns, on_best, sphere_problem
 
 PAPER = "{NOWHERE}"
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
@@ -34,7 +34,7 @@ def experiment(rng):
     problems = [sphere_problem(rng, *size) for size in SIZES]
     first = problems[0]
     problems += [Problem(first.data, first.y, first.head, loss) for loss in LOSSES[1:]]
-    return flat([_judged(problem) for problem in problems])
+    return [_judged(problem) for problem in problems]
 
 
 def _judged(problem):
@@ -85,12 +85,13 @@ def plot(results, left, right):
     line = RECORD, STEPS
     left.loglog(line, line, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "When", f"step at which attention passes {DECIDED:g}", "step of the proof")
-    bars = []
-    for label, kind, color in (("on the best tokens", 1, BLUE), ("on others", 0, ORANGE)):
-        flags = [proved[best == kind] for proved, best in zip(results["proved"].T, results["best"].T, strict=True)]
-        heights = [one.mean() if len(one) else np.nan for one in flags]
-        errors = [error_bars(one)[:, 0] if len(one) else (np.nan, np.nan) for one in flags]
-        bars.append((label, color, heights, np.transpose(errors)))
-    pairs(right, NAMES, *bars, rotation=15)
+    both = list(zip(results["proved"].T, results["best"].T, strict=True))
+    pairs(
+        right,
+        NAMES,
+        ("on the best tokens", BLUE, [proved[best] for proved, best in both]),
+        ("on others", ORANGE, [proved[~best] for proved, best in both]),
+        rotation=15,
+    )
     finish(right, "How many", ylabel="share of the runs that is proved", ylim=(0, 1), below=0.14)
     return "The limit of training, proved at a step", f"{len(results['best'])} runs a setting; exact 95 % intervals."

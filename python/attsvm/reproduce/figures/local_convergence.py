@@ -10,19 +10,29 @@ Without the published ridge the distance falls to about 1e-2 in the median, and 
 
 import numpy as np
 
-from ... import LinearHead, Problem, cross_attention, sample, train
+from ... import train
 from ...claims import exactly, mean, median, share
 from ...plot.curves import HIGH, LOW, band, correlations, style
 from ..panels import finish, medians, picture
-from ..problems import D, N, T, linear_layer, svm_of
-from ..textbook import Sequences, apart, certificate, descend, locally_optimal, loss, softmax
+from ..problems import D, N, T, linear_layer, sphere_problem, svm_of
+from ..textbook import (
+    apart,
+    certificate,
+    descend,
+    locally_optimal,
+    logits_of,
+    loss,
+    sequences_of,
+    side_by_side,
+    softmax,
+)
 
 PAPER = "{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
 LR = 0.1
 STEPS = 2000
 LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
-STEPS_SHOWN = np.unique(np.concatenate([np.arange(0, STEPS + 1, 10), np.arange(STEPS, LONG_STEPS + 1, 250)]))
+STEPS_SHOWN = np.r_[0:STEPS:10, STEPS : LONG_STEPS + 1 : 250]
 # After these numbers of steps weights are compared with NumPy; later the textbook gradient loses half of its digits.
 TWIN_STEPS = {"W": 300, "KQ": 40}
 TWIN_RIDGE = 1e-3
@@ -33,27 +43,23 @@ RUNS, QUICK = 200, 72
 SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, normalised gradient descent with
 learning rate {LR} from the start of a PyTorch linear layer; (K, Q) with the published ridge of {PUBLISHED_RIDGE:g} and
 without; {LONG_STEPS:,} steps (published: {STEPS:,})."""
-
-
-NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
+NORMS = ("frobenius", "nuclear")
 
 
 def together(runs, seed):
-    return {"naive norm": naive_norms(np.random.default_rng(seed).spawn(min(runs, NAIVE_RUNS)))}  # of the first runs
-
-
-def draw(rng):
-    """Draws the data ``X, Z, y, v`` on the unit sphere, and the initial weights ``W, K, Q`` as PyTorch initialises a
-    linear layer."""
-    return sample.unit_sphere(N, T, D, rng), linear_layer(rng, 3, D, D)
+    """Returns, for the first runs, the norms of W at which descent along the textbook gradient stalls.  Attention has
+    saturated there, so that this gradient rounds to zero."""
+    draws = [(sphere_problem(rng), linear_layer(rng, 3, D, D)) for rng in np.random.default_rng(seed).spawn(runs)]
+    problems, start = zip(*draws[:NAIVE_RUNS], strict=True)
+    W = descend(side_by_side(problems), np.stack(start)[:, 0], NAIVE_STEPS, LR)
+    return {"naive norm": np.linalg.norm(W, axis=(1, 2))}
 
 
 def experiment(rng):
     """Trains W and (K, Q), solves the Frobenius and the nuclear SVM of the tokens that each run selects, and measures
     the weights and both solutions from the data alone."""
-    (X, Z, y, v), (W, K, Q) = draw(rng)
-    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
-    at = Sequences(X, Z, y[:, None] * (X @ v))
+    problem, (W, K, Q) = sphere_problem(rng), linear_layer(rng, 3, D, D)
+    at = sequences_of(problem)
     how = {"lr": LR, "steps": LONG_STEPS, "record": STEPS_SHOWN}
     runs = {
         "W": train(problem, W, **how),
@@ -64,34 +70,24 @@ def experiment(rng):
     for name, run in runs.items():
         svms = {norm: svm_of(run, norm) for norm in NORMS}
         result[name] = {
-            "softmax": softmax(np.einsum("ntd,rdn->rnt", X, run.weights @ Z.T, optimize=True)).max(2).mean(1),
+            "softmax": softmax(logits_of(at.X, at.Z, run.weights)).max(2).mean(1),
             "norm": run.norm,
             "to its limit": abs(run.loss[-1] - loss(at.scores[np.arange(N), run.selected])),
             "locally optimal": locally_optimal(problem, run.selected, svms["frobenius"].W),
         }
         for norm, svm in svms.items():
             proof, key = certificate(svm), f"{name} {norm}"
-            result |= {key: correlations(run.weights, svm.W), f"{key} size": np.linalg.norm(svm.W, "nuc")}
-            result |= {f"{key} gap": proof["gap"], f"{key} rank": proof["rank"]}
-    return result | twins(problem, at, W, K, Q)
-
-
-def twins(problem, at, W, K, Q):
-    """Trains W and (K, Q) for a few steps, and returns their relative distances from the weights that descent along the
-    textbook gradient in NumPy reaches."""
+            result |= {
+                key: correlations(run.weights, svm.W),
+                f"{key} size": np.linalg.norm(svm.W, "nuc"),
+                f"{key} gap": proof["gap"],
+                f"{key} rank": proof["rank"],
+            }
+    # a few steps of W and of (K, Q), against descent along the textbook gradient in NumPy
     early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
     both = descend(at, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
-    return {"W apart": apart(early, descend(at, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
-
-
-def naive_norms(rngs):
-    """Returns the norms of W at which descent along the textbook gradient stalls.  Attention has saturated there, so
-    that this gradient rounds to zero."""
-    draws = [(*data, W) for data, (W, *_) in map(draw, rngs)]
-    X, Z, y, v, W = map(np.stack, zip(*draws, strict=True))
-    scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
-    return np.linalg.norm(descend(Sequences(X, Z, scores), W, NAIVE_STEPS, LR), axis=(1, 2))
+    return result | {"W apart": apart(early, descend(at, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
 
 
 def claims(results):
@@ -176,7 +172,7 @@ def plot(results, left, right):
     for name, trained, norms in (("W", "W", NORMS), ("KQ", "(K, Q)", reversed(NORMS))):  # its own norm first
         band(STEPS_SHOWN, results[f"{name} softmax"], trained, left, **style(trained))
         for norm in norms:
-            label = f"{trained} and its {NORMS[norm]} SVM"
+            label = f"{trained} and its {norm.replace('f', 'F')} SVM"
             off = 1 - results[f"{name} {norm}"][:, 1:]
             medians(STEPS_SHOWN[1:], off, label, right, **style(trained, norm))
     off = 1 - results["KQ_without_ridge nuclear"][:, 1:]

@@ -20,12 +20,13 @@ import itertools
 
 import numpy as np
 from numpy.linalg import norm
+from scipy.special import expit
 
 from ... import LinearHead, Problem, cross_attention, solve_svm, train
 from ...claims import median, share
 from ..panels import BLUE, finish, picture
 from ..problems import flat, svm_of, to_svm
-from ..textbook import projection, softmax, unit
+from ..textbook import logits_of, projection, pulled, side_by_side, softmax, tokens_of, unit
 
 PAPER = "{NOWHERE}"
 CAPTION = """Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the
@@ -37,6 +38,8 @@ CAP, SMOOTHING, DROPPED = 5.0, 0.1, 0.3
 SETTINGS = f"""n = {N}, T = {T}, d = {D}, unit tokens and queries, mean logistic loss, {STEPS:,} steps of normalised
 gradient descent with learning rate {LR} from zero; all subsets of tokens for dropout, of which a share {DROPPED:g} is
 dropped; a soft cap of {CAP:g}; label smoothing {SMOOTHING:g}."""
+# all subsets of the tokens of a sequence, as flags
+SUBSETS = np.array([*itertools.product((False, True), repeat=T)])
 RECIPES = (
     "token dropout",
     "ties",
@@ -53,36 +56,37 @@ RECIPES = (
 def together(runs, seed):
     """Trains W with each recipe in many runs.  Measures the correlations of each W with the SVM of its recipe and with
     the plain SVM, and whether sparsemax has stopped."""
-    rngs = [np.random.default_rng([seed, 41, r]) for r in range(runs)]
-    X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
-    y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
-    scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
+    problems = [drawn(np.random.default_rng([seed, 41, r])) for r in range(runs)]
     # The package itself has the first three recipes.
-    ends = {name: descended(name, X, Z, scores) for name in RECIPES[3:]}
-    one = [compared(X[r], Z[r], y[r], v[r], {name: W[r] for name, (W, _) in ends.items()}) for r in range(runs)]
+    ends = {name: descended(name, side_by_side(problems)) for name in RECIPES[3:]}
+    one = [compared(problem, {name: W[r] for name, (W, _) in ends.items()}) for r, problem in enumerate(problems)]
     return flat(one) | {"sparsemax: stopped": ends["sparsemax"][1]}
 
 
-def compared(X, Z, y, v, weights):
+def drawn(rng):
+    X, Z, v = (unit(rng.standard_normal(shape)) for shape in ((N, T, D), (N, D), (D,)))
+    return Problem(cross_attention(X, Z), rng.choice([-1.0, 1.0], N), LinearHead(v))
+
+
+def compared(problem, weights):
     """Returns, for one run, the correlations of each recipe's W with the SVM of the recipe and with the SVM that
     ignores the recipe."""
-    problem = Problem(cross_attention(X, Z), y, LinearHead(v))
     data, best = problem.data, problem.optimal
     plain = svm_of(problem)
     found = {"null": to_svm(solve_svm(data, (best + 1) % T).W, plain)}
-    judged = trained(problem, X, Z)
+    judged = trained(problem)
     for name, W in weights.items():
-        judged[name] = W, sign_svm(problem, X, Z) if name == "sigmoid" else solve_svm(data, data.select(W))
+        judged[name] = W, sign_svm(problem) if name == "sigmoid" else solve_svm(data, data.select(W))
     for name, (W, own, *control) in judged.items():
         found |= {f"{name}: own": to_svm(W, own), f"{name}: plain": to_svm(W, *control or [plain])}
     return found | {"sparsemax: margin": data.margins(weights["sparsemax"], best).min()}
 
 
-def trained(problem, X, Z):
+def trained(problem):
     """Trains W by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W
     and the recipe's SVM; for ties, which change the tokens, also the SVM of these tokens that ignores the recipe."""
-    y, head, rows = problem.y, problem.head, np.arange(N)
-    subsets = np.array([*itertools.product((False, True), repeat=T)])[1:]
+    y, head, (X, Z), rows = problem.y, problem.head, tokens_of(problem.data), np.arange(N)
+    subsets = SUBSETS[1:]
     seen = cross_attention([x[kept] for x in X for kept in subsets], np.repeat(Z, len(subsets), axis=0))
     dropout = run_of(Problem(seen, np.repeat(y, len(subsets)), head))
     falling = X[rows[:, None], np.argsort(-problem.scores, axis=1)]
@@ -93,11 +97,11 @@ def trained(problem, X, Z):
     # The head reads the first coordinate alone, so that two tokens can have exactly equal scores.
     ties = run_of(Problem(cross_attention(twice, Z), y, LinearHead(np.eye(D)[0])))
     margins = np.ones((N, T))
-    margins[rows, np.where(ties.selected == best, other, best)] = -np.inf
+    margins[rows, best] = margins[rows, other] = -np.inf
     sink = run_of(Problem(cross_attention(X, Z, sink=True), y, head))
     return {
         "token dropout": (dropout.W, solve_svm(ranked, np.zeros(len(ranked), dtype=int))),
-        "ties": (ties.W, *(svm_of(ties, margins=each) for each in (margins, None))),
+        "ties": (ties.W, svm_of(ties, margins=margins), svm_of(ties)),
         "sink": (sink.W, svm_of(sink)),
     }
 
@@ -106,37 +110,32 @@ def run_of(problem):
     return train(problem, lr=LR, steps=STEPS)
 
 
-def sign_svm(problem, X, Z):
+def sign_svm(problem):
     """Solves the SVM of sigmoid attention, in which every token competes with a zero token.  The zero token is selected
     if the token's score is below 0."""
-    tokens = X.reshape(-1, D)
+    tokens, Z = problem.data.keys.reshape(-1, D), problem.data.queries
     rivals = cross_attention(np.stack([tokens, 0 * tokens], axis=1), np.repeat(Z, T, axis=0))
     return solve_svm(rivals, (problem.scores.ravel() < 0).astype(int))
 
 
-def descended(name, X, Z, scores):
+def descended(name, at):
     """Trains W (runs, d, d) by the recipe ``name`` along the textbook gradient in NumPy.  Returns W, and flags of runs
     whose gradient has become exactly zero."""
-    W = np.zeros((len(X), D, D))
+    W = np.zeros((len(at.X), D, D))
     for _ in range(STEPS):
-        G = gradient(name, W, X, Z, scores)
+        G = gradient(name, at, W)
         size = norm(G, axis=(-2, -1), keepdims=True)
-        stopped = size[:, 0, 0] == 0
-        if stopped.all():
-            break
         W = W - LR * G / np.where(size > 0, size, 1.0)
-    return W, stopped
+    return W, size[:, 0, 0] == 0
 
 
-def gradient(name, W, X, Z, g):
-    """Computes the gradient (runs, d, d) of the mean loss in W under the recipe ``name``, where ``g`` (runs, n, T) are
-    the scores of the tokens."""
-    U = np.einsum("rde,rne->rnd", W, Z)
-    logits = np.einsum("rntd,rnd->rnt", X, U)
+def gradient(name, at, W):
+    """Computes the gradient (runs, d, d) of the mean loss in W under the recipe ``name``."""
+    X, Z, g = at
+    logits = logits_of(X, Z, W)
     if name == "sigmoid":
-        logits = np.clip(logits, -700, 700)
-        a, left = 1 / (1 + np.exp(-logits)), np.exp(-np.abs(logits))
-        pull = left / (1 + left) ** 2 * g  # a (1 - a) g
+        a = expit(logits)
+        pull = a * expit(-logits) * g  # a (1 - a) g without cancellation
     elif name == "sparsemax":
         a = projection(logits)
         on = a > 0
@@ -145,29 +144,27 @@ def gradient(name, W, X, Z, g):
         a = softmax(CAP * np.tanh(logits / CAP))
         pull = pairs(a, g) / np.cosh(logits / CAP) ** 2
     elif name == "QK-norm":
+        U = Z @ W.swapaxes(1, 2)
         size = norm(U, axis=-1, keepdims=True)
-        least = np.maximum(size, 1e-12)
-        a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
-        rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
-        # remove the part along U = W z, since the loss depends only on the direction of U
-        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U
-        return np.einsum("rnd,rne->rde", np.where(size > 0, rows / least, rows), Z) / N
-    elif name == "dropout of probabilities":
-        return dropped(logits, X, Z, g)
+        size[size == 0] = 1
+        a = softmax(np.sqrt(D) * logits / size)
+        pull = pairs(a, g) / size
+        # remove the part of the tokens along U = W z, since the loss depends only on the direction of U
+        X = X - (logits / size)[..., None] * (U / size)[..., None, :]
     else:
         a = softmax(logits)
+        if name == "dropout of probabilities":  # the kept probabilities are not scaled to sum 1
+            masks, a = SUBSETS[:, None, None], a[None]
+            g = g * masks / (1 - DROPPED)
         pull = pairs(a, g)
     u = (a * g).sum(axis=-1)
-    slope = -1 / (1 + np.exp(u))
+    slope = -expit(-u)
     if name == "smoothing":
-        slope = (1 - SMOOTHING) * slope + SMOOTHING / (1 + np.exp(-u))
-    return pulled(slope[..., None] * pull, X, Z)
-
-
-def pulled(pull, X, Z):
-    """Computes the gradient (runs, d, d) in W from the derivatives ``pull`` in the logits: the mean of ``sum_t pull_t
-    x_t z^T`` over sequences."""
-    return np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, X), Z) / N
+        slope = (1 - SMOOTHING) * slope + SMOOTHING * expit(u)
+    slopes = slope[..., None] * pull
+    if name == "dropout of probabilities":  # the mean over all masks
+        slopes = (np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True) * slopes).sum(axis=0)
+    return pulled(slopes / N, X, Z)
 
 
 def pairs(a, g):
@@ -175,17 +172,6 @@ def pairs(a, g):
     all scores g that of the token with the largest a, so that nothing cancels at saturation."""
     apart = g - np.take_along_axis(g, a.argmax(axis=-1)[..., None], -1)
     return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
-
-
-def dropped(logits, X, Z, g):
-    """Computes the gradient in W with dropout of attention probabilities, averaged over all dropout masks; the kept
-    probabilities are not scaled to sum 1."""
-    masks = np.array([*itertools.product((0, 1), repeat=T)])[:, None, None]
-    chances = np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True)
-    scores = g * masks / (1 - DROPPED)
-    a = softmax(logits)[None]
-    pull = chances * -pairs(a, scores) / (1 + np.exp((a * scores).sum(axis=-1, keepdims=True)))
-    return pulled(pull.sum(axis=0), X, Z)
 
 
 def claims(results):
@@ -226,10 +212,10 @@ def plot(results, ax):
     ignores the recipe."""
     runs = len(results["null"])
     for k, name in enumerate(RECIPES):
-        for part, at, color in (("plain", 0.15, "#999999"), ("own", -0.15, BLUE))[: 1 + (name in LEAST)]:
-            ax.semilogx(1 - results[f"{name}: {part}"], np.full(runs, k + at), ".", color=color, alpha=0.7)
-    for label, color in (("SVM of the recipe", BLUE), ("without the recipe", "#999999")):
-        ax.plot([], [], ".", color=color, label=label)
+        kinds = ("own", "SVM of the recipe", -0.15, BLUE), ("plain", "without the recipe", 0.15, "#999999")
+        for part, label, shift, color in kinds[name not in LEAST :]:
+            off, at = 1 - results[f"{name}: {part}"], np.full(runs, k + shift)
+            ax.semilogx(off, at, ".", color=color, alpha=0.7, label=None if k else label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
     finish(ax, "By recipe", "1 - correlation with the trained weights")

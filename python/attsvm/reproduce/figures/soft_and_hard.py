@@ -10,11 +10,11 @@ changes nothing.
 
 import numpy as np
 
-from ... import cross_attention, sample, solve_svm
+from ... import solve_svm
 from ...claims import exactly, mean, median, share
 from ..panels import BLUE, GREEN, ORANGE, band, finish, medians, pairs, picture
-from ..problems import D, N, T, correlations, flat
-from ..textbook import softmax
+from ..problems import D, N, T, correlations, flat, linear_layer, sphere_problem
+from ..textbook import descend, side_by_side, softmax, tokens_of
 
 LR, STEPS, EVERY = 0.1, 1000, 20
 SHOWN = np.arange(0, STEPS + 1, EVERY)
@@ -32,23 +32,21 @@ def together(runs, seed):
     """Trains all runs at once in NumPy, with plain softmax, with an entropy penalty, and with straight-through Gumbel.
     Returns a dict of arrays, one for each measurement."""
     rngs = np.random.default_rng(seed).spawn(runs)
-    draws = [(*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)) for rng in rngs]
-    X, Z, y, v, W = map(np.stack, zip(*draws, strict=True))
-    scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
+    problems = [sphere_problem(rng) for rng in rngs]
+    start = np.stack([linear_layer(rng, D, D) for rng in rngs])
     results = {}
     for kind in KINDS:
-        weights = descend(kind, X, Z, scores, W, rngs)
-        found = results[kind] = flat([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
+        weights = trained(kind, side_by_side(problems), start, rngs)
+        found = results[kind] = flat([*map(measure, problems, weights.swapaxes(0, 1))])
         found["same"] = (found["selected"] == results["plain"]["selected"]).mean(axis=1)
     return results
 
 
-def descend(kind, X, Z, scores, W, rngs):
+def trained(kind, at, W, rngs):
     """Trains all runs along the textbook gradient, and returns the recorded weights (records, runs, D, D).  Descent
     ends before the gradient loses its digits."""
-    kept = [W]
-    for step in range(1, STEPS + 1):
-        logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
+
+    def slopes(scores, logits):
         if kind == "gumbel":
             logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in rngs])
         s = softmax(logits)
@@ -57,17 +55,18 @@ def descend(kind, X, Z, scores, W, rngs):
         # The entropy of s has the derivative -log s - 1; its constant -1 cancels in the gradient.
         if kind == "entropy":
             towards = towards - PENALTY * np.log(s)
-        G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
-        W = W - LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
-        if step % EVERY == 0:
-            kept.append(W)
+        return s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N
+
+    kept = [W]
+    for _ in SHOWN[1:]:
+        kept.append(descend(at, kept[-1], EVERY, LR, slopes=slopes))
     return np.stack(kept)
 
 
-def measure(X, Z, scores, weights):
+def measure(problem, weights):
     """Measures one run: the tokens that it selects, the correlations of W with their SVM, and its largest attention
     along training."""
-    data, rows = cross_attention(X, Z), np.arange(N)
+    data, scores, (X, _), rows = problem.data, problem.scores, tokens_of(problem.data), np.arange(N)
     selected = data.select(weights[-1])
     soft, hard = (data.attended(weights[-1], hard=hard) for hard in (False, True))
     return {
@@ -75,7 +74,7 @@ def measure(X, Z, scores, weights):
         "softmax": [data.probabilities(M).max(axis=1).mean() for M in weights],
         "correlation": correlations(weights, solve_svm(data, selected).W),
         "score": scores[rows, selected].mean(),
-        "best": (selected == scores.argmax(axis=1)).mean(),
+        "best": (selected == problem.optimal).mean(),
         "hard": np.abs(soft - hard).max(),
         "taken": np.abs(hard - X[rows, selected]).max(),
     }
@@ -123,12 +122,12 @@ def plot(results, left, middle, right):
         medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
-    best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
+    best, same = ([results[f"{kind} {what}"] for kind in KINDS] for what in ("best", "same"))
     pairs(
         right,
         [label.replace(" ", "\n") for label in KINDS.values()],
-        ("the best token", "0.35", best, None),
-        ("the token of plain training", "#E69F00", same, None),
+        ("the best token", "0.35", best),
+        ("the token of plain training", "#E69F00", same),
     )
     finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
     return (
