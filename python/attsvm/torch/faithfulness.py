@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,43 +157,38 @@ def faithfulness(
     labels = [head.label for head in found]
     if len(set(labels)) < len(labels):
         raise ValueError(f"found must hold every head once, got {' '.join(labels)}")
-    sources = [as_source(head) for head in found]
+    sources = {head: as_source(head) for head in found}
     members, layers = _members(found, rows)
-    plans = {row: [one for one in plan if row == ALL or one[1] in (0, sizes[-1])] for row in members}
+    # The rows first name the heads in the order of ``found``, in which the workers return the heads' substitutes.
+    runs = [
+        (row, those, one) for row, those in members.items() for one in plan if row == ALL or one[1] in (0, sizes[-1])
+    ]
+    values: dict[Head, dict[Run, Replacement]] = {}
+    damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
+    lost: list[LostDirection] = []
     with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
         held_out = HeldOut(running, batches, forward, metric)
-        kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out)
-        tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
+        kept = _kept(file, found, runs, asked | {"metric": held_out.metric}, held_out)
+        tasks = [(source, plan, seed) for head, source in sources.items() if head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
-            lost: list[LostDirection] = []
-
-            def runs() -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
-                """Yields (row, column, number of choices) and the damage on each input for each run of the model.
-
-                A row is run as soon as the substitutes of its last head are made.
-                """
-                values: dict[Head, dict[Run, Replacement]] = {}
-                for source in sources:
-                    head = source.head
+            for row, those, one in counted(runs, len(runs), "faithfulness", "run", progress):
+                for head in those:
+                    if head in values:
+                        continue
+                    source = sources[head]
                     weights = dict(zip(plan, _once(kept, head.label, "weights", next, results), strict=True))
                     del kept.found[head.label]
-                    values[head] = {one: standing(source, one[0], pair) for one, pair in weights.items()}
+                    values[head] = {each: standing(source, each[0], pair) for each, pair in weights.items()}
                     if directions:
                         given = (source, held_out.damage, seed, weights["SVM", sizes[-1], 0])
-                        lost.extend(
-                            _once(kept, f"directions of {head.label}", "directions", without_directions, *given)
-                        )
-                    for row, those in members.items():
-                        for one in plans[row] if those[-1] is head else ():
-                            there = {member: values[member][one] for member in those}
-                            yield (row, *one[:2]), _once(kept, _name(row, one), "damage", held_out.damage, there)
-
-            damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
-            for key, damage in counted(runs(), sum(map(len, plans.values())), "faithfulness", "run", progress):
-                damages[key].append(damage)
+                        name = f"directions of {head.label}"
+                        lost += _once(kept, name, "directions", without_directions, *given)
+                there = {head: values[head][one] for head in those}
+                damages[row, *one[:2]].append(_once(kept, _name(row, one), "damage", held_out.damage, there))
     return Faithfulness(
-        labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
-        {s.head.label: len(s.rows) for s in sources}, {key: np.array(some) for key, some in damages.items()}, lost,
+        labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources.values()},
+        {s.head.label: len(s.rows) for s in sources.values()}, {key: np.array(some) for key, some in damages.items()},
+        lost,
     )  # fmt: skip
 
 
@@ -225,16 +220,16 @@ def _name(row: str, one: Run) -> str:
 
 
 def _kept(
-    file: Any, found: list[Head], members: dict[str, list[Head]], plan: list[Run], asked: dict[str, Any], own: HeldOut
+    file: Any, found: list[Head], runs: list[tuple[str, list[Head], Run]], asked: dict[str, Any], own: HeldOut
 ) -> Kept:
     """The results kept in the file, whose first record is a sample of the model's original outputs."""
     digests = {head: digest(head, asked) for head in found}
     wanted = {"outputs": ""}
     for head, one in digests.items():
         wanted |= {head.label: one, f"directions of {head.label}": one}
-    for row, those in members.items():
-        whole = hashlib.sha256("".join(sorted(digests[head] for head in those)).encode()).hexdigest()
-        wanted |= {_name(row, one): whole for one in plan}
+    for row, those, one in runs:
+        whole = "".join(sorted(digests[head] for head in those))
+        wanted[_name(row, one)] = hashlib.sha256(whole.encode()).hexdigest()
     kept, sample = Kept(file, wanted, "faithfulness"), own.sample()
     before = _once(kept, "outputs", "sample", own.sample)
     if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
