@@ -178,7 +178,7 @@ class Watch(TorchFunctionMode):
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
         """Follows the result of a PyTorch function; returns the result, or its replacement if it is an attention."""
         if name == "linear":
-            self.maps.append(LinearMap(out, *args, **kwargs))
+            self.maps.append(LinearMap(out, *args[:3], **kwargs))  # a quantized map has more arguments
         elif name == "addmm":
             bias, x, weight = tensors(args, kwargs)[:3]
             if kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1 and bias is not out:
