@@ -80,9 +80,13 @@ def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[We
     The random numbers of a draw depend on the head, the draw and the seed only.  PyTorch computes on one thread: the
     matrices are small, so that a second thread doubles the time, and other workers run at the same time.
     """
-    head = source.head
+    head, found = source.head, list[Weights]()
     with torch_threads(1):
-        return [_make(source, column, n, [seed, head.layer, head.number, draw]) for column, n, draw in plan]
+        for column, n, draw in plan:
+            W = _of_column(source, column, n, np.random.default_rng([seed, head.layer, head.number, draw]))
+            form = None if W is None else as_form(head, W, None if column in FIXED else "top")
+            found.append(None if form is None else (form.K.astype(np.float32), form.Q.astype(np.float32)))
+    return found
 
 
 @contextlib.contextmanager
@@ -101,14 +105,6 @@ def standing(source: Source, column: str, weights: Weights) -> Replacement:
     if weights is not None:
         return Form(*weights)
     return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
-
-
-def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
-    W = _of_column(source, column, queries, np.random.default_rng(draw))
-    if W is None:
-        return None
-    form = as_form(source.head, W, None if column in FIXED else "top")
-    return form.K.astype(np.float32), form.Q.astype(np.float32)
 
 
 def _of_column(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:

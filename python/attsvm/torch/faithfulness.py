@@ -225,8 +225,8 @@ def _kept(
     """The results kept in the file, whose first record is a sample of the model's original outputs."""
     digests = {head: digest(head, asked) for head in found}
     wanted = {"outputs": ""}
-    for head, one in digests.items():
-        wanted |= {head.label: one, f"directions of {head.label}": one}
+    for head, own_digest in digests.items():
+        wanted |= {head.label: own_digest, f"directions of {head.label}": own_digest}
     for row, those, one in runs:
         whole = "".join(sorted(digests[head] for head in those))
         wanted[_name(row, one)] = hashlib.sha256(whole.encode()).hexdigest()

@@ -67,7 +67,7 @@ class Layer:
     def _same(self, call: Attention) -> bool:
         """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
-            return self.residual.same(call)
+            return call.maps[self.residual.queries.place].input is call.maps[self.residual.keys.place].input
         tokens = call.k.shape[2]  # an input without an axis of `tokens` rows holds relative positions, not tokens
         given = [x for x in call.within.given if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
@@ -185,8 +185,15 @@ class Recorder:
             return
         call = standardize(call, self.batch.size)
         n = len(call.q)
-        if not self.size:
-            self._decide(n, call.k.shape[2])
+        if not self.size:  # the first call of the batch: its entries enter the sample, and earlier ones leave it
+            size = self.batch.size
+            self.size = size if size and n % size == 0 else n
+            for entry in range(self.size):
+                tokens = self.batch.tokens(entry, call.k.shape[2]) * (n // self.size)
+                self.sample.take(self.entries + entry, tokens)
+            self.keep = self.sample.sequences()
+            for layer in self.layers.values():
+                layer.kept = [one for one in layer.kept if one.entry in self.keep]
         if number not in self.layers:
             self.layers[number] = Layer(number, self.space, self.store, call)
         layer = self.layers[number]
@@ -197,16 +204,6 @@ class Recorder:
             if entry in self.keep:
                 layer.add(call, b, entry, self.batch)
         layer.passed += n
-
-    def _decide(self, n: int, T: int) -> None:
-        """Decides which entries of the batch are kept, and drops earlier entries in their favour."""
-        size = self.batch.size
-        self.size = size if size and n % size == 0 else n
-        for entry in range(self.size):
-            self.sample.take(self.entries + entry, self.batch.tokens(entry, T) * (n // self.size))
-        self.keep = self.sample.sequences()
-        for layer in self.layers.values():
-            layer.kept = [one for one in layer.kept if one.entry in self.keep]
 
     def end(self) -> None:
         if self.calls is not None and self.count != self.calls:

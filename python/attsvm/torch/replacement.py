@@ -15,7 +15,7 @@ from torch import Tensor
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
 from ..heads.directions import directions
-from ..heads.head import Head
+from ..heads.head import Head, Logits
 from .standard_form import attend, capped
 
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
@@ -150,23 +150,22 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
     """Yields recorded sequences as calls, with only the queries that see several tokens, and their top attention."""
-    text, given = head.text, head.given
-    biases, sinks, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
+    text = head.text
+    given = Logits(head.queries, text.keys, 1.0) if head.given is None else head.given
     held = np.cumsum(text.counts * text.lengths)
     for i in range(max(1, int((held <= LOGITS).sum()))):
         seen = text.seen(i)
         several = seen.sum(axis=1) > 1
         rows = text.query_begin[i] + np.flatnonzero(several)
-        arrays = (
+        x, z, bias, sink = (
             None if a is None else torch.from_numpy(np.array(a, np.float64))[None]
             for a in (
                 text.keys[text.begin[i] :][: text.lengths[i]], head.queries[rows],
-                None if biases is None else np.broadcast_to(biases[i], seen.shape)[several],
-                None if sinks is None else sinks[i][several],
+                None if given.bias is None else np.broadcast_to(given.bias[i], seen.shape)[several],
+                None if given.sink is None else given.sink[i][several],
             )
         )  # fmt: skip
-        x, z, bias, sink = arrays
-        yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
+        yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, given.cap), head.choices.top[rows]
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -145,7 +145,7 @@ class Watch(TorchFunctionMode):
             module.done = True
 
     def kernel(self) -> None:
-        """Notes that a kernel ran whose attention is not read: a fused kernel, or attention from factors."""
+        """Notes that attention ran that is not read: a fused kernel, unknown logits, or attention from factors."""
         self.miss(self.within() or self.innermost())
 
     def within(self) -> Running | None:
@@ -189,11 +189,10 @@ class Watch(TorchFunctionMode):
             if own is not None:
                 return self._softmax(own, out)
             if out.ndim >= 3:
-                module = self.within()
-                if module is None:
+                if self.within() is None:
                     self.followed.append((out, self.innermost()))
                 else:
-                    self.miss(module)
+                    self.kernel()
         elif name in PRODUCT_NAMES:
             self._values(args, kwargs)
             product = product_of(name, args, kwargs, out)
@@ -226,8 +225,9 @@ class Watch(TorchFunctionMode):
     def _call(self, own: Product, result: Tensor, **more: Any) -> Attention:
         """Makes the record of an attention call of the innermost running module, and marks that module as read."""
         self.read()
-        within, maps = self.innermost(), list(self.maps)
-        return Attention(**vars(own), result=result, within=within, maps=maps, folded=self.heads, **more)
+        return Attention(
+            **vars(own), result=result, within=self.innermost(), maps=list(self.maps), folded=self.heads, **more
+        )
 
     # ------------------------------------- after the softmax: the values, and the report of the call
 
@@ -238,7 +238,7 @@ class Watch(TorchFunctionMode):
             if isinstance(owner, Running):
                 if any(x is prob for x in given):
                     self.miss(owner)
-            elif owner is self.waiting and len(given) == 2 and given[0] is prob:
+            elif len(given) == 2 and given[0] is prob:
                 owner.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
                 self._flush()
 
