@@ -160,9 +160,12 @@ def faithfulness(
     sources = {head: as_source(head) for head in found}
     members, layers = _members(found, rows)
     # The rows first name the heads in the order of ``found``, in which the workers return the heads' substitutes.
-    runs = [
-        (row, those, one) for row, those in members.items() for one in plan if row == ALL or one[1] in (0, sizes[-1])
-    ]
+    runs = {
+        f"{row}, {one[0]}, {one[1]} choices, draw {one[2]}": (row, those, one)
+        for row, those in members.items()
+        for one in plan
+        if row == ALL or one[1] in (0, sizes[-1])
+    }
     values: dict[Head, dict[Run, Replacement]] = {}
     damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
     lost: list[LostDirection] = []
@@ -171,7 +174,7 @@ def faithfulness(
         kept = _kept(file, found, runs, asked | {"metric": held_out.metric}, held_out)
         tasks = [(source, plan, seed) for head, source in sources.items() if head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
-            for row, those, one in counted(runs, len(runs), "faithfulness", "run", progress):
+            for name, (row, those, one) in counted(runs.items(), len(runs), "faithfulness", "run", progress):
                 for head in those:
                     if head in values:
                         continue
@@ -181,10 +184,9 @@ def faithfulness(
                     values[head] = {each: standing(source, each[0], pair) for each, pair in weights.items()}
                     if directions:
                         given = (source, held_out.damage, seed, weights["SVM", sizes[-1], 0])
-                        name = f"directions of {head.label}"
-                        lost += _once(kept, name, "directions", without_directions, *given)
+                        lost += _once(kept, f"directions of {head.label}", "directions", without_directions, *given)
                 there = {head: values[head][one] for head in those}
-                damages[row, *one[:2]].append(_once(kept, _name(row, one), "damage", held_out.damage, there))
+                damages[row, *one[:2]].append(_once(kept, name, "damage", held_out.damage, there))
     return Faithfulness(
         labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources.values()},
         {s.head.label: len(s.rows) for s in sources.values()}, {key: np.array(some) for key, some in damages.items()},
@@ -215,21 +217,17 @@ def _once(kept: Kept, name: str, key: str, make: Callable[..., Any], *given: Any
     return kept.found[name][key]
 
 
-def _name(row: str, one: Run) -> str:
-    return f"{row}, {one[0]}, {one[1]} choices, draw {one[2]}"
-
-
 def _kept(
-    file: Any, found: list[Head], runs: list[tuple[str, list[Head], Run]], asked: dict[str, Any], own: HeldOut
+    file: Any, found: list[Head], runs: dict[str, tuple[str, list[Head], Run]], asked: dict[str, Any], own: HeldOut
 ) -> Kept:
     """The results kept in the file, whose first record is a sample of the model's original outputs."""
     digests = {head: digest(head, asked) for head in found}
     wanted = {"outputs": ""}
-    for head, own_digest in digests.items():
-        wanted |= {head.label: own_digest, f"directions of {head.label}": own_digest}
-    for row, those, one in runs:
+    for head, one in digests.items():
+        wanted |= {head.label: one, f"directions of {head.label}": one}
+    for name, (_, those, _) in runs.items():
         whole = "".join(sorted(digests[head] for head in those))
-        wanted[_name(row, one)] = hashlib.sha256(whole.encode()).hexdigest()
+        wanted[name] = hashlib.sha256(whole.encode()).hexdigest()
     kept, sample = Kept(file, wanted, "faithfulness"), own.sample()
     before = _once(kept, "outputs", "sample", own.sample)
     if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
@@ -249,17 +247,17 @@ def without_directions(
     left, values, right = singular_directions(head)
     rng = np.random.default_rng([seed, head.layer, head.number])
 
-    def of(W: np.ndarray) -> float:
-        return float(damage({head: as_replacement(head, W, None)}).mean())
+    def without(size: float, a: np.ndarray, b: np.ndarray) -> float:
+        return float(damage({head: as_replacement(head, head.W - size * np.outer(a, b), None)}).mean())
 
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):
         k, value = named.number, named.value
-        lost = of(head.W - value * np.outer(left[:, k], right[:, k]))
+        lost = without(value, left[:, k], right[:, k])
         others = []
         for _ in range(RANDOM):
             a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
-            others.append(of(head.W - value * np.outer(a, b)))
+            others.append(without(value, a, b))
         beside_it = str(beside[k]) if k < len(beside) else ""
         found.append(
             LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)

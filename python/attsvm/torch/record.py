@@ -44,7 +44,7 @@ class Layer:
     """
 
     def __init__(self, number: int, space: str, store: Path | None, call: Attention):
-        self.heads, m = call.q.shape[1], call.q.shape[3]
+        self.heads = call.q.shape[1]
         self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
         self.kept: list[KeptSequence] = []
         self.passed = 0  # number of sequences so far, kept or not
@@ -54,15 +54,15 @@ class Layer:
         if self.residual is None and space == "residual":
             raise ValueError(f"space='residual': layer {number} ({self.module}) has none, since {found}")
         self.kind = "self" if self._same(call) else "cross"
-        self.weights = np.eye(m)[None], self.scale * np.eye(m)[None]
-        if self.residual is not None:
-            self.weights = self._weights(self.residual, call)
+        self.weights = self._weights(call)
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
-    def _weights(self, residual: Residual, call: Attention) -> tuple[np.ndarray, np.ndarray]:
+    def _weights(self, call: Attention) -> tuple[np.ndarray, np.ndarray]:
         """Returns the weights K of a layer's keys; and the weights Q of its queries, times the scale of logits."""
-        K, Q = residual.keys.weights(call)[:: self.shared], residual.queries.weights(call) * self.scale
-        return as_array(K), as_array(Q)
+        K = Q = torch.eye(call.q.shape[3], dtype=torch.float64)[None]
+        if self.residual is not None:
+            K, Q = self.residual.keys.weights(call)[:: self.shared], self.residual.queries.weights(call)
+        return as_array(K), as_array(Q * self.scale)
 
     def _same(self, call: Attention) -> bool:
         """Whether queries and keys belong to the same tokens."""
@@ -115,7 +115,7 @@ class Layer:
         if self.residual is None:
             return
         most = tolerance(call)
-        pairs = zip(self.weights, self._weights(self.residual, call), strict=True)
+        pairs = zip(self.weights, self._weights(call), strict=True)
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
         if not (same and disagreement(self.residual, call) <= most):
             raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")

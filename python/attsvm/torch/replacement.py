@@ -32,8 +32,7 @@ class Call:
     """The arrays of one head in an attention call.
 
     ``x`` are tokens (B, T, dk), ``z`` queries (B, S, dz).  ``seen`` (B, S, T) says whether a query sees a token.
-    ``bias`` (B, S, T), ``sink`` (B, S) and ``cap`` act on the logits, or are None.  ``first`` (B,) is the first token
-    of each sequence that is not padding.
+    ``bias`` (B, S, T), ``sink`` (B, S) and ``cap`` act on the logits, or are None.
     """
 
     x: Tensor
@@ -42,10 +41,6 @@ class Call:
     bias: Tensor | None
     sink: Tensor | None
     cap: float | None
-
-    @property
-    def first(self) -> Tensor:
-        return self.seen.any(1).int().argmax(1)
 
 
 Replacement = Callable[[Call], Tensor]  # a substitute: returns attention probabilities (B, S, T)
@@ -76,7 +71,7 @@ def offset(places: int | None, cross: bool) -> Replacement:
 
     def attention(call: Call) -> Tensor:
         at = torch.arange(call.z.shape[1], device=call.x.device)[None]
-        begin = call.first[:, None]
+        begin = call.seen.any(1).int().argmax(1, keepdim=True)  # the first token that is not padding
         return _one_hot(call, begin.expand(-1, at.shape[1]) if places is None else at + places + begin * cross)
 
     return attention
