@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace) -> int:
         _draw(figure, runs, solutions)
         write_picture(written[-1], figure)
         saved = {"W": runs["W"].W, "K": runs["(K, Q)"].K, "Q": runs["(K, Q)"].Q}
-        saved |= {f"selected_{_key(name)}": np.asarray(run.selected) for name, run in runs.items()}
+        saved |= {f"selected_{_key(name)}": run.selected for name, run in runs.items()}
     print(solutions_table(solutions, runs))
     for (name, norm), solution in solutions.items():
         saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])

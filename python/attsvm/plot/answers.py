@@ -184,9 +184,10 @@ def _plane(plane: Plane, ax: Any, **line_kw: Any) -> None:
     Support points are highlighted.
     """
     columns = plane.columns()
-    x, y = plane.points.T if plane.points.shape[1] == 2 else (columns["point"], plane.dual)
+    planar = plane.points.shape[1] == 2
+    x, y = plane.points.T if planar else (columns["point"], plane.dual)
     _two_kinds(ax, x, y, columns["support"], line_kw, "points")
-    if plane.points.shape[1] != 2:
+    if not planar:
         ax.set(xlabel="point", ylabel="multiplier")
         return
     ax.plot(*plane.points[plane.positive].T, "o", fillstyle="none", color="0.3", label=f"class {plane.labels[1]}")

@@ -73,8 +73,7 @@ def band(
     lines = lines[~np.isnan(lines).any(axis=1)]
     if len(lines) == 0:
         return ax
-    centre = np.mean(lines, axis=0) if middle == "mean" else np.median(lines, axis=0)
-    (line,) = ax.plot(steps, centre, label=label, **line_kw)
+    (line,) = ax.plot(steps, getattr(np, middle)(lines, axis=0), label=label, **line_kw)
     if len(lines) > 1:
         low, high = np.percentile(lines, [LOW, HIGH], axis=0)
         ax.fill_between(steps, low, high, color=line.get_color(), alpha=0.14, linewidth=0)

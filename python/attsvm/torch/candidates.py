@@ -19,7 +19,7 @@ from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
 from ..heads.fit import scatter
 from ..heads.head import Head
 from ..svm.solve import solve_svm
-from .replacement import Form, Replacement, as_form, as_replacement
+from .replacement import as_form
 
 TOL = 1e-4  # tolerance of the SVMs; their W has an error of about 1 %, which matters far less than a draw of choices
 DECAY = 1e-4  # weight decay of the logistic regressions, whose tokens and queries are scaled to mean length 1
@@ -98,13 +98,6 @@ def torch_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """A head's substitute in a column of the table: attention from K and Q, by the head's rule, or equal attention."""
-    if weights is not None:
-        return Form(*weights)
-    return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
 
 
 def _of_column(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:

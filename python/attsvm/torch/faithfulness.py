@@ -19,10 +19,10 @@ from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
 from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
-from .candidates import Source, Weights, as_source, made, standing, torch_threads
+from .candidates import Source, Weights, as_source, made, torch_threads
 from .damage import HeldOut
 from .read import unchanged
-from .replacement import Replacement, as_replacement
+from .replacement import Form, Replacement, as_replacement
 from .substitute import substitution
 
 ROWS = ("heads", "layers")
@@ -166,7 +166,7 @@ def faithfulness(
         for one in plan
         if row == ALL or one[1] in (0, sizes[-1])
     }
-    values: dict[Head, dict[Run, Replacement]] = {}
+    values: defaultdict[Head, dict[Run, Replacement]] = defaultdict(dict)
     damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
     lost: list[LostDirection] = []
     with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
@@ -181,10 +181,14 @@ def faithfulness(
                     source = sources[head]
                     weights = dict(zip(plan, _once(kept, head.label, "weights", next, results), strict=True))
                     del kept.found[head.label]
-                    values[head] = {each: standing(source, each[0], pair) for each, pair in weights.items()}
+                    for each, pair in weights.items():
+                        rule = source.rule if each[0] == "rule" else "uniform"
+                        values[head][each] = as_replacement(head, rule) if pair is None else Form(*pair)
                     if directions:
-                        given = (source, held_out.damage, seed, weights["SVM", sizes[-1], 0])
-                        lost += _once(kept, f"directions of {head.label}", "directions", without_directions, *given)
+                        lost += _once(
+                            kept, f"directions of {head.label}", "directions", without_directions, source,
+                            held_out.damage, seed, weights["SVM", sizes[-1], 0],
+                        )  # fmt: skip
                 there = {head: values[head][one] for head in those}
                 damages[row, *one[:2]].append(_once(kept, name, "damage", held_out.damage, there))
     return Faithfulness(
@@ -206,8 +210,8 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[Head]], dict[
         return {head.label: [head] for head in found} | {ALL: found}, {}
     layers = sorted({head.layer for head in found})
     names = [f"layers to {layer}" for layer in layers[:-1]] + [ALL]
-    members = [[head for head in found if head.layer <= layer] for layer in layers]
-    return dict(zip(names, members, strict=True)), dict(zip(names, layers, strict=True))
+    last = dict(zip(names, layers, strict=True))
+    return {name: [head for head in found if head.layer <= layer] for name, layer in last.items()}, last
 
 
 def _once(kept: Kept, name: str, key: str, make: Callable[..., Any], *given: Any) -> Any:
@@ -248,7 +252,7 @@ def without_directions(
     rng = np.random.default_rng([seed, head.layer, head.number])
 
     def without(size: float, a: np.ndarray, b: np.ndarray) -> float:
-        return float(damage({head: as_replacement(head, head.W - size * np.outer(a, b), None)}).mean())
+        return float(damage({head: as_replacement(head, head.W - size * np.outer(a, b))}).mean())
 
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):

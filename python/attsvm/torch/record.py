@@ -216,7 +216,7 @@ class Recorder:
 
     def make(self, **options: Any) -> list[Head]:
         """All heads, in the order of attention calls and then of head numbers."""
-        return [head for number in sorted(self.layers) for head in self.layers[number].make(**options)]
+        return [head for layer in self.layers.values() for head in layer.make(**options)]
 
     def close(self) -> None:
         for layer in self.layers.values():

@@ -95,7 +95,7 @@ def nearest(head: Head) -> Replacement:
     return attention
 
 
-def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
+def as_replacement(head: Head, value: Any, scale: str | None = None) -> Replacement:
     """The substitute for a head that ``value`` describes: the name of a rule, or an array W."""
     name = f"values[{head.label}]"
     if not isinstance(value, str):

@@ -98,8 +98,8 @@ def with_one(x: Tensor) -> Tensor:
 
 def _last_first(call: Attention, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
     """Yields (index, whether tokens precede the batch, array (B, S, columns)) of maps with B S rows, last map first."""
-    for place in reversed(range(len(call.maps))):
-        x = getattr(call.maps[place], side).detach()
+    for place, linear in reversed(list(enumerate(call.maps))):
+        x = getattr(linear, side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():
             for swapped in (False, True) if B > 1 and S > 1 else (False,):
                 yield place, swapped, _tokens(x, B, swapped)

@@ -34,7 +34,7 @@ def standardize(call: Attention, batch: int | None) -> Attention:
     the number of heads.
     """
     q, k, v = call.q, call.k, call.v
-    if q.ndim == 5 and k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # groups of heads that share a key head
+    if q.ndim == k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # groups of heads that share a key head
         q, k = q.flatten(1, 2), k.flatten(1, 2)
         v = v.flatten(1, 2) if v is not None and v.ndim == 5 else None
     if q.ndim <= 3:

@@ -210,10 +210,9 @@ class Watch(TorchFunctionMode):
 
     def _softmax(self, own: Product, prob: Tensor) -> Tensor:
         last = self.waiting
-        if last is not None and last.within is self.innermost():
+        if last is not None and last.within is self.innermost() and last.result.shape[-2:] != prob.shape[-2:]:
             # Softmaxes of two sizes in one module, with no values between: the factors of an attention (Nystroem).
-            if (last.q.shape[-2], last.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
-                self.split = last.within
+            self.split = last.within
         self._flush()
         call = self._call(own, prob)
         self.products.clear()
