@@ -121,10 +121,9 @@ def _interval(run: Run, ax: Any, **line_kw: Any) -> None:
     look = {**style(trained), **line_kw}
     (line,) = ax.plot(run.steps, low, **{"label": f"margin of {trained}", **look})
     ax.plot(run.steps, high, **{**look, "label": "bound by the gradient", "linestyle": ":"})
-    some = np.isfinite(high)
-    ax.fill_between(run.steps[some], low[some], high[some], color=line.get_color(), alpha=0.14, linewidth=0)
+    ax.fill_between(run.steps, low, high, color=line.get_color(), alpha=0.14, linewidth=0)
     least = float(high.min())
-    if np.isfinite(least) and least > 0:
+    if 0 < least < np.inf:
         ax.set_ylim(0, OVER * least)
     ax.set(xlabel="training step", ylabel=f"largest margin, {norm_name(run.own_norm)} norm")
 

@@ -82,13 +82,12 @@ def damage(
     (True, '1 - cosine')
     """
     reports = as_reports(reports)
-    found = []
     with substitution(model) as running, unchanged(running.model):
         held_out = HeldOut(running, batches, forward, metric)
-        for report in counted(reports, len(reports), "damage", "head", progress):
-            lost = float(held_out.damage({report.head: nothing}).mean())
-            found.append(replace(report, damage=lost, metric=held_out.metric))
-    return Reports(found)
+        return Reports(
+            replace(report, damage=float(held_out.damage({report.head: nothing}).mean()), metric=held_out.metric)
+            for report in counted(reports, len(reports), "damage", "head", progress)
+        )
 
 
 class HeldOut:

@@ -151,7 +151,9 @@ def faithfulness(
     as_choice("rows", rows, ROWS)
     directions = as_flag("directions", directions)
     n_jobs = as_jobs(n_jobs)
-    plan, asked = _plan(sizes, seeds), {"queries": sizes, "seeds": seeds, "seed": seed}
+    drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
+    plan: list[Run] = [(column, 0, 0) for column in ("uniform", *FIXED)]
+    plan += [(column, n, draw) for n, column in drawn for draw in range(seeds)]
     if rows == "layers":
         found = sorted(found, key=lambda head: head.layer)
     labels = [head.label for head in found]
@@ -171,7 +173,8 @@ def faithfulness(
     lost: list[LostDirection] = []
     with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
         held_out = HeldOut(running, batches, forward, metric)
-        kept = _kept(file, found, runs, asked | {"metric": held_out.metric}, held_out)
+        asked = {"queries": sizes, "seeds": seeds, "seed": seed, "metric": held_out.metric}
+        kept = _kept(file, found, runs, asked, held_out)
         tasks = [(source, plan, seed) for head, source in sources.items() if head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
             for name, (row, those, one) in counted(runs.items(), len(runs), "faithfulness", "run", progress):
@@ -196,12 +199,6 @@ def faithfulness(
         {s.head.label: len(s.rows) for s in sources.values()}, {key: np.array(some) for key, some in damages.items()},
         lost,
     )  # fmt: skip
-
-
-def _plan(sizes: list[int], seeds: int) -> list[Run]:
-    drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
-    fixed = [(column, 0, 0) for column in ("uniform", *FIXED)]
-    return fixed + [(column, n, draw) for n, column in drawn for draw in range(seeds)]
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[Head]], dict[str, int]]:

@@ -200,7 +200,6 @@ class Watch(TorchFunctionMode):
                 self.products.append(product)
         else:
             if own is not None and (new := changed(own, name, args, kwargs, out)) is not None:
-                self.products.remove(own) if out is own.tensor else None
                 self.products.append(new)
             if name in SAME_NAMES or name == "getitem":
                 given = tensors(args, kwargs)[:1]
