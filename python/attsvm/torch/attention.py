@@ -83,8 +83,9 @@ def attention(
     >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook formula gives 0
     '1.9287498480e-22'
     """
-    named = {"X": X, "Z": Z, "W": W, "K": K, "Q": Q, "values": values}
-    given = {name: a for name, a in named.items() if a is not None or name in ("X", "Z")}
+    given = {"X": X, "Z": Z} | {
+        name: a for name, a in {"W": W, "K": K, "Q": Q, "values": values}.items() if a is not None
+    }
     for name, a in given.items():
         if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")

@@ -106,16 +106,17 @@ def _of_column(source: Source, column: str, queries: int, rng: np.random.Generat
     The columns of choices are made from ``queries`` hard queries, the same in all columns of a draw.
     """
     head = source.head
+    rank = max(1, head.rank // KEPT)
     if column in DRAWN:
         K, Q = DRAWN_FACTORS[column](head, rng)
         return K @ Q.T
     if column == "own":
         return head.W
     if column == "cut":
-        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
+        left, values, right = (part[..., :rank] for part in directions(head))
         return (left * values) @ right.T
     if column == "whitened cut":
-        return _whitened_cut(head, _cut_rank(head))
+        return _whitened_cut(head, rank)
     rows = rng.permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
@@ -129,10 +130,6 @@ def _of_column(source: Source, column: str, queries: int, rng: np.random.Generat
     targets = np.zeros(len(cases.tokens))
     targets[cases.data.indptr[:-1] + cases.selected] = 1.0
     return regression(cases, targets)
-
-
-def _cut_rank(head: Head) -> int:
-    return max(1, head.rank // KEPT)
 
 
 def _whitened_cut(head: Head, rank: int) -> np.ndarray:
@@ -181,7 +178,7 @@ def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
 
     def loss() -> Any:
         solver.zero_grad()
-        logits = (x @ (z @ W.mT)[:, :, None])[:, :, 0].masked_fill(hidden, HIDDEN)
+        logits = torch.einsum("ntk,nk->nt", x, z @ W.mT).masked_fill(hidden, HIDDEN)
         value = torch.nn.functional.cross_entropy(logits, y) + DECAY / 2 * (W**2).sum()
         value.backward()
         return value

@@ -70,9 +70,9 @@ def offset(places: int | None, cross: bool) -> Replacement:
     """
 
     def attention(call: Call) -> Tensor:
-        at = torch.arange(call.z.shape[1], device=call.x.device)[None]
+        at = torch.arange(call.z.shape[1], device=call.x.device)
         begin = call.seen.any(1).int().argmax(1, keepdim=True)  # the first token that is not padding
-        return _one_hot(call, begin.expand(-1, at.shape[1]) if places is None else at + places + begin * cross)
+        return _one_hot(call, begin if places is None else at + places + begin * cross)
 
     return attention
 
@@ -124,11 +124,11 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
     The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """
     calls, tops = zip(*_recorded(head), strict=True)
-    rows = [row for call in calls for row in zip(*(part[0] for part in (*_parts(call, K, Q), call.seen)), strict=True)]
+    rows = [row for call in calls for row in zip(*_parts(call, K, Q), call.seen, strict=True)]
     if not rows:
         raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
     product, bias, seen = (torch.nn.utils.rnn.pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
-    cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink[0] for call in calls])
+    cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink for call in calls])
     size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(tops).mean())
     if size == 0:
         return 1.0
@@ -144,7 +144,10 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
-    """Yields recorded sequences as calls, with only the queries that see several tokens, and their top attention."""
+    """Yields recorded sequences as calls without the batch axis, and the top attention of their queries.
+
+    Only the queries that see several tokens are among them.
+    """
     text = head.text
     given = Logits(head.queries, text.keys, 1.0) if head.given is None else head.given
     held = np.cumsum(text.counts * text.lengths)
@@ -153,14 +156,14 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
         several = seen.sum(axis=1) > 1
         rows = text.query_begin[i] + np.flatnonzero(several)
         x, z, bias, sink = (
-            None if a is None else torch.from_numpy(np.array(a, np.float64))[None]
+            None if a is None else torch.from_numpy(np.array(a, np.float64))
             for a in (
                 text.keys[text.begin[i] :][: text.lengths[i]], head.queries[rows],
                 None if given.bias is None else np.broadcast_to(given.bias[i], seen.shape)[several],
                 None if given.sink is None else given.sink[i][several],
             )
         )  # fmt: skip
-        yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, given.cap), head.choices.top[rows]
+        yield Call(x, z, torch.from_numpy(seen[several]), bias, sink, given.cap), head.choices.top[rows]
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor]:
