@@ -191,8 +191,8 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     ax = axes(ax)
     trained = _trained(run)
     low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
-    label = f"{trained}, {norm_name(norm)} norm"
-    return _along(run, low, ax, "share of the largest margin", {"label": label} | line_kw)
+    look = {"label": f"{trained}, {norm_name(norm)} norm"} | line_kw
+    return _along(run, low, ax, "share of the largest margin", look)
 
 
 def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) -> Any:

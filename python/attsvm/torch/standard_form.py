@@ -92,7 +92,8 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
         If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(call, b)
-    prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
+    live = seen.any(-1, keepdim=True)
+    prob = torch.where(live, attend(logits, seen, bias, sink), torch.nan)
     values = None if call.v is None else call.v[b].to(q.dtype)
     # The result that these probabilities give, and the result of the call.
     own, ran, unit = prob.nan_to_num(), single(call.result[b]), 1.0
@@ -102,7 +103,6 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
         own = products(own, values.mT)
     else:
         ran = ran[..., : prob.shape[-1]]
-    live = ~prob.isnan().any(-1, keepdim=True)
     off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     largest = max(largest, call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max()))
     most = AGREES + 2 * max(torch.finfo(x.dtype).eps for x in (call.q, call.result)) * (1 + largest)
@@ -142,7 +142,7 @@ def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, A
     added = given if call.fused else given - logits
     seen = given > lowest
     seen &= added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND
-    mean = torch.where(seen, added, 0).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
+    mean = torch.where(seen, added, torch.nan).nanmean(-1, keepdim=True)
     bias = torch.where(seen, added - mean, 0)
     largest = float(torch.where(seen, given, 0).abs().max())
     if call.fused:

@@ -177,6 +177,7 @@ class Watch(TorchFunctionMode):
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
         """Follows the result of a PyTorch function; returns the result, or its replacement if it is an attention."""
+        new = None
         if name == "linear":
             self.maps.append(LinearMap(out, *args[:3], **kwargs))  # a quantized map has more arguments
         elif name == "addmm":
@@ -195,16 +196,15 @@ class Watch(TorchFunctionMode):
                     self.kernel()
         elif name in PRODUCT_NAMES:
             self._values(args, kwargs)
-            product = product_of(name, args, kwargs, out)
-            if product is not None:
-                self.products.append(product)
+            new = product_of(name, args, kwargs, out)
         else:
-            if own is not None and (new := changed(own, name, args, kwargs, out)) is not None:
-                self.products.append(new)
+            new = None if own is None else changed(own, name, args, kwargs, out)
             if name in SAME_NAMES or name == "getitem":
                 given = tensors(args, kwargs)[:1]
                 owners = [owner for prob, owner in self.followed for x in given if x is prob]
                 self.followed.extend((out, owner) for owner in owners[:1])
+        if new is not None:
+            self.products.append(new)
         return out
 
     def _softmax(self, own: Product, prob: Tensor) -> Tensor:
