@@ -306,3 +306,15 @@ def test_a_forward_of_one_argument_gets_a_tuple_whole():
     ):
         with pytest.raises(TypeError, match=f"forward must take what a batch gives it by {held}"):
             attsvm.torch.read(model, [batch], forward=forward)
+
+
+@torch.library.custom_op("attsvm_tests::linear", mutates_args=())
+def quantized_linear(x: torch.Tensor, weight: torch.Tensor, scale: float, zero: int) -> torch.Tensor:
+    """A map with more arguments than torch's own, under the same name, as the kernels of quantized layers are."""
+    return scale * x @ weight.mT + zero
+
+
+def test_a_linear_map_of_another_kind_is_passed_over(batches):
+    module, linear = made(), torch.ops.attsvm_tests.linear
+    found = attsvm.torch.read(module, batches, forward=lambda x: module(linear(x, torch.eye(12), 0.5, 0)))
+    assert [(h.layer, h.number, h.space) for h in found] == [(0, n, "residual") for n in range(4)]

@@ -138,7 +138,7 @@ def _training(args: argparse.Namespace, figure: Any) -> int:
     if not found:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
     rows: list[Row] = []
-    for step, folder in counted(iter(found), len(found), "read", "checkpoint"):
+    for step, folder in counted(found, len(found), "read", "checkpoint"):
         rows += [measure(head, step, null=args.null, seed=args.seed) for head in _read(args, folder)[0]]
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "training.csv", rows)

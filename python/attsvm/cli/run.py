@@ -106,7 +106,7 @@ def _run(args: argparse.Namespace) -> int:
         _draw(figure, runs, solutions)
         write_picture(written[-1], figure)
         saved = {"W": runs["W"].W, "K": runs["(K, Q)"].K, "Q": runs["(K, Q)"].Q}
-        saved |= {f"selected_{_key(name)}": np.asarray(run.selected) for name, run in runs.items()}
+        saved |= {f"selected_{_key(name)}": run.selected for name, run in runs.items()}
     print(solutions_table(solutions, runs))
     for (name, norm), solution in solutions.items():
         saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])
@@ -200,8 +200,9 @@ def solutions_table(solutions: Mapping[tuple[str, str], Separation], runs: Mappi
     for (name, norm), solution in solutions.items():
         row = [name, norm, solution.status]
         if solution.W is not None:
-            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}", f"{solution.rank}"
-            row.append(str(sum(int(part.sum()) for part in solution.support)))
+            support = sum(int(part.sum()) for part in solution.support)
+            row += f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}", f"{solution.gap:.1e}"
+            row += f"{solution.rank}", f"{support}"
             if runs:
                 optimal = "yes" if is_locally_optimal(runs[name].problem, solution) else "no"
                 row += f"{correlation(runs[name].W, solution.W):.6f}", optimal

@@ -79,21 +79,17 @@ def _parts(name: str, value: Any) -> list[np.ndarray]:
 
 def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, Any]) -> None:
     """Draws numbers in [0, 1] as a heat map: one row per query, one column per token."""
-    shown = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
-    row = 0
-    for part in parts:
-        shown[row : row + len(part), : part.shape[1]] = part
-        row += len(part)
+    width = max(part.shape[1] for part in parts)
+    padded = [np.pad(part * 1.0, ((0, 0), (0, width - part.shape[1])), constant_values=np.nan) for part in parts]
     look = {"aspect": "auto", "interpolation": "nearest", "cmap": "Blues", "vmin": 0, "vmax": 1}
-    image = ax.imshow(shown, **(look | image_kw))
+    image = ax.imshow(np.concatenate(padded), **(look | image_kw))
     # colour bars of heat maps that were drawn into these axes before
     bars = [one.colorbar for one in ax.images if one.colorbar is not None]
     if bars:
         bars[0].set_label(label)
     else:
         ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(integer=True)
     ax.set(xlabel="token", ylabel="query")
 
 
@@ -177,7 +173,7 @@ def _margins(solution: Separation, ax: Any, **line_kw: Any) -> None:
     query, margin, support = (columns[name][~columns["selected"]] for name in ("query", "margin", "support"))
     _two_kinds(ax, query, margin, support, line_kw)
     ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params("x", integer=True)
     ax.set(xlabel="query", ylabel="margin of the selected token")
 
 
@@ -188,9 +184,10 @@ def _plane(plane: Plane, ax: Any, **line_kw: Any) -> None:
     Support points are highlighted.
     """
     columns = plane.columns()
-    x, y = plane.points.T if plane.points.shape[1] == 2 else (columns["point"], plane.dual)
+    planar = plane.points.shape[1] == 2
+    x, y = plane.points.T if planar else (columns["point"], plane.dual)
     _two_kinds(ax, x, y, columns["support"], line_kw, "points")
-    if plane.points.shape[1] != 2:
+    if not planar:
         ax.set(xlabel="point", ylabel="multiplier")
         return
     ax.plot(*plane.points[plane.positive].T, "o", fillstyle="none", color="0.3", label=f"class {plane.labels[1]}")

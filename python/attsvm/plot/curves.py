@@ -73,8 +73,7 @@ def band(
     lines = lines[~np.isnan(lines).any(axis=1)]
     if len(lines) == 0:
         return ax
-    centre = np.mean(lines, axis=0) if middle == "mean" else np.median(lines, axis=0)
-    (line,) = ax.plot(steps, centre, label=label, **line_kw)
+    (line,) = ax.plot(steps, getattr(np, middle)(lines, axis=0), label=label, **line_kw)
     if len(lines) > 1:
         low, high = np.percentile(lines, [LOW, HIGH], axis=0)
         ax.fill_between(steps, low, high, color=line.get_color(), alpha=0.14, linewidth=0)
@@ -122,10 +121,9 @@ def _interval(run: Run, ax: Any, **line_kw: Any) -> None:
     look = {**style(trained), **line_kw}
     (line,) = ax.plot(run.steps, low, **{"label": f"margin of {trained}", **look})
     ax.plot(run.steps, high, **{**look, "label": "bound by the gradient", "linestyle": ":"})
-    some = np.isfinite(high)
-    ax.fill_between(run.steps[some], low[some], high[some], color=line.get_color(), alpha=0.14, linewidth=0)
+    ax.fill_between(run.steps, low, high, color=line.get_color(), alpha=0.14, linewidth=0)
     least = float(high.min())
-    if np.isfinite(least) and least > 0:
+    if 0 < least < np.inf:
         ax.set_ylim(0, OVER * least)
     ax.set(xlabel="training step", ylabel=f"largest margin, {norm_name(run.own_norm)} norm")
 
@@ -193,8 +191,8 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     ax = axes(ax)
     trained = _trained(run)
     low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
-    label = f"{trained}, {norm_name(norm)} norm"
-    return _along(run, low, ax, "share of the largest margin", {"label": label} | line_kw)
+    look = {"label": f"{trained}, {norm_name(norm)} norm"} | line_kw
+    return _along(run, low, ax, "share of the largest margin", look)
 
 
 def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) -> Any:

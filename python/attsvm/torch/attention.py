@@ -83,9 +83,26 @@ def attention(
     >>> f"{W.grad[0, 0]:.10e}"  # the gradient is exp(-50) to the last digit; the textbook formula gives 0
     '1.9287498480e-22'
     """
-    named = {"X": X, "Z": Z, "W": W, "K": K, "Q": Q, "values": values}
-    given = {name: a for name, a in named.items() if a is not None or name in ("X", "Z")}
-    _check(given)
+    given = {"X": X, "Z": Z} | {
+        name: a for name, a in {"W": W, "K": K, "Q": Q, "values": values}.items() if a is not None
+    }
+    for name, a in given.items():
+        if not isinstance(a, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
+        if not a.is_floating_point():
+            raise TypeError(f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()")
+    if "W" in given and not given.keys().isdisjoint("KQ"):
+        raise ValueError("give either W, or K and Q, not both")
+    if "W" not in given and not given.keys() >= {"K", "Q"}:
+        raise ValueError("give W, or both K and Q")
+    if X.ndim != 3 or X.shape[1] == 0:
+        raise ValueError(f"X must have shape (n, T, dk) with at least one token, got {tuple(X.shape)}")
+    if Z.ndim not in (2, 3) or len(Z) != len(X):
+        raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {len(X)}, got {tuple(Z.shape)}")
+    letters = {"W": "dk, dz", "K": "dk, m", "Q": "dz, m", "values": "n, T, dv"}
+    shaped = {name: np.broadcast_to(0, given[name].shape) if name in given else None for name in letters}
+    n, T, dk = X.shape
+    check_shapes(shaped, letters, n=n, T=T, dk=dk, dz=Z.shape[-1])
     dtype = functools.reduce(torch.promote_types, (a.dtype for a in given.values()))
     own = {name: a.double() for name, a in given.items()}
     keys, queries = own["X"], own["Z"] if Z.ndim == 3 else own["Z"][:, None]
@@ -147,25 +164,3 @@ class _AttendGradient(torch.autograd.Function):
             "attsvm.torch.attention can be differentiated once only: for second derivatives write "
             "torch.softmax(logits, -1) @ values"
         )
-
-
-def _check(given: dict[str, Any]) -> None:
-    """Raises unless the types and shapes of the arguments fit; ``given`` are those that are not None, by name."""
-    for name, a in given.items():
-        if not isinstance(a, Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
-        if not a.is_floating_point():
-            raise TypeError(f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()")
-    if "W" in given and not given.keys().isdisjoint("KQ"):
-        raise ValueError("give either W, or K and Q, not both")
-    if "W" not in given and not given.keys() >= {"K", "Q"}:
-        raise ValueError("give W, or both K and Q")
-    X, Z = given["X"], given["Z"]
-    if X.ndim != 3 or X.shape[1] == 0:
-        raise ValueError(f"X must have shape (n, T, dk) with at least one token, got {tuple(X.shape)}")
-    if Z.ndim not in (2, 3) or len(Z) != len(X):
-        raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {len(X)}, got {tuple(Z.shape)}")
-    letters = {"W": "dk, dz", "K": "dk, m", "Q": "dz, m", "values": "n, T, dv"}
-    shaped = {name: np.broadcast_to(0, given[name].shape) if name in given else None for name in letters}
-    n, T, dk = X.shape
-    check_shapes(shaped, letters, n=n, T=T, dk=dk, dz=Z.shape[-1])

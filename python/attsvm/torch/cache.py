@@ -18,7 +18,7 @@ from .batch import Batch
 from .products import as_added
 from .record import Recorder
 from .sampling import Sample
-from .standard_form import products
+from .standard_form import products, single
 from .watch import Attention, Running
 
 
@@ -137,7 +137,7 @@ def _floats(name: str, x: Any, ndim: int | None = None) -> Tensor:
         raise ValueError(f"{name} must hold {expected}, got {tensor.dtype} {tuple(tensor.shape)}")
     if ndim is not None and not bool(torch.isfinite(tensor).all()):
         raise ValueError(f"{name} must be finite")
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    return single(tensor)
 
 
 def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

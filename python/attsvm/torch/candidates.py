@@ -19,7 +19,7 @@ from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
 from ..heads.fit import scatter
 from ..heads.head import Head
 from ..svm.solve import solve_svm
-from .replacement import Form, Replacement, as_form, as_replacement
+from .replacement import as_form
 
 TOL = 1e-4  # tolerance of the SVMs; their W has an error of about 1 %, which matters far less than a draw of choices
 DECAY = 1e-4  # weight decay of the logistic regressions, whose tokens and queries are scaled to mean length 1
@@ -80,9 +80,13 @@ def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[We
     The random numbers of a draw depend on the head, the draw and the seed only.  PyTorch computes on one thread: the
     matrices are small, so that a second thread doubles the time, and other workers run at the same time.
     """
-    head = source.head
+    head, found = source.head, list[Weights]()
     with torch_threads(1):
-        return [_make(source, column, n, [seed, head.layer, head.number, draw]) for column, n, draw in plan]
+        for column, n, draw in plan:
+            W = _of_column(source, column, n, np.random.default_rng([seed, head.layer, head.number, draw]))
+            form = None if W is None else as_form(head, W, None if column in FIXED else "top")
+            found.append(None if form is None else (form.K.astype(np.float32), form.Q.astype(np.float32)))
+    return found
 
 
 @contextlib.contextmanager
@@ -96,37 +100,23 @@ def torch_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def standing(source: Source, column: str, weights: Weights) -> Replacement:
-    """A head's substitute in a column of the table: attention from K and Q, by the head's rule, or equal attention."""
-    if weights is not None:
-        return Form(*weights)
-    return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
-
-
-def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
-    W = _of_column(source, column, queries, np.random.default_rng(draw))
-    if W is None:
-        return None
-    form = as_form(source.head, W, None if column in FIXED else "top")
-    return form.K.astype(np.float32), form.Q.astype(np.float32)
-
-
 def _of_column(source: Source, column: str, queries: int, rng: np.random.Generator) -> np.ndarray | None:
     """The W of a column of the table, or None if the column has no W or its SVM has no solution.
 
     The columns of choices are made from ``queries`` hard queries, the same in all columns of a draw.
     """
     head = source.head
+    rank = max(1, head.rank // KEPT)
     if column in DRAWN:
         K, Q = DRAWN_FACTORS[column](head, rng)
         return K @ Q.T
     if column == "own":
         return head.W
     if column == "cut":
-        left, values, right = (part[..., : _cut_rank(head)] for part in directions(head))
+        left, values, right = (part[..., :rank] for part in directions(head))
         return (left * values) @ right.T
     if column == "whitened cut":
-        return _whitened_cut(head, _cut_rank(head))
+        return _whitened_cut(head, rank)
     rows = rng.permutation(source.rows)[:queries]
     if column == "SVM of the rule":
         rows = source.labels(rows)
@@ -140,10 +130,6 @@ def _of_column(source: Source, column: str, queries: int, rng: np.random.Generat
     targets = np.zeros(len(cases.tokens))
     targets[cases.data.indptr[:-1] + cases.selected] = 1.0
     return regression(cases, targets)
-
-
-def _cut_rank(head: Head) -> int:
-    return max(1, head.rank // KEPT)
 
 
 def _whitened_cut(head: Head, rank: int) -> np.ndarray:
@@ -192,7 +178,7 @@ def regression(cases: Cases, targets: np.ndarray) -> np.ndarray:
 
     def loss() -> Any:
         solver.zero_grad()
-        logits = (x @ (z @ W.mT)[:, :, None])[:, :, 0].masked_fill(hidden, HIDDEN)
+        logits = torch.einsum("ntk,nk->nt", x, z @ W.mT).masked_fill(hidden, HIDDEN)
         value = torch.nn.functional.cross_entropy(logits, y) + DECAY / 2 * (W**2).sum()
         value.backward()
         return value

@@ -82,17 +82,16 @@ def damage(
     (True, '1 - cosine')
     """
     reports = as_reports(reports)
-    found = []
     with substitution(model) as running, unchanged(running.model):
         held_out = HeldOut(running, batches, forward, metric)
-        for report in counted(reports, len(reports), "damage", "head", progress):
-            lost = float(held_out.damage({report.head: nothing}).mean())
-            found.append(replace(report, damage=lost, metric=held_out.metric))
-    return Reports(found)
+        return Reports(
+            replace(report, damage=float(held_out.damage({report.head: nothing}).mean()), metric=held_out.metric)
+            for report in counted(reports, len(reports), "damage", "head", progress)
+        )
 
 
 class HeldOut:
-    """Held-out batches with the model's original outputs."""
+    """Held-out batches with the model's original outputs, as ``pairs``."""
 
     def __init__(self, running: Substitution, batches: Iterable[Any], forward: Any, metric: str):
         as_choice("metric", metric, METRICS)
@@ -100,17 +99,17 @@ class HeldOut:
         model = running.model
         call, device = model if forward is None else forward, device_of(model)
         self.running, self.metric = running, metric
-        self.batches = [Batch(batch, call, device) for batch in batches]
-        if not self.batches:
+        prepared = [Batch(batch, call, device) for batch in batches]
+        if not prepared:
             raise ValueError("batches must hold at least one batch, got none")
-        self.own = [self._run(batch) for batch in self.batches]
+        self.pairs = [(batch, self._run(batch)) for batch in prepared]
         size = sum(part.numel() for part in model.parameters())
-        places = max(own.numel() // own.shape[-1] for own in self.own)
+        places = max(own.numel() // own.shape[-1] for _, own in self.pairs)
         self.threads = 1 if size * places < SMALL else torch.get_num_threads()
 
     def sample(self) -> np.ndarray:
         """A sample of the model's original outputs on the held-out batches, taken at regular places."""
-        parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for own in self.own]
+        parts = [own.flatten()[:: max(1, own.numel() // SAMPLED)][:SAMPLED] for _, own in self.pairs]
         return as_array(torch.cat(parts).double())
 
     def _run(self, batch: Batch) -> Tensor:
@@ -129,9 +128,8 @@ class HeldOut:
         longer than the computation, above all while workers solve SVMs.
         """
         self.running.values = values
-        pairs = zip(self.batches, self.own, strict=True)
         with torch_threads(self.threads):
-            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
+            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in self.pairs])
 
     def _difference(self, batch: Batch, own: Tensor, other: Tensor) -> np.ndarray:
         a, b = own.double(), other.double()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,10 @@ from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
 from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
-from .candidates import Source, Weights, as_source, made, standing, torch_threads
+from .candidates import Source, Weights, as_source, made, torch_threads
 from .damage import HeldOut
 from .read import unchanged
-from .replacement import Replacement, as_replacement
+from .replacement import Form, Replacement, as_replacement
 from .substitute import substitution
 
 ROWS = ("heads", "layers")
@@ -151,56 +151,54 @@ def faithfulness(
     as_choice("rows", rows, ROWS)
     directions = as_flag("directions", directions)
     n_jobs = as_jobs(n_jobs)
-    plan, asked = _plan(sizes, seeds), {"queries": sizes, "seeds": seeds, "seed": seed}
+    drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
+    plan: list[Run] = [(column, 0, 0) for column in ("uniform", *FIXED)]
+    plan += [(column, n, draw) for n, column in drawn for draw in range(seeds)]
     if rows == "layers":
         found = sorted(found, key=lambda head: head.layer)
     labels = [head.label for head in found]
     if len(set(labels)) < len(labels):
         raise ValueError(f"found must hold every head once, got {' '.join(labels)}")
-    sources = [as_source(head) for head in found]
+    sources = {head: as_source(head) for head in found}
     members, layers = _members(found, rows)
-    plans = {row: [one for one in plan if row == ALL or one[1] in (0, sizes[-1])] for row in members}
+    # The rows first name the heads in the order of ``found``, in which the workers return the heads' substitutes.
+    runs = {
+        f"{row}, {one[0]}, {one[1]} choices, draw {one[2]}": (row, those, one)
+        for row, those in members.items()
+        for one in plan
+        if row == ALL or one[1] in (0, sizes[-1])
+    }
+    values: defaultdict[Head, dict[Run, Replacement]] = defaultdict(dict)
+    damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
+    lost: list[LostDirection] = []
     with substitution(model) as running, unchanged(running.model), torch_threads(torch.get_num_threads()):
         held_out = HeldOut(running, batches, forward, metric)
-        kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out)
-        tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
+        asked = {"queries": sizes, "seeds": seeds, "seed": seed, "metric": held_out.metric}
+        kept = _kept(file, found, runs, asked, held_out)
+        tasks = [(source, plan, seed) for head, source in sources.items() if head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
-            lost: list[LostDirection] = []
-
-            def runs() -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
-                """Yields (row, column, number of choices) and the damage on each input for each run of the model.
-
-                A row is run as soon as the substitutes of its last head are made.
-                """
-                values: dict[Head, dict[Run, Replacement]] = {}
-                for source in sources:
-                    head = source.head
+            for name, (row, those, one) in counted(runs.items(), len(runs), "faithfulness", "run", progress):
+                for head in those:
+                    if head in values:
+                        continue
+                    source = sources[head]
                     weights = dict(zip(plan, _once(kept, head.label, "weights", next, results), strict=True))
                     del kept.found[head.label]
-                    values[head] = {one: standing(source, one[0], pair) for one, pair in weights.items()}
+                    for each, pair in weights.items():
+                        rule = source.rule if each[0] == "rule" else "uniform"
+                        values[head][each] = as_replacement(head, rule) if pair is None else Form(*pair)
                     if directions:
-                        given = (source, held_out.damage, seed, weights["SVM", sizes[-1], 0])
-                        lost.extend(
-                            _once(kept, f"directions of {head.label}", "directions", without_directions, *given)
-                        )
-                    for row, those in members.items():
-                        for one in plans[row] if those[-1] is head else ():
-                            there = {member: values[member][one] for member in those}
-                            yield (row, *one[:2]), _once(kept, _name(row, one), "damage", held_out.damage, there)
-
-            damages: defaultdict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
-            for key, damage in counted(runs(), sum(map(len, plans.values())), "faithfulness", "run", progress):
-                damages[key].append(damage)
+                        lost += _once(
+                            kept, f"directions of {head.label}", "directions", without_directions, source,
+                            held_out.damage, seed, weights["SVM", sizes[-1], 0],
+                        )  # fmt: skip
+                there = {head: values[head][one] for head in those}
+                damages[row, *one[:2]].append(_once(kept, name, "damage", held_out.damage, there))
     return Faithfulness(
-        labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
-        {s.head.label: len(s.rows) for s in sources}, {key: np.array(some) for key, some in damages.items()}, lost,
+        labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources.values()},
+        {s.head.label: len(s.rows) for s in sources.values()}, {key: np.array(some) for key, some in damages.items()},
+        lost,
     )  # fmt: skip
-
-
-def _plan(sizes: list[int], seeds: int) -> list[Run]:
-    drawn = [(n, column) for n in sizes for column in OF_CHOICES] + [(0, column) for column in DRAWN]
-    fixed = [(column, 0, 0) for column in ("uniform", *FIXED)]
-    return fixed + [(column, n, draw) for n, column in drawn for draw in range(seeds)]
 
 
 def _members(found: list[Head], rows: str) -> tuple[dict[str, list[Head]], dict[str, int]]:
@@ -209,8 +207,8 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[Head]], dict[
         return {head.label: [head] for head in found} | {ALL: found}, {}
     layers = sorted({head.layer for head in found})
     names = [f"layers to {layer}" for layer in layers[:-1]] + [ALL]
-    members = [[head for head in found if head.layer <= layer] for layer in layers]
-    return dict(zip(names, members, strict=True)), dict(zip(names, layers, strict=True))
+    last = dict(zip(names, layers, strict=True))
+    return {name: [head for head in found if head.layer <= layer] for name, layer in last.items()}, last
 
 
 def _once(kept: Kept, name: str, key: str, make: Callable[..., Any], *given: Any) -> Any:
@@ -220,21 +218,17 @@ def _once(kept: Kept, name: str, key: str, make: Callable[..., Any], *given: Any
     return kept.found[name][key]
 
 
-def _name(row: str, one: Run) -> str:
-    return f"{row}, {one[0]}, {one[1]} choices, draw {one[2]}"
-
-
 def _kept(
-    file: Any, found: list[Head], members: dict[str, list[Head]], plan: list[Run], asked: dict[str, Any], own: HeldOut
+    file: Any, found: list[Head], runs: dict[str, tuple[str, list[Head], Run]], asked: dict[str, Any], own: HeldOut
 ) -> Kept:
     """The results kept in the file, whose first record is a sample of the model's original outputs."""
     digests = {head: digest(head, asked) for head in found}
     wanted = {"outputs": ""}
     for head, one in digests.items():
         wanted |= {head.label: one, f"directions of {head.label}": one}
-    for row, those in members.items():
-        whole = hashlib.sha256("".join(sorted(digests[head] for head in those)).encode()).hexdigest()
-        wanted |= {_name(row, one): whole for one in plan}
+    for name, (_, those, _) in runs.items():
+        whole = "".join(sorted(digests[head] for head in those))
+        wanted[name] = hashlib.sha256(whole.encode()).hexdigest()
     kept, sample = Kept(file, wanted, "faithfulness"), own.sample()
     before = _once(kept, "outputs", "sample", own.sample)
     if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
@@ -254,17 +248,17 @@ def without_directions(
     left, values, right = singular_directions(head)
     rng = np.random.default_rng([seed, head.layer, head.number])
 
-    def of(W: np.ndarray) -> float:
-        return float(damage({head: as_replacement(head, W, None)}).mean())
+    def without(size: float, a: np.ndarray, b: np.ndarray) -> float:
+        return float(damage({head: as_replacement(head, head.W - size * np.outer(a, b))}).mean())
 
     beside = [] if svm is None else name_directions(head, source.rows, svm[0] @ svm[1].T, LEADING)
     for named in name_directions(head, source.rows, most=LEADING):
         k, value = named.number, named.value
-        lost = of(head.W - value * np.outer(left[:, k], right[:, k]))
+        lost = without(value, left[:, k], right[:, k])
         others = []
         for _ in range(RANDOM):
             a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
-            others.append(of(head.W - value * np.outer(a, b)))
+            others.append(without(value, a, b))
         beside_it = str(beside[k]) if k < len(beside) else ""
         found.append(
             LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)

@@ -110,7 +110,8 @@ class Monitor:
         self.rows: list[Row] = []
         if self.file is not None and self.file.exists():
             self.rows = read_training(self.file)
-            _cut_last_line(self.file)
+            with open(self.file, "rb+") as table:  # an interruption leaves a last line incomplete, without a line end
+                table.truncate(table.read().rfind(b"\n") + 1)
         self._steps = {row["step"] for row in self.rows}
 
     def __repr__(self) -> str:
@@ -131,11 +132,18 @@ class Monitor:
 
     def check(self, step: int) -> list[Row]:
         """Measures all heads of the model now, and returns one new row of the table for each head."""
-        _refuse_shards(self.model)
+        for part in (*self.model.modules(), *self.model.parameters()):
+            if type(part).__name__ in ("FullyShardedDataParallel", "DTensor"):
+                raise NotImplementedError("FSDP keeps shards of the parameters, which Monitor cannot read")
         found = read(self.model, self.probe, queries=self.queries, progress=False, **self.options)
         whole = None if self.loss is None else in_probabilities(self.model, self.probe, self.loss)
-        given: dict[str, Any] = {"queries": self.queries, "null": self.null, "seed": self.seed}
-        rows = [measure(h, step, **given, gradients=None if whole is None else of_head(h, whole)) for h in found]
+        rows = [
+            measure(
+                head, step, queries=self.queries, null=self.null, seed=self.seed,
+                gradients=None if whole is None else of_head(head, whole),
+            )
+            for head in found
+        ]  # fmt: skip
         self._steps.add(step)
         self.rows += rows
         if self.file is not None:
@@ -198,18 +206,6 @@ def _is_first() -> bool:
     """Whether this process is the first of a distributed run, the one that writes."""
     distributed = torch.distributed
     return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
-
-
-def _refuse_shards(model: torch.nn.Module) -> None:
-    for part in (*model.modules(), *model.parameters()):
-        if type(part).__name__ in ("FullyShardedDataParallel", "DTensor"):
-            raise NotImplementedError("FSDP keeps shards of the parameters, which Monitor cannot read")
-
-
-def _cut_last_line(path: Path) -> None:
-    """Removes the last line of a file if it has no line end, since an interruption left such a line incomplete."""
-    with open(path, "rb+") as file:
-        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def in_probabilities(

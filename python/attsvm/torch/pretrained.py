@@ -21,6 +21,7 @@ IMAGES = 8  # largest number of images in a batch: with 197 patches each, about 
 MADE = 200  # number of images of digits that are read if no image files are given, with 197 patches each
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SAMPLE = 3  # number of batches on which the damage is measured, with one forward pass of each batch for each head
+IMAGE_INPUT = "pixel_values"  # name of the main input of a model that takes images
 LONGEST = 10_000  # a sentence of more characters than this is left out before it is cut into tokens
 
 
@@ -48,20 +49,15 @@ def load(model: Any) -> tuple[torch.nn.Module, Any]:
     name = str(model)
     try:
         loaded = AutoModel.from_pretrained(name, local_files_only=True).float().eval()
-        if takes_images(loaded):
-            return loaded, AutoImageProcessor.from_pretrained(name, local_files_only=True)
         taken = getattr(loaded, "main_input_name", "input_ids")
+        if taken == IMAGE_INPUT:
+            return loaded, AutoImageProcessor.from_pretrained(name, local_files_only=True)
         if taken != "input_ids":
             raise ValueError(f"it takes {taken}, not text or images: use attsvm.torch.read")
         return loaded, AutoTokenizer.from_pretrained(name, local_files_only=True)
     except Exception as error:  # a damaged folder can raise any exception
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"transformers cannot load {name}: {reason[0]}") from None
-
-
-def takes_images(model: torch.nn.Module) -> bool:
-    """Whether the model takes images."""
-    return getattr(model, "main_input_name", "") == "pixel_values"
 
 
 def text_batches(
@@ -101,7 +97,7 @@ def read_pretrained(
         As :func:`read`; if the model cannot be loaded, or too few sentences or images are left.
     """
     loaded, processor = load(model)
-    if takes_images(loaded):
+    if getattr(loaded, "main_input_name", None) == IMAGE_INPUT:
         images, words = find_images(files)
         channels = getattr(loaded.config, "num_channels", 3)
         batches: Iterable[Any] = image_batches(processor, images, channels)
@@ -137,7 +133,7 @@ def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
     """
     if not files:
         return _digits(), f"{MADE} images (handwritten digits of scikit-learn, resized by the model's processor)"
-    found: list[Path] = []
+    found: list[Any] = []
     for path in map(Path, files):
         if path.is_dir():
             found += sorted(inner for inner in path.iterdir() if inner.suffix.lower() in SUFFIXES)
@@ -145,7 +141,7 @@ def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
             found.append(path)
     if len(found) < 2:
         raise ValueError(f"{', '.join(map(str, files))} has {len(found)} images, too few to learn from")
-    return list(found), f"{len(found)} images"
+    return found, f"{len(found)} images"
 
 
 def _digits() -> list[np.ndarray]:
@@ -163,7 +159,7 @@ def image_batches(processor: Any, images: Sequence[Any], channels: int) -> Itera
     """Yields batches of a model's inputs, with at most ``IMAGES`` images each."""
     for at in range(0, len(images), IMAGES):
         opened = [_opened(image, "L" if channels == 1 else "RGB") for image in images[at : at + IMAGES]]
-        yield {"pixel_values": processor(images=opened, return_tensors="pt")["pixel_values"]}
+        yield {IMAGE_INPUT: processor(images=opened, return_tensors="pt")[IMAGE_INPUT]}
 
 
 def _opened(image: Any, mode: str) -> Any:

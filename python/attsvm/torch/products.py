@@ -86,7 +86,7 @@ def changed(own: Product, name: str, args: Any, kwargs: Any, out: Tensor) -> Pro
         new.q, new.k, turned = own.k, own.q, own.tensor.mT
         fits = out.shape == turned.shape and out.stride() == turned.stride()
     else:
-        fits = name in SAME_NAMES or name in MASK_NAMES
+        fits = name in SAME_NAMES | MASK_NAMES
     return new if fits else None
 
 

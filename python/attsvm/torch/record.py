@@ -44,7 +44,7 @@ class Layer:
     """
 
     def __init__(self, number: int, space: str, store: Path | None, call: Attention):
-        self.heads, m = call.q.shape[1], call.q.shape[3]
+        self.heads = call.q.shape[1]
         self.number, self.module, self.scale, self.cap = number, call.module, call.scale, call.cap
         self.kept: list[KeptSequence] = []
         self.passed = 0  # number of sequences so far, kept or not
@@ -54,20 +54,20 @@ class Layer:
         if self.residual is None and space == "residual":
             raise ValueError(f"space='residual': layer {number} ({self.module}) has none, since {found}")
         self.kind = "self" if self._same(call) else "cross"
-        self.weights = np.eye(m)[None], self.scale * np.eye(m)[None]
-        if self.residual is not None:
-            self.weights = self._weights(self.residual, call)
+        self.weights = self._weights(call)
         self.columns = {name: Column(f"layer-{number}-{name}", store) for name in ("q", "k", "x", "z")}
 
-    def _weights(self, residual: Residual, call: Attention) -> tuple[np.ndarray, np.ndarray]:
+    def _weights(self, call: Attention) -> tuple[np.ndarray, np.ndarray]:
         """Returns the weights K of a layer's keys; and the weights Q of its queries, times the scale of logits."""
-        K, Q = residual.keys.weights(call)[:: self.shared], residual.queries.weights(call) * self.scale
-        return as_array(K), as_array(Q)
+        K = Q = torch.eye(call.q.shape[3], dtype=torch.float64)[None]
+        if self.residual is not None:
+            K, Q = self.residual.keys.weights(call)[:: self.shared], self.residual.queries.weights(call)
+        return as_array(K), as_array(Q * self.scale)
 
     def _same(self, call: Attention) -> bool:
         """Whether queries and keys belong to the same tokens."""
         if self.residual is not None:
-            return self.residual.same(call)
+            return call.maps[self.residual.queries.place].input is call.maps[self.residual.keys.place].input
         tokens = call.k.shape[2]  # an input without an axis of `tokens` rows holds relative positions, not tokens
         given = [x for x in call.within.given if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
         width = max((x.shape[-1] for x in given), default=0)
@@ -115,7 +115,7 @@ class Layer:
         if self.residual is None:
             return
         most = tolerance(call)
-        pairs = zip(self.weights, self._weights(self.residual, call), strict=True)
+        pairs = zip(self.weights, self._weights(call), strict=True)
         same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
         if not (same and disagreement(self.residual, call) <= most):
             raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
@@ -185,8 +185,15 @@ class Recorder:
             return
         call = standardize(call, self.batch.size)
         n = len(call.q)
-        if not self.size:
-            self._decide(n, call.k.shape[2])
+        if not self.size:  # the first call of the batch: its entries enter the sample, and earlier ones leave it
+            size = self.batch.size
+            self.size = size if size and n % size == 0 else n
+            for entry in range(self.size):
+                tokens = self.batch.tokens(entry, call.k.shape[2]) * (n // self.size)
+                self.sample.take(self.entries + entry, tokens)
+            self.keep = self.sample.sequences()
+            for layer in self.layers.values():
+                layer.kept = [one for one in layer.kept if one.entry in self.keep]
         if number not in self.layers:
             self.layers[number] = Layer(number, self.space, self.store, call)
         layer = self.layers[number]
@@ -197,16 +204,6 @@ class Recorder:
             if entry in self.keep:
                 layer.add(call, b, entry, self.batch)
         layer.passed += n
-
-    def _decide(self, n: int, T: int) -> None:
-        """Decides which entries of the batch are kept, and drops earlier entries in their favour."""
-        size = self.batch.size
-        self.size = size if size and n % size == 0 else n
-        for entry in range(self.size):
-            self.sample.take(self.entries + entry, self.batch.tokens(entry, T) * (n // self.size))
-        self.keep = self.sample.sequences()
-        for layer in self.layers.values():
-            layer.kept = [one for one in layer.kept if one.entry in self.keep]
 
     def end(self) -> None:
         if self.calls is not None and self.count != self.calls:
@@ -219,7 +216,7 @@ class Recorder:
 
     def make(self, **options: Any) -> list[Head]:
         """All heads, in the order of attention calls and then of head numbers."""
-        return [head for number in sorted(self.layers) for head in self.layers[number].make(**options)]
+        return [head for layer in self.layers.values() for head in layer.make(**options)]
 
     def close(self) -> None:
         for layer in self.layers.values():

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
 from ..heads.directions import directions
-from ..heads.head import Head
+from ..heads.head import Head, Logits
 from .standard_form import attend, capped
 
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
@@ -32,8 +32,7 @@ class Call:
     """The arrays of one head in an attention call.
 
     ``x`` are tokens (B, T, dk), ``z`` queries (B, S, dz).  ``seen`` (B, S, T) says whether a query sees a token.
-    ``bias`` (B, S, T), ``sink`` (B, S) and ``cap`` act on the logits, or are None.  ``first`` (B,) is the first token
-    of each sequence that is not padding.
+    ``bias`` (B, S, T), ``sink`` (B, S) and ``cap`` act on the logits, or are None.
     """
 
     x: Tensor
@@ -42,10 +41,6 @@ class Call:
     bias: Tensor | None
     sink: Tensor | None
     cap: float | None
-
-    @property
-    def first(self) -> Tensor:
-        return self.seen.any(1).int().argmax(1)
 
 
 Replacement = Callable[[Call], Tensor]  # a substitute: returns attention probabilities (B, S, T)
@@ -75,9 +70,9 @@ def offset(places: int | None, cross: bool) -> Replacement:
     """
 
     def attention(call: Call) -> Tensor:
-        at = torch.arange(call.z.shape[1], device=call.x.device)[None]
-        begin = call.first[:, None]
-        return _one_hot(call, begin.expand(-1, at.shape[1]) if places is None else at + places + begin * cross)
+        at = torch.arange(call.z.shape[1], device=call.x.device)
+        begin = call.seen.any(1).int().argmax(1, keepdim=True)  # the first token that is not padding
+        return _one_hot(call, begin if places is None else at + places + begin * cross)
 
     return attention
 
@@ -100,7 +95,7 @@ def nearest(head: Head) -> Replacement:
     return attention
 
 
-def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
+def as_replacement(head: Head, value: Any, scale: str | None = None) -> Replacement:
     """The substitute for a head that ``value`` describes: the name of a rule, or an array W."""
     name = f"values[{head.label}]"
     if not isinstance(value, str):
@@ -129,11 +124,11 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
     The mean is over the queries of the first sequences, up to ``LOGITS`` logits, that see several tokens.
     """
     calls, tops = zip(*_recorded(head), strict=True)
-    rows = [row for call in calls for row in zip(*(part[0] for part in (*_parts(call, K, Q), call.seen)), strict=True)]
+    rows = [row for call in calls for row in zip(*_parts(call, K, Q), call.seen, strict=True)]
     if not rows:
         raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
     product, bias, seen = (torch.nn.utils.rnn.pad_sequence(part, batch_first=True) for part in zip(*rows, strict=True))
-    cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink[0] for call in calls])
+    cap, sink = calls[0].cap, None if calls[0].sink is None else torch.cat([call.sink for call in calls])
     size, wanted = float(torch.where(seen, product + bias, 0).abs().max()), float(np.concatenate(tops).mean())
     if size == 0:
         return 1.0
@@ -149,24 +144,26 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
 
 def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
-    """Yields recorded sequences as calls, with only the queries that see several tokens, and their top attention."""
-    text, given = head.text, head.given
-    biases, sinks, cap = (None, None, None) if given is None else (given.bias, given.sink, given.cap)
+    """Yields recorded sequences as calls without the batch axis, and the top attention of their queries.
+
+    Only the queries that see several tokens are among them.
+    """
+    text = head.text
+    given = Logits(head.queries, text.keys, 1.0) if head.given is None else head.given
     held = np.cumsum(text.counts * text.lengths)
     for i in range(max(1, int((held <= LOGITS).sum()))):
         seen = text.seen(i)
         several = seen.sum(axis=1) > 1
         rows = text.query_begin[i] + np.flatnonzero(several)
-        arrays = (
-            None if a is None else torch.from_numpy(np.array(a, np.float64))[None]
+        x, z, bias, sink = (
+            None if a is None else torch.from_numpy(np.array(a, np.float64))
             for a in (
                 text.keys[text.begin[i] :][: text.lengths[i]], head.queries[rows],
-                None if biases is None else np.broadcast_to(biases[i], seen.shape)[several],
-                None if sinks is None else sinks[i][several],
+                None if given.bias is None else np.broadcast_to(given.bias[i], seen.shape)[several],
+                None if given.sink is None else given.sink[i][several],
             )
         )  # fmt: skip
-        x, z, bias, sink = arrays
-        yield Call(x, z, torch.from_numpy(seen[several])[None], bias, sink, cap), head.choices.top[rows]
+        yield Call(x, z, torch.from_numpy(seen[several]), bias, sink, given.cap), head.choices.top[rows]
 
 
 def _parts(call: Call, *factors: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -54,9 +54,6 @@ class Residual:
     queries: Columns
     keys: Columns
 
-    def same(self, call: Attention) -> bool:
-        return call.maps[self.queries.place].input is call.maps[self.keys.place].input
-
 
 def find_residual(call: Attention) -> Residual | str:
     """The linear maps from which a call's queries and keys come, or the reason (text) why there are none."""
@@ -77,9 +74,9 @@ def tolerance(call: Attention) -> float:
 
 def disagreement(residual: Residual, call: Attention) -> float:
     """Largest difference of a call's q.k from q.k by the linear maps' weights, over the largest q.k (one sequence)."""
-    pairs = ((call.q, residual.queries), (call.k, residual.keys))
-    expected = products(*(x[0].double() for x, _ in pairs))
-    found = products(*(columns.inputs(call, 0).double() @ columns.weights(call) for _, columns in pairs))
+    expected = products(call.q[0].double(), call.k[0].double())
+    sides = (residual.queries, residual.keys)
+    found = products(*(side.inputs(call, 0).double() @ side.weights(call) for side in sides))
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
@@ -101,8 +98,8 @@ def with_one(x: Tensor) -> Tensor:
 
 def _last_first(call: Attention, side: str, B: int, S: int) -> Iterator[tuple[int, bool, Tensor]]:
     """Yields (index, whether tokens precede the batch, array (B, S, columns)) of maps with B S rows, last map first."""
-    for place in reversed(range(len(call.maps))):
-        x = getattr(call.maps[place], side).detach()
+    for place, linear in reversed(list(enumerate(call.maps))):
+        x = getattr(linear, side).detach()
         if x.shape[:-1].numel() == B * S and x.is_floating_point():
             for swapped in (False, True) if B > 1 and S > 1 else (False,):
                 yield place, swapped, _tokens(x, B, swapped)

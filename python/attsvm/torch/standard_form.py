@@ -34,7 +34,7 @@ def standardize(call: Attention, batch: int | None) -> Attention:
     the number of heads.
     """
     q, k, v = call.q, call.k, call.v
-    if q.ndim == 5 and k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # groups of heads that share a key head
+    if q.ndim == k.ndim == 5 and k.shape[2] == 1 < q.shape[2]:  # groups of heads that share a key head
         q, k = q.flatten(1, 2), k.flatten(1, 2)
         v = v.flatten(1, 2) if v is not None and v.ndim == 5 else None
     if q.ndim <= 3:
@@ -57,9 +57,9 @@ def standardize(call: Attention, batch: int | None) -> Attention:
 
 def one_head(call: Attention, h: int) -> Attention:
     """The part of head h of a call in standard form, without the axis of heads."""
-    arrays, H = (call.q, call.k, call.v, call.tensor, call.result), call.q.shape[1]
-    q, k, v, tensor, result = (None if x is None else x[:, h * x.shape[1] // H] for x in arrays)
-    return replace(call, q=q, k=k, v=v, tensor=tensor, result=result)
+    arrays = {name: getattr(call, name) for name in ("q", "k", "v", "tensor", "result")}
+    H = call.q.shape[1]
+    return replace(call, **{name: x[:, h * x.shape[1] // H] for name, x in arrays.items() if x is not None})
 
 
 def single(x: Tensor) -> Tensor:
@@ -92,10 +92,27 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
         If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(call, b)
-    prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
+    live = seen.any(-1, keepdim=True)
+    prob = torch.where(live, attend(logits, seen, bias, sink), torch.nan)
     values = None if call.v is None else call.v[b].to(q.dtype)
+    # The result that these probabilities give, and the result of the call.
+    own, ran, unit = prob.nan_to_num(), single(call.result[b]), 1.0
+    if call.fused:
+        assert values is not None  # a fused call has values
+        unit = max(float(values.abs().max()), torch.finfo(values.dtype).tiny)
+        own = products(own, values.mT)
+    else:
+        ran = ran[..., : prob.shape[-1]]
+    off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     largest = max(largest, call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max()))
-    _check(call, single(call.result[b]), prob, values, largest)
+    most = AGREES + 2 * max(torch.finfo(x.dtype).eps for x in (call.q, call.result)) * (1 + largest)
+    read = f"attention read from {call.module or 'the model'}"
+    if not math.isfinite(off + most):
+        raise Disagreement(
+            f"{read} cannot be checked: its logits, its values or what the model computed are not finite"
+        )
+    if off > most:
+        raise Disagreement(f"{read} differs from what the model computed by {off:.1e} (at most {most:.1e} expected)")
     norms = values.norm(dim=-1) if values is not None and values.shape[1] == k.shape[1] else None
     return q, k, (_one_head(seen), None if bias is None else _one_head(bias), sink), prob, norms
 
@@ -125,7 +142,7 @@ def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, A
     added = given if call.fused else given - logits
     seen = given > lowest
     seen &= added > torch.where(seen, added, -torch.inf).amax(-1, keepdim=True) - BEYOND
-    mean = torch.where(seen, added, 0).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
+    mean = torch.where(seen, added, torch.nan).nanmean(-1, keepdim=True)
     bias = torch.where(seen, added - mean, 0)
     largest = float(torch.where(seen, given, 0).abs().max())
     if call.fused:
@@ -139,25 +156,3 @@ def compared(call: Attention, b: int | slice) -> tuple[Tensor, Tensor, Tensor, A
 
 def _one_head(x: Tensor) -> Tensor:
     return x[:1] if bool((x == x[:1]).all()) else x
-
-
-def _check(call: Attention, ran: Tensor, prob: Tensor, values: Tensor | None, largest: float) -> None:
-    """Raises unless ``ran``, the call's result for one sequence, is what the probabilities ``prob`` give."""
-    own, unit = prob.nan_to_num(), 1.0
-    eps = max(torch.finfo(x.dtype).eps for x in (call.q, call.result))
-    read = f"attention read from {call.module or 'the model'}"
-    if call.fused:
-        assert values is not None  # a fused call has values
-        unit = max(float(values.abs().max()), torch.finfo(values.dtype).tiny)
-        own = products(own, values.mT)
-    else:
-        ran = ran[..., : prob.shape[-1]]
-    live = ~prob.isnan().any(-1, keepdim=True)
-    off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
-    most = AGREES + 2 * eps * (1 + largest)
-    if not math.isfinite(off + most):
-        raise Disagreement(
-            f"{read} cannot be checked: its logits, its values or what the model computed are not finite"
-        )
-    if off > most:
-        raise Disagreement(f"{read} differs from what the model computed by {off:.1e} (at most {most:.1e} expected)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -163,8 +163,7 @@ class Substitution(Watch):
         if not values:
             return call.result
         whole = standardize(call, self.size)
-        H, result = whole.q.shape[1], whole.result.clone()
-        whole = replace(whole, result=result)
+        whole.result, H = whole.result.clone(), whole.q.shape[1]
         for head, value in values.items():
             if head.module not in ("", call.module):
                 raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
@@ -181,8 +180,8 @@ class Substitution(Watch):
                 rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
                 new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
             seen = part.seen.any(-1, keepdim=True)
-            own.result.copy_(torch.where(seen, new.to(result.dtype), own.result))
-        return result.reshape(call.result.shape)
+            own.result.copy_(torch.where(seen, new.to(own.result), own.result))
+        return whole.result.reshape(call.result.shape)
 
 
 def _inputs(head: Head, call: Attention) -> tuple[Tensor, Tensor]:
@@ -195,7 +194,7 @@ def _inputs(head: Head, call: Attention) -> tuple[Tensor, Tensor]:
     if K.shape[1] != m:
         raise _other(head, f"its keys have {m} dimensions, the head's {K.shape[1]}")
     if head.space == "head":
-        if abs(float(Q[0, 0]) - call.scale) > SCALED * abs(call.scale):
+        if not math.isclose(Q[0, 0], call.scale, rel_tol=SCALED):
             raise _other(head, f"its logits are scaled by {call.scale:g}, the head's by {float(Q[0, 0]):g}")
         return k, q
     x, z = find_input(call, k, K), find_input(call, call.scale * q, Q)

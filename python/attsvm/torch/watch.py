@@ -145,7 +145,7 @@ class Watch(TorchFunctionMode):
             module.done = True
 
     def kernel(self) -> None:
-        """Notes that a kernel ran whose attention is not read: a fused kernel, or attention from factors."""
+        """Notes that attention ran that is not read: a fused kernel, unknown logits, or attention from factors."""
         self.miss(self.within() or self.innermost())
 
     def within(self) -> Running | None:
@@ -177,8 +177,9 @@ class Watch(TorchFunctionMode):
 
     def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: Tensor) -> Tensor:
         """Follows the result of a PyTorch function; returns the result, or its replacement if it is an attention."""
+        new = None
         if name == "linear":
-            self.maps.append(LinearMap(out, *args, **kwargs))
+            self.maps.append(LinearMap(out, *args[:3], **kwargs))  # a quantized map has more arguments
         elif name == "addmm":
             bias, x, weight = tensors(args, kwargs)[:3]
             if kwargs.get("alpha", 1) == kwargs.get("beta", 1) == 1 and bias is not out:
@@ -189,32 +190,28 @@ class Watch(TorchFunctionMode):
             if own is not None:
                 return self._softmax(own, out)
             if out.ndim >= 3:
-                module = self.within()
-                if module is None:
+                if self.within() is None:
                     self.followed.append((out, self.innermost()))
                 else:
-                    self.miss(module)
+                    self.kernel()
         elif name in PRODUCT_NAMES:
             self._values(args, kwargs)
-            product = product_of(name, args, kwargs, out)
-            if product is not None:
-                self.products.append(product)
+            new = product_of(name, args, kwargs, out)
         else:
-            if own is not None and (new := changed(own, name, args, kwargs, out)) is not None:
-                self.products.remove(own) if out is own.tensor else None
-                self.products.append(new)
+            new = None if own is None else changed(own, name, args, kwargs, out)
             if name in SAME_NAMES or name == "getitem":
                 given = tensors(args, kwargs)[:1]
                 owners = [owner for prob, owner in self.followed for x in given if x is prob]
                 self.followed.extend((out, owner) for owner in owners[:1])
+        if new is not None:
+            self.products.append(new)
         return out
 
     def _softmax(self, own: Product, prob: Tensor) -> Tensor:
         last = self.waiting
-        if last is not None and last.within is self.innermost():
+        if last is not None and last.within is self.innermost() and last.result.shape[-2:] != prob.shape[-2:]:
             # Softmaxes of two sizes in one module, with no values between: the factors of an attention (Nystroem).
-            if (last.q.shape[-2], last.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
-                self.split = last.within
+            self.split = last.within
         self._flush()
         call = self._call(own, prob)
         self.products.clear()
@@ -226,8 +223,9 @@ class Watch(TorchFunctionMode):
     def _call(self, own: Product, result: Tensor, **more: Any) -> Attention:
         """Makes the record of an attention call of the innermost running module, and marks that module as read."""
         self.read()
-        within, maps = self.innermost(), list(self.maps)
-        return Attention(**vars(own), result=result, within=within, maps=maps, folded=self.heads, **more)
+        return Attention(
+            **vars(own), result=result, within=self.innermost(), maps=list(self.maps), folded=self.heads, **more
+        )
 
     # ------------------------------------- after the softmax: the values, and the report of the call
 
@@ -238,7 +236,7 @@ class Watch(TorchFunctionMode):
             if isinstance(owner, Running):
                 if any(x is prob for x in given):
                     self.miss(owner)
-            elif owner is self.waiting and len(given) == 2 and given[0] is prob:
+            elif len(given) == 2 and given[0] is prob:
                 owner.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
                 self._flush()
 
