@@ -34,6 +34,9 @@ N, T, D = 4, 5, 16
 STEPS, LR = 8000, 0.1
 RUNS, QUICK = 60, 12
 CAP, SMOOTHING, DROPPED = 5.0, 0.1, 0.3
+SUBSETS = np.array([*itertools.product((False, True), repeat=T)])  # of the tokens of a sequence
+MASKS = SUBSETS[:, None, None]
+CHANCES = np.where(MASKS, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True)  # probabilities of the masks of dropout
 SETTINGS = f"""n = {N}, T = {T}, d = {D}, unit tokens and queries, mean logistic loss, {STEPS:,} steps of normalised
 gradient descent with learning rate {LR} from zero; all subsets of tokens for dropout, of which a share {DROPPED:g} is
 dropped; a soft cap of {CAP:g}; label smoothing {SMOOTHING:g}."""
@@ -82,9 +85,9 @@ def trained(problem, X, Z):
     """Trains W by the recipes that the package itself has: token dropout, ties and a sink.  Returns for each of them W
     and the recipe's SVM; for ties, which change the tokens, also the SVM of these tokens that ignores the recipe."""
     y, head, rows = problem.y, problem.head, np.arange(N)
-    subsets = np.array([*itertools.product((False, True), repeat=T)])[1:]
-    seen = cross_attention([x[kept] for x in X for kept in subsets], np.repeat(Z, len(subsets), axis=0))
-    dropout = run_of(Problem(seen, np.repeat(y, len(subsets)), head))
+    # a query sees every subset of its tokens but the empty one
+    seen = cross_attention([x[kept] for x in X for kept in SUBSETS[1:]], np.repeat(Z, len(SUBSETS) - 1, axis=0))
+    dropout = run_of(Problem(seen, np.repeat(y, len(SUBSETS) - 1), head))
     falling = X[rows[:, None], np.argsort(-problem.scores, axis=1)]
     ranked = cross_attention([x[k:] for x in falling for k in range(T - 1)], np.repeat(Z, T - 1, axis=0))
     twice, best = X.copy(), (y[:, None] * X[..., 0]).argmax(axis=1)
@@ -121,53 +124,42 @@ def descended(name, X, Z, scores):
     for _ in range(STEPS):
         G = gradient(name, W, X, Z, scores)
         size = norm(G, axis=(-2, -1), keepdims=True)
-        stopped = size[:, 0, 0] == 0
-        if stopped.all():
-            break
         W = W - LR * G / np.where(size > 0, size, 1.0)
-    return W, stopped
+    return W, size[:, 0, 0] == 0
 
 
 def gradient(name, W, X, Z, g):
     """Computes the gradient (runs, d, d) of the mean loss in W under the recipe ``name``, where ``g`` (runs, n, T) are
     the scores of the tokens."""
     U = np.einsum("rde,rne->rnd", W, Z)
+    size = np.maximum(norm(U, axis=-1, keepdims=True), 2.0**-40)  # a power of two, so that W = 0 adds no rounding error
     logits = np.einsum("rntd,rnd->rnt", X, U)
     if name == "sigmoid":
         logits = np.clip(logits, -700, 700)
-        a, left = 1 / (1 + np.exp(-logits)), np.exp(-np.abs(logits))
-        pull = left / (1 + left) ** 2 * g  # a (1 - a) g
+        a, pull = (1 + np.tanh(logits / 2)) / 2, g / (2 * np.cosh(logits / 2)) ** 2  # the second is a (1 - a) g
     elif name == "sparsemax":
         a = projection(logits)
         on = a > 0
         pull = on * (g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True))
-    elif name == "soft cap":
-        a = softmax(CAP * np.tanh(logits / CAP))
-        pull = pairs(a, g) / np.cosh(logits / CAP) ** 2
-    elif name == "QK-norm":
-        size = norm(U, axis=-1, keepdims=True)
-        least = np.maximum(size, 1e-12)
-        a, unit_U = softmax(np.sqrt(D) * logits / least), U / least
-        rows = np.einsum("rnt,rntd->rnd", -pairs(a, g) / (1 + np.exp((a * g).sum(axis=-1)))[..., None], X)
-        # remove the part along U = W z, since the loss depends only on the direction of U
-        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U
-        return np.einsum("rnd,rne->rde", np.where(size > 0, rows / least, rows), Z) / N
-    elif name == "dropout of probabilities":
-        return dropped(logits, X, Z, g)
     else:
-        a = softmax(logits)
+        if name == "dropout of probabilities":
+            logits, g = logits[None], g * MASKS / (1 - DROPPED)  # one more axis in front, over all dropout masks
+        bounded = {"soft cap": CAP * np.tanh(logits / CAP), "QK-norm": np.sqrt(D) * logits / size}
+        a = softmax(bounded.get(name, logits))
         pull = pairs(a, g)
-    u = (a * g).sum(axis=-1)
-    slope = -1 / (1 + np.exp(u))
+    slope = -1 / (1 + np.exp((a * g).sum(axis=-1, keepdims=True)))
     if name == "smoothing":
-        slope = (1 - SMOOTHING) * slope + SMOOTHING / (1 + np.exp(-u))
-    return pulled(slope[..., None] * pull, X, Z)
-
-
-def pulled(pull, X, Z):
-    """Computes the gradient (runs, d, d) in W from the derivatives ``pull`` in the logits: the mean of ``sum_t pull_t
-    x_t z^T`` over sequences."""
-    return np.einsum("rnd,rne->rde", np.einsum("rnt,rntd->rnd", pull, X), Z) / N
+        slope = slope + SMOOTHING
+    pull = slope * pull  # the derivatives of the losses in the logits
+    if name == "soft cap":
+        pull = pull / np.cosh(logits / CAP) ** 2
+    if name == "dropout of probabilities":
+        pull = (CHANCES * pull).sum(axis=0)
+    rows = np.einsum("rnt,rntd->rnd", pull, X)
+    if name == "QK-norm":
+        # remove the part along U = W z, since the loss depends only on the direction of U
+        rows = (rows - (rows * U).sum(axis=-1, keepdims=True) / size**2 * U) / size
+    return np.einsum("rnd,rne->rde", rows, Z) / N
 
 
 def pairs(a, g):
@@ -175,17 +167,6 @@ def pairs(a, g):
     all scores g that of the token with the largest a, so that nothing cancels at saturation."""
     apart = g - np.take_along_axis(g, a.argmax(axis=-1)[..., None], -1)
     return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
-
-
-def dropped(logits, X, Z, g):
-    """Computes the gradient in W with dropout of attention probabilities, averaged over all dropout masks; the kept
-    probabilities are not scaled to sum 1."""
-    masks = np.array([*itertools.product((0, 1), repeat=T)])[:, None, None]
-    chances = np.where(masks, 1 - DROPPED, DROPPED).prod(axis=-1, keepdims=True)
-    scores = g * masks / (1 - DROPPED)
-    a = softmax(logits)[None]
-    pull = chances * -pairs(a, scores) / (1 + np.exp((a * scores).sum(axis=-1, keepdims=True)))
-    return pulled(pull.sum(axis=0), X, Z)
 
 
 def claims(results):
