@@ -46,7 +46,7 @@ with learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {S
 
 def experiment(rng):
     return {
-        "columns:": columns(rng),
+        "columns:": [of_dimension(rng, d) for d in DIMENSIONS],
         "set:": set_of_solutions(rng),
         "wrong:": [of_signal(rng, signal) for signal in SIGNALS],
         "regularisers": regularisers(rng),
@@ -55,18 +55,13 @@ def experiment(rng):
     }
 
 
-def columns(rng):
-    """Trains K and Q with several numbers of columns in each dimension d.  Measures the correlation of W = K Q^T with
-    the nuclear SVM of its tokens, and whether these are the best tokens."""
-    near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
-    for i, d in enumerate(DIMENSIONS):
-        problem = sphere_problem(rng, N, T, d)
-        K, Q = 0.3 * rng.standard_normal((2, d, d))
-        for j, m in enumerate(COLUMNS):
-            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS)
-            near[i, j] = to_svm(run.W, svm_of(run, "nuclear"))
-            best[i, j] = on_best(run)
-    return {"near": near, "best": best}
+def of_dimension(rng, d):
+    """Trains K and Q with several numbers of columns in dimension d.  Measures the correlation of W = K Q^T with the
+    nuclear SVM of its tokens, and whether these are the best tokens."""
+    problem = sphere_problem(rng, N, T, d)
+    K, Q = 0.3 * rng.standard_normal((2, d, d))
+    runs = [train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS) for m in COLUMNS]
+    return {"near": [to_svm(run.W, svm_of(run, "nuclear")) for run in runs], "best": [*map(on_best, runs)]}
 
 
 def set_of_solutions(rng):
@@ -118,13 +113,15 @@ def regularisers(rng):
     X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
     chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
     score = (np.arange(T) == chosen[:, None])[:20, :, None].astype(float)
-    start, found = 0.1 * rng.standard_normal((4, d, d)), []
-    for tokens, H in ((X, 1), (X, 4), (X + sample.positional_encoding(T, d), 1)):  # TEACHERS
+    start = 0.1 * rng.standard_normal((4, d, d))
+
+    def right(tokens, H):
         problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
         W = np.reshape(train(problem, start[:H], steps=STEPS).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
-        found.append((seen.argmax(axis=1) == chosen[20:]).mean())
-    return found
+        return (seen.argmax(axis=1) == chosen[20:]).mean()
+
+    return right(X, 1), right(X, 4), right(X + sample.positional_encoding(T, d), 1)  # TEACHERS
 
 
 def nonlinear_head(rng):
@@ -134,10 +131,9 @@ def nonlinear_head(rng):
     V = rng.standard_normal((8, 8))
     problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
-    svm = svm_of(run)
-    own = (np.arange(N), run.selected)
     if not saturated(run):
         return dict.fromkeys(("gradient", "scores", "correlation"), np.nan)
+    svm, own = svm_of(run), (np.arange(N), run.selected)
     # The flag of the selected token is false, since its margin is infinite.
     tight = support_margins(problem.data, run.selected, svm.W) <= 1 + 1e-6
     scores = {"gradient": np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), "scores": problem.scores}
@@ -155,14 +151,7 @@ def segment(rng):
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
         one, other = (FAR * sol.W / norm(sol.W) for sol in sols)
         loss = [problem.loss((1 - a) * one + a * other) for a in ALONG]
-    return {"loss": loss, "same": float((runs[0].selected == runs[1].selected).all())}
-
-
-def above(loss):
-    """Returns a flag for each run: whether the loss on its segment rises above the loss at both ends; NaN if it has no
-    segment."""
-    ends = loss[:, [0, -1]].max(axis=1)
-    return np.where(np.isfinite(ends), loss.max(axis=1) > ends * (1 + 1e-9), np.nan)
+    return {"loss": loss, "same": np.array_equal(runs[0].selected, runs[1].selected)}
 
 
 def claims(results):
@@ -173,7 +162,9 @@ def claims(results):
         results[f"wrong: {key}"] for key in ("fitted", "by the signal", "trained", "svm", "coins")
     )
     code = results["regularisers"] - results["regularisers"][:, :1]
-    up, same = above(results["segment: loss"]), results["segment: same"] == 1
+    loss, same = results["segment: loss"], results["segment: same"]
+    # whether the loss on a segment rises above the loss at both ends, and whether there is a segment
+    up, there = loss.max(axis=1) > loss[:, [0, -1]].max(axis=1) * (1 + 1e-9), np.isfinite(loss[:, 0])
     return {
         "Higher rank helps": [
             *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], *bound)
@@ -202,8 +193,8 @@ def claims(results):
             median("correlation with the SVM of the selected tokens", results["head: correlation"], 0.99, 1),
         ],
         "The loss is not convex": [
-            share("the loss rises between runs that end on different tokens", up[~same & np.isfinite(up)] == 1, 0.2),
-            exactly("the loss rises between runs that end on the same tokens", up[same & np.isfinite(up)], high=0),
+            share("the loss rises between runs that end on different tokens", up[there & ~same], 0.2),
+            exactly("the loss rises between runs that end on the same tokens", up[there & same], high=0),
         ],
     }  # fmt: skip
 
@@ -213,15 +204,12 @@ def plot(results, *axes):
     (rank, ends, benign), (codes, head, between) = axes
     for i, d in enumerate(DIMENSIONS):
         medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
-    rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
+    rank.set_xticks(range(len(COLUMNS)), COLUMNS)
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9, color=BLUE)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-    for key, label, color in (
-        ("trained", "trained", BLUE),
-        ("svm", "its SVM", ORANGE),
-        ("coins", "labels by coin", "0.6"),
-    ):
+    looks = {"trained": ("trained", BLUE), "svm": ("its SVM", ORANGE), "coins": ("labels by coin", "0.6")}
+    for key, (label, color) in looks.items():
         benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
     finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
     codes.set_prop_cycle(None)  # Matplotlib's own colours
