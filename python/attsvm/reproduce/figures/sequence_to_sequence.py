@@ -55,8 +55,8 @@ def virtual(X, y, v, W, problem, own):
     """Compares gradient and SVM solution with textbook formulas in NumPy on n T sequences of one query each.  Returns
     the relative error of the gradient and the gap of the solution.  (There is a solution, since d >= n T.)"""
     dual, gradient, adjoint, margin = np.maximum(own.dual, 0), 0, 0, np.inf
-    for n, k in np.ndindex(N, T):
-        z, tokens, selected = X[n, k], X[n, : problem.data.lengths[n * T + k]], own.selected[n, k]
+    for (n, k), selected in np.ndenumerate(own.selected):
+        z, tokens = X[n, k], X[n, : problem.data.lengths[n * T + k]]
         gradient += loss_gradient(Sequences(tokens[None], z[None], y[n, k] * (tokens @ v)[None]), W) / (N * T)
         rows = tokens[selected] - tokens
         margin = min(margin, np.delete(rows @ own.W @ z, selected).min(initial=np.inf))
@@ -105,14 +105,8 @@ def plot(results, *axes):
                 label = f"{trained} and its {norm.replace('f', 'F')} SVM"
                 off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
                 medians(SHOWN[1:], off, label, right, **style(trained, norm))
-        finish(
-            left,
-            f"{text.capitalize()}: attention of a query",
-            "training step",
-            "largest softmax probability",
-            xlim=(0, 600),
-            ylim=(0, 1),
-        )
+        title, label = f"{text.capitalize()}: attention of a query", "largest softmax probability"
+        finish(left, title, "training step", label, xlim=(0, 600), ylim=(0, 1))
         finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
     return (
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",

@@ -37,8 +37,8 @@ def together(runs, seed):
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
     results = {}
     for kind in KINDS:
-        weights = descend(kind, X, Z, scores, W, rngs)
-        found = results[kind] = flat([measure(X[r], Z[r], scores[r], weights[:, r]) for r in range(runs)])
+        weights = descend(kind, X, Z, scores, W, rngs).swapaxes(0, 1)
+        found = results[kind] = flat([*map(measure, X, Z, scores, weights)])
         found["same"] = (found["selected"] == results["plain"]["selected"]).mean(axis=1)
     return results
 
@@ -50,13 +50,13 @@ def descend(kind, X, Z, scores, W, rngs):
     for step in range(1, STEPS + 1):
         logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
         if kind == "gumbel":
-            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in rngs])
+            logits = logits + [rng.gumbel(size=(N, T)) for rng in rngs]
         s = softmax(logits)
-        through = np.arange(T) == logits.argmax(axis=-1)[..., None] if kind == "gumbel" else s
+        through = s == s.max(axis=-1, keepdims=True) if kind == "gumbel" else s
         towards = -scores / (1 + np.exp((through * scores).sum(axis=-1, keepdims=True)))
         # The entropy of s has the derivative -log s - 1; its constant -1 cancels in the gradient.
         if kind == "entropy":
-            towards = towards - PENALTY * np.log(s)
+            towards -= PENALTY * np.log(s)
         G = np.matmul(np.einsum("rnt,rntd->rdn", s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N, X), Z)
         W = W - LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
         if step % EVERY == 0:
@@ -86,19 +86,12 @@ def claims(results):
     is no theory."""
     plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
+    same, kept = results["entropy same"], results["gumbel same"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
     return {
         "Does pushing select the same tokens?": [
-            mean(
-                "entropy penalty: share of the tokens of plain training (by chance .125)",
-                results["entropy same"],
-                (0, 1),
-                0.3,
-                0.55,
-            ),
-            mean(
-                "straight-through Gumbel: share of the tokens of plain training", results["gumbel same"], (0, 1), 0.88
-            ),
+            mean("entropy penalty: share of the tokens of plain training (by chance .125)", same, (0, 1), 0.3, 0.55),
+            mean("straight-through Gumbel: share of the tokens of plain training", kept, (0, 1), 0.88),
             median("plain training selects better tokens than under the penalty: score gained", gained, 0.1, 0.24),
         ],
         f"1 - correlation with the SVM of the tokens selected, step {STEPS:,}": [
@@ -124,12 +117,9 @@ def plot(results, left, middle, right):
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
-    pairs(
-        right,
-        [label.replace(" ", "\n") for label in KINDS.values()],
-        ("the best token", "0.35", best, None),
-        ("the token of plain training", "#E69F00", same, None),
-    )
+    names = [label.replace(" ", "\n") for label in KINDS.values()]
+    looks = ("the best token", "0.35", best, None), ("the token of plain training", "#E69F00", same, None)
+    pairs(right, names, *looks)
     finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
     return (
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",
