@@ -172,27 +172,25 @@ def pairs(a, g):
 def claims(results):
     """Claims that W turns to an SVM of the recipe's own for some recipes, to the plain SVM of its tokens for others,
     and to no SVM for the rest."""
-    own, plain = ({name: results[f"{name}: {part}"] for name in RECIPES} for part in ("own", "plain"))
     return {
         "Recipes with an SVM of their own": [
-            *(median(f"{name}: correlation with its SVM", own[name], low, 1) for name, low in LEAST.items()),
-            *(
-                share(f"{name}: nearer to its SVM than to the plain one", own[name] > plain[name], 0.7)
-                for name in LEAST
-                if name != "sink"
-            ),
+            *(median(f"{name}: correlation with its SVM", results[f"{name}: own"], low, 1)
+              for name, low in LEAST.items()),
+            *(share(f"{name}: nearer to its SVM than to the plain one",
+                    results[f"{name}: own"] > results[f"{name}: plain"], 0.7) for name in LEAST if name != "sink"),
             median("random tokens of the same problems: correlation of their SVM with the plain one",
                    results["null"], -1, 0.6),
         ],
         "Recipes that leave the plain SVM of the tokens they select": [
-            median("smoothing: correlation", own["smoothing"], 0.99, 1),
-            share("dropout of probabilities: correlation above .99", own["dropout of probabilities"] > 0.99, 0.25),
+            median("smoothing: correlation", results["smoothing: own"], 0.99, 1),
+            share("dropout of probabilities: correlation above .99",
+                  results["dropout of probabilities: own"] > 0.99, 0.25),
         ],
         "Recipes without one": [
             share("sparsemax: the gradient is exactly zero in the end", results["sparsemax: stopped"], 0.7),
             median("sparsemax: least margin where it stopped", results["sparsemax: margin"], 1 - 1e-9, 1.5),
-            median("soft cap: correlation with the plain SVM", plain["soft cap"], -1, 0.95),
-            median("QK-norm: correlation with the plain SVM", plain["QK-norm"], -1, 0.95),
+            median("soft cap: correlation with the plain SVM", results["soft cap: plain"], -1, 0.95),
+            median("QK-norm: correlation with the plain SVM", results["QK-norm: plain"], -1, 0.95),
         ],
     }  # fmt: skip
 

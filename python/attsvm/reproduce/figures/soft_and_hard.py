@@ -86,12 +86,13 @@ def claims(results):
     is no theory."""
     plain, entropy, gumbel = (1 - results[f"{kind} correlation"][:, -1] for kind in KINDS)
     gained = results["plain score"] - results["entropy score"]
-    same, kept = results["entropy same"], results["gumbel same"]
     taken = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
     return {
         "Does pushing select the same tokens?": [
-            mean("entropy penalty: share of the tokens of plain training (by chance .125)", same, (0, 1), 0.3, 0.55),
-            mean("straight-through Gumbel: share of the tokens of plain training", kept, (0, 1), 0.88),
+            mean("entropy penalty: share of the tokens of plain training (by chance .125)",
+                 results["entropy same"], (0, 1), 0.3, 0.55),
+            mean("straight-through Gumbel: share of the tokens of plain training",
+                 results["gumbel same"], (0, 1), 0.88),
             median("plain training selects better tokens than under the penalty: score gained", gained, 0.1, 0.24),
         ],
         f"1 - correlation with the SVM of the tokens selected, step {STEPS:,}": [
@@ -104,7 +105,7 @@ def claims(results):
             median("softmax: largest difference of an attended vector", results["plain hard"], 0, 1e-6),
             exactly("hard attention against the selected tokens themselves", taken, high=0),
         ],
-    }
+    }  # fmt: skip
 
 
 @picture((14, 4.8), 3)

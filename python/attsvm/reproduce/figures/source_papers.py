@@ -24,7 +24,7 @@ from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import on_best, saturated, sphere_problem, svm_of, to_svm
-from ..textbook import softmax, support_margins
+from ..textbook import apart, softmax, support_margins
 
 PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
 CAPTION = """Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new
@@ -73,7 +73,7 @@ def set_of_solutions(rng):
         W = train(problem, K=K, Q=Q, steps=STEPS).W
         W = 2 * W / norm(W, "nuc")
         b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
-        ends.append({"b": b, "distance": norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
+        ends.append({"b": b, "distance": apart(W, np.array([[1, b], [b, 1]]))})
     return ends
 
 
@@ -111,15 +111,14 @@ def regularisers(rng):
     on which it selects the teacher's token."""
     d = 6
     X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
-    chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
-    score = (np.arange(T) == chosen[:, None])[:20, :, None].astype(float)
+    best = np.eye(T)[np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)]  # 1 for the teacher's token, else 0
     start = 0.1 * rng.standard_normal((4, d, d))
 
     def right(tokens, H):
-        problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
+        problem = Problem(cross_attention(tokens[:20], Z[:20], best[:20, :, None]), None, LinearHead([1.0]), heads=H)
         W = np.reshape(train(problem, start[:H], steps=STEPS).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
-        return (seen.argmax(axis=1) == chosen[20:]).mean()
+        return (seen.argmax(axis=1) == best[20:].argmax(axis=1)).mean()
 
     return right(X, 1), right(X, 4), right(X + sample.positional_encoding(T, d), 1)  # TEACHERS
 
@@ -129,7 +128,7 @@ def nonlinear_head(rng):
     for scores from the head's gradient and for the head's own scores; and the correlation of W with its SVM."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
-    problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
+    problem = Problem(cross_attention(X, Z), None, MLPHead(V))
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
     if not saturated(run):
         return dict.fromkeys(("gradient", "scores", "correlation"), np.nan)
@@ -146,7 +145,7 @@ def segment(rng):
     and whether both runs select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
-    sols = [svm_of(run) for run in runs]
+    sols = [*map(svm_of, runs)]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
         one, other = (FAR * sol.W / norm(sol.W) for sol in sols)
@@ -158,17 +157,16 @@ def claims(results):
     """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
     remarks."""
     near, best = results["columns: near"], results["columns: best"]
-    fitted, noise, trained, svm, coins = (
-        results[f"wrong: {key}"] for key in ("fitted", "by the signal", "trained", "svm", "coins")
-    )
-    code = results["regularisers"] - results["regularisers"][:, :1]
+    keys = ("fitted", "by the signal", "trained", "svm", "coins")
+    fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in keys)
+    _, heads, code = (results["regularisers"] - results["regularisers"][:, :1]).T
     loss, same = results["segment: loss"], results["segment: same"]
     # whether the loss on a segment rises above the loss at both ends, and whether there is a segment
     up, there = loss.max(axis=1) > loss[:, [0, -1]].max(axis=1) * (1 + 1e-9), np.isfinite(loss[:, 0])
     return {
         "Higher rank helps": [
-            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], *bound)
-              for i, d in ((1, 8), (2, 16)) for j, m, bound in ((0, 1, (None, 0.85)), (3, d, (0.96, 1)))),
+            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], low, high)
+              for i, d in ((1, 8), (2, 16)) for j, m, low, high in ((0, 1, None, 0.85), (3, d, 0.96, 1))),
             difference("d = 16: the best tokens with 16 columns, less with one", best[:, 2, 3], best[:, 2, 0], 0.0),
         ],
         "The nuclear solutions are a set": [
@@ -184,8 +182,8 @@ def claims(results):
             median("new sequences right, trained on coins, signal 16", coins[:, 2], None, 0.85),
         ],
         "Heads and positional codes as regularisers": [
-            median("new sequences right, 4 heads less one", code[:, 1], -0.05, 0.05),
-            median("new sequences right, with a code less without", code[:, 2], None, 0.0),
+            median("new sequences right, 4 heads less one", heads, -0.05, 0.05),
+            median("new sequences right, with a code less without", code, None, 0.0),
         ],
         "A locally linear head": [
             share("all support tokens score less by the head's gradient", results["head: gradient"] == 1, 0.8),
