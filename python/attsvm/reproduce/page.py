@@ -14,9 +14,9 @@ from ..claims import VERDICTS, Claim
 from ..common.storage import replacing
 
 RULE = (
-    "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about\n"
-    "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when\n"
-    "the whole interval lies outside, and is undecided when it straddles or there are too few runs."
+    "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about "
+    "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when "
+    "the whole interval lies outside, and is undecided when it straddles or there are too few runs.\n\n"
 )
 STYLE = """
 :root { --ink: #222; --paper: #fff; --pale: #5c5c5c; --line: #ddd; --good: #00694d; --bad: #b3261e; --open: #7a5200 }
@@ -139,10 +139,12 @@ def write_page(
     parts |= {section.name: _section(section, path.parent) for section in sections}
     order = [parts[name] for name in keep or parts if name in parts]
     if any('<table class="claims">' in part for part in order):
-        fine = RULE.replace("\n", " ") + "\n\n" + fine
-    words = {"title": title, "text": text, "fine": fine, "style": STYLE, "cards": list(map(_card, order))}
+        fine = RULE + fine
+    cards = list(map(_card, order))
     with replacing(path, "w") as file:
-        file.write(_filled(PAGE, sections=list(map(_safe, order)), **words))
+        file.write(
+            _filled(PAGE, title=title, text=text, fine=fine, style=STYLE, cards=cards, sections=map(_safe, order))
+        )
 
 
 def _filled(template: str, **words: Any) -> str:

@@ -160,8 +160,8 @@ def claims(results):
     own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     used, svm_used, spectral = results["directions"], results["directions of the SVM"], shares["spectral on K, Q"]
-    there = np.isfinite(diagonal)  # a diverged run has no share of the largest margin, and counts against the claim
-    wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
+    # a diverged run has no share of the largest margin, and counts against the claim
+    wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & np.isfinite(diagonal) for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
         "Conjecture: a run is nearer to its own norm's SVM than to any other": [
@@ -229,8 +229,8 @@ def plot(results, table, way, memory):
         ("own metric, then frozen", metric[..., 1, 0], "0.6"),
     ):
         medians([*MEMORY.values()], values, label, memory, color=color)
-    title, label = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)"
-    finish(memory, title, label, "share of the largest margin", "x", ylim=(0, 1))
+    finish(memory, "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)",
+           "share of the largest margin", "x", ylim=(0, 1))  # fmt: skip
     return "The optimiser picks the norm", ""
 
 

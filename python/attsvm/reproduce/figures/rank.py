@@ -178,8 +178,8 @@ def plot(results, *axes):
             shares(DIMENSIONS, np.isfinite(results["frobenius"][:, i]), label, below, color=color)
         finish(above, title, ylabel="rank, mean of the feasible draws")
         finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
-    counting = "the published counting of the same solutions (infeasible = rank 1, absolute tolerance 1e-7)"
     return (
         "Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear",
-        f"{len(results['frobenius'])} draws a point.  Thin: {counting}.  Crosses: published nuclear ranks.",
+        f"{len(results['frobenius'])} draws a point.  Thin: the published counting of the same solutions (infeasible "
+        "= rank 1, absolute tolerance 1e-7).  Crosses: published nuclear ranks.",
     )

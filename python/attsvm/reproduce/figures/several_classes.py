@@ -139,5 +139,5 @@ def plot(results, tokens, direction):
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
     for kind, label in KINDS.items():
         cumulated(1 - results[kind], label, direction)
-    title, label = "Three candidates for the direction", "share of the draws"
-    finish(direction, title, "1 - correlation with W", label, "x", ylim=(0, 1))
+    finish(direction, "Three candidates for the direction", "1 - correlation with W", "share of the draws", "x",
+           ylim=(0, 1))  # fmt: skip

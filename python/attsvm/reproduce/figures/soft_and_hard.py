@@ -118,9 +118,8 @@ def plot(results, left, middle, right):
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"].mean() for kind in KINDS] for what in ("best", "same"))
-    names = [label.replace(" ", "\n") for label in KINDS.values()]
-    looks = ("the best token", "0.35", best, None), ("the token of plain training", "#E69F00", same, None)
-    pairs(right, names, *looks)
+    pairs(right, [label.replace(" ", "\n") for label in KINDS.values()], ("the best token", "0.35", best, None),
+          ("the token of plain training", "#E69F00", same, None))  # fmt: skip
     finish(right, "What is selected", "training", "share of queries that select", below=0.2, ylim=(0, 1))
     return (
         f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",

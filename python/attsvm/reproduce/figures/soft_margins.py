@@ -141,7 +141,7 @@ def trained(problem):
 def claims(results):
     """Claims that solutions with soft or given margins are optimal, that training ends on separable tokens if the
     optimal ones are not, and that runs from the first gradient step keep the optimal tokens."""
-    off, short = results["wide off"], results["narrow short"]
+    off = results["wide off"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
     fall = np.log10(hundred / off[:, -1:])
@@ -152,7 +152,12 @@ def claims(results):
             median(
                 "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2", fall, 3.5, 4.2
             ),
-            median("not separable: how far the worst row stays short of 1, C = 10,000", short[:, -1], 0.9, 2.5),
+            median(
+                "not separable: how far the worst row stays short of 1, C = 10,000",
+                results["narrow short"][:, -1],
+                0.9,
+                2.5,
+            ),
             share("not separable: W grows with C", (np.diff(results["narrow norm"]) > 0).all(axis=1), 0.9),
         ],
         "Margins of their own": [

@@ -157,8 +157,7 @@ def claims(results):
     """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
     remarks."""
     near, best = results["columns: near"], results["columns: best"]
-    keys = ("fitted", "by the signal", "trained", "svm", "coins")
-    fitted, noise, trained, svm, coins = (results[f"wrong: {key}"] for key in keys)
+    trained = results["wrong: trained"]
     _, heads, code = (results["regularisers"] - results["regularisers"][:, :1]).T
     loss, same = results["segment: loss"], results["segment: same"]
     # whether the loss on a segment rises above the loss at both ends, and whether there is a segment
@@ -174,12 +173,16 @@ def claims(results):
             median("difference in b of two starts", np.abs(np.diff(results["set: b"])[:, 0]), 0.1),
         ],
         "Benign overfitting": [
-            median("labels fitted, a fifth of them wrong, least of all signals", fitted.min(axis=1), 0.95),
-            exactly("wrong labels fitted by the signal's token, signal 16", noise[:, 2], high=0),
+            median("labels fitted, a fifth of them wrong, least of all signals", results["wrong: fitted"].min(axis=1),
+                   0.95),
+            exactly("wrong labels fitted by the signal's token, signal 16", results["wrong: by the signal"][:, 2],
+                    high=0),
             median("new sequences right, signal 16", trained[:, 2], 0.85),
             median("new sequences right, signal 1", trained[:, 0], None, 0.65),
-            median("new sequences right, W less its SVM, all signals", np.abs(trained - svm).max(axis=1), None, 0.05),
-            median("new sequences right, trained on coins, signal 16", coins[:, 2], None, 0.85),
+            median("new sequences right, W less its SVM, all signals",
+                   np.abs(trained - results["wrong: svm"]).max(axis=1), None, 0.05),
+            median("new sequences right, trained on coins, signal 16", results["wrong: coins"][:, 2], None,
+                   0.85),
         ],
         "Heads and positional codes as regularisers": [
             median("new sequences right, 4 heads less one", heads, -0.05, 0.05),

@@ -164,8 +164,8 @@ def plot(results, *axes):
                 values = results[f"{optimizer} {layer} {key}"]
                 seen = np.isfinite(values).all(axis=0)
                 if seen.any():
-                    look = {"color": color, "linestyle": line, "marker": "o", "markersize": 3}
-                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, **look)
+                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, color=color, linestyle=line,
+                         marker="o", markersize=3)  # fmt: skip
             ax.set_ylim(bottom=0)
             finish(ax, "", ylabel=label)
             if len(kinds) > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
