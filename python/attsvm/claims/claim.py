@@ -74,8 +74,6 @@ from .intervals import (
     median_rank,
 )
 
-__all__ = ["VERDICTS", "Claim", "claim", "difference", "exactly", "mean", "median", "none", "share"]
-
 VERDICTS = ("holds", "fails", "undecided")
 
 
@@ -334,11 +332,11 @@ def exactly(text: str, values: Any, low: float | None = None, high: float | None
     """
     sample = _Sample(text, values, low, high)
     found, runs = sample.found, sample.runs
-    if sample.silent or not len(found):
+    if sample.silent or not runs:
         note = sample.unsaid or "no values"
         return Claim(text, low, high, None, None, None, runs, "fails", note, runs, sample.silent)
-    worst = float(found[np.maximum(sample.least - found, found - sample.most).argmax()])
-    return Claim(text, low, high, worst, worst, worst, runs, sample.verdict([(worst, worst)]), "", runs)
+    worst = found[np.maximum(sample.least - found, found - sample.most).argmax()]
+    return sample.claim(worst, [(worst, worst)])
 
 
 def none(text: str, flags: Any) -> Claim:
@@ -396,14 +394,13 @@ class _Sample:
         self,
         measured: float,
         intervals: Sequence[tuple[float, float]],
-        needed: Callable[[], int | None],
+        needed: Callable[[], int | None] = lambda: None,
         note: str = "",
     ) -> Claim:
         verdict = self.verdict(intervals)
-        enough: int | None = self.runs
         notes = [note, self.unsaid]
+        enough = needed() if verdict == "undecided" else self.runs
         if verdict == "undecided":
-            enough = needed()
             notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
         least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
         # runs without a number may lie on either side of the bound

@@ -8,16 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "LEAST_MEDIAN",
-    "binomial_interval",
-    "difference_interval",
-    "enough_runs",
-    "mean_interval",
-    "median_interval",
-    "median_rank",
-]
-
 TAIL = 0.025  # probability of each of the two tails outside a 95 % interval
 LEAST_MEDIAN = 6  # least number of runs whose range is a 95 % interval of the median: 2 * 0.5**6 < .05
 # Number of random draws that estimate the ends of a mean's interval: the tails of .025 have a standard error of .0016.

@@ -9,6 +9,7 @@ import platform
 import re
 import time
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,30 +96,26 @@ def _reproduce(args: argparse.Namespace) -> int:
     jobs = args.jobs or cpu_count()
     workers = min(jobs, len(names))
     width = max(map(len, names))
-    verdicts: list[str] = []
+    counts = Counter[str]()
     tasks = ((name, args, jobs // workers) for name in names)
     # Workers are processes, not threads: proofs, matplotlib and much of a figure hold the interpreter lock.
     with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
         for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
             # Each figure is written at once, so that an interruption or a later error loses no figure.
             page = _write(made, args.out)
+            shown = count_verdicts(claim.verdict for claims in made.section.claims.values() for claim in claims)
             with above_bars():
-                print(_said(made, width, args.verbose), flush=True)
-            verdicts += _verdicts(made)
-    counts = count_verdicts(verdicts)
+                print(_said(made, verdicts_line(shown), width, args.verbose), flush=True)
+            counts.update(shown)
     print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
     print(f"wrote {page}, claims.json, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
     return int(counts["fails"] > 0)
 
 
-def _verdicts(made: Made) -> list[str]:
-    return [claim.verdict for claims in made.section.claims.values() for claim in claims]
-
-
-def _said(made: Made, width: int, verbose: bool) -> str:
+def _said(made: Made, counts: str, width: int, verbose: bool) -> str:
     """The lines printed for a figure: its failed claims, or all claims if ``verbose``, SVM answers without a proof, and
     the number of claims by verdict."""
-    counts = re.sub(r", 0 \w+", "", verdicts_line(count_verdicts(_verdicts(made))))
+    counts = re.sub(r", 0 \w+", "", counts)
     line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
     rows: list[tuple[str, ...]] = []
     for heading, claims in made.section.claims.items():
@@ -158,6 +155,8 @@ class Made(NamedTuple):
 
 def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     """Measures, draws and judges a figure.  Nothing is written here, since a worker may be killed at any time."""
+    from joblib import cpu_count
+
     begin = time.perf_counter()
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
@@ -169,19 +168,13 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
     proofs, missing = answers.claims()
     seconds = time.perf_counter() - begin
     title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO removes docstrings
+    machine = f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}"
     fine = (
-        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
-        f"{datetime.date.today():%-d %B %Y}, attsvm {__version__}.  All numbers that were measured: {name}.npz."
+        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {machine}, "
+        f"NumPy {np.__version__}; {datetime.date.today():%-d %B %Y}, attsvm {__version__}.  "
+        f"All numbers that were measured: {name}.npz."
     )
     text += f"\n\nSource: {figure.PAPER.format_map(vars(papers))}."
-    groups = {**figure.claims(results), **proofs}
     title, caption = (" ".join(words.split()) for words in (title.rstrip("."), figure.CAPTION))
-    section = Section(name, title, text, {f"{name}.png": caption}, groups, fine)
+    section = Section(name, title, text, {f"{name}.png": caption}, figure.claims(results) | proofs, fine)
     return Made(section, results, pictures, missing, seconds)
-
-
-def _machine() -> str:
-    """Names the machine and the versions of Python and NumPy that computed the report."""
-    from joblib import cpu_count
-
-    return f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"

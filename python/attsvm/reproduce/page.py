@@ -14,9 +14,9 @@ from ..claims import VERDICTS, Claim
 from ..common.storage import replacing
 
 RULE = (
-    "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about\n"
-    "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when\n"
-    "the whole interval lies outside, and is undecided when it straddles or there are too few runs."
+    "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about "
+    "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when "
+    "the whole interval lies outside, and is undecided when it straddles or there are too few runs.\n\n"
 )
 STYLE = """
 :root { --ink: #222; --paper: #fff; --pale: #5c5c5c; --line: #ddd; --good: #00694d; --bad: #b3261e; --open: #7a5200 }
@@ -139,10 +139,12 @@ def write_page(
     parts |= {section.name: _section(section, path.parent) for section in sections}
     order = [parts[name] for name in keep or parts if name in parts]
     if any('<table class="claims">' in part for part in order):
-        fine = RULE.replace("\n", " ") + "\n\n" + fine
-    words = {"title": title, "text": text, "fine": fine, "style": STYLE, "cards": list(map(_card, order))}
+        fine = RULE + fine
+    cards = list(map(_card, order))
     with replacing(path, "w") as file:
-        file.write(_filled(PAGE, sections=list(map(_safe, order)), **words))
+        file.write(
+            _filled(PAGE, title=title, text=text, fine=fine, style=STYLE, cards=cards, sections=map(_safe, order))
+        )
 
 
 def _filled(template: str, **words: Any) -> str:
@@ -174,39 +176,32 @@ def _section(section: Section, folder: Path) -> str:
     counts = count_verdicts(claim.verdict for _, claim in claims)
     # The page shows all failed claims unfolded, then other claims from the first on, until OPEN claims are shown.
     first = sorted(claims, key=lambda entry: entry[1].verdict != "fails")[: max(OPEN, counts["fails"])]
-    rest = [entry for entry in claims if entry not in first]
-    drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}
-    return _filled(
-        SECTION,
-        s=section,
-        counts=counts,
-        shown=[entry for entry in claims if entry in first],
-        folded=rest,
-        folded_counts=verdicts_line(count_verdicts(claim.verdict for _, claim in rest)),
-        drawn={picture: svg for picture, svg in drawn.items() if (folder / svg).exists()},
-    )
+    shown, folded = ([entry for entry in claims if (entry in first) == there] for there in (True, False))
+    summary = verdicts_line(count_verdicts(claim.verdict for _, claim in folded))
+    drawn = {
+        picture: svg for picture in section.pictures if (folder / (svg := Path(picture).with_suffix(".svg"))).exists()
+    }
+    return _filled(SECTION, s=section, counts=counts, shown=shown, folded=folded, folded_counts=summary, drawn=drawn)
 
 
 def _present(path: Path) -> dict[str, str]:
     """The HTML of the sections of an existing page, by name."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    found = re.finditer('(?s)<section id="([^"]*)".*?</section>', text)
-    return {html.unescape(match[1]): match[0] for match in found}
+    return {html.unescape(found[1]): found[0] for found in re.finditer('(?s)<section id="([^"]*)".*?</section>', text)}
 
 
 def _card(part: str) -> dict[str, Any]:
     """The entry of a section in the table of contents, read from its HTML: title, first picture, counts of verdicts."""
 
     def first(pattern: str) -> Any:
-        found = re.search(pattern, part)
-        return _safe(found[1]) if found else None
+        return (found := re.search(pattern, part)) and _safe(found[1])
 
     counts = {verdict: int(first(f'data-{verdict}="(\\d+)"')) for verdict in VERDICTS}
     return {
         "name": first('id="([^"]*)"'),
         "title": first("(?s)<h2>(.*?)</h2>"),
         "picture": first('<img src="([^"]*)"'),
-        "worst": next((verdict for verdict in ("fails", "undecided", "holds") if counts[verdict]), None),
+        "worst": next(filter(counts.get, ("fails", "undecided", "holds")), None),
         "counts": verdicts_line(counts),
     }
 
@@ -236,9 +231,8 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for claim in claims
     ]
     entries.sort(key=lambda entry: entry["figure"])  # sorted, since figures are finished in any order
-    text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     with replacing(path, "w") as file:
-        file.write(text + "\n")
+        file.write(json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:

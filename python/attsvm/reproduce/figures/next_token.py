@@ -121,21 +121,20 @@ def squared_loss(E, labels):
 def claims(results):
     """Claims that W turns to the SVM of the token-priority graph and stays finite within its cycles.  Brackets in a
     claim hold published values of ten instances."""
-    last, finite, outside = results["correlation"][:, -1], results["finite"][:, -1], results["outside"]
     own, graph = results["local own"][:, -1], results["local graph"][:, -1]
     return {
         f"W against the SVM of the graph after {STEPS:,} steps (.976 to .993, mean .986)": [
-            median("correlation", last, 0.976, 0.993),
+            median("correlation", results["correlation"][:, -1], 0.976, 0.993),
             median("R, how far W has gone along it (6.7 to 9.8)", results["R"], 6.7, 9.8),
         ],
         "The finite part": [
-            median("distance of W inside the components from W_fin (about .005)", finite, high=0.02),
+            median("distance of W inside the components from W_fin (about .005)", results["finite"][:, -1], high=0.02),
             exactly("largest gradient at W_fin", results["fin gradient"], high=1e-6),
             exactly("decompose finds that part of W: largest difference", results["fin split"], high=1e-8),
             exactly("loss is convex: least excess of a chord at its middle", results["convex"], -1e-12),
         ],
         "Attention outside the label's component, within a factor of ten of the published mean": [
-            median(f"after {step:,} steps ({x:g})", outside[:, step // EVERY], x / 10, 10 * x)
+            median(f"after {step:,} steps ({x:g})", results["outside"][:, step // EVERY], x / 10, 10 * x)
             for step, x in OUTSIDE.items()
         ],
         "A loss that is not convex": [

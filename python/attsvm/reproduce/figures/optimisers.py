@@ -13,8 +13,6 @@ panel shows Adam between these two ends.  Weight decay, and sign and spectral st
 explained.
 """
 
-import contextlib
-
 import numpy as np
 
 from ... import correlation, rules, solve_svm, train
@@ -102,39 +100,36 @@ def experiment(rng):
         "last change": len(OWN),
     }
     found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
-    runs, gaps = {}, []
+    runs, answers = {}, []
     for i, (name, rule) in enumerate(RULES.items()):
         # 8,000 sign or spectral steps on K and Q raise the median share of the margin only from .97 to .98.
         steps = 2000 if name.endswith("K, Q") else STEPS
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
         how |= factors if name.endswith(("factors", "K, Q")) else {}
-        # Adam diverges if it averages gradients over more steps than it averages their squares.
-        with contextlib.suppress(FloatingPointError):
-            runs[i] = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
+        try:
+            run = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
+        except FloatingPointError:  # Adam diverges if it averages gradients over more steps than their squares
+            continue
+        runs[i], found["directions"][i] = run, directions(run.W)
+        if (metric := run.metric) is not None:
+            frozen = train(problem, run.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
+            found["goes on"][i] = frozen.norm[0] / run.norm[-1]
+            for k, end in enumerate((run, frozen)):
+                answers.append(svm_of(end, metric=metric))
+                reached = margin_share(end.data, end.selected, end.W, metric=metric)[0]
+                found["metric"][i, k] = reached, correlation(end.W, answers[-1].W)
     for selected in np.unique([run.selected for run in runs.values()], axis=0):  # often the same
         which = [i for i, run in runs.items() if np.array_equal(run.selected, selected)]
-        ends = np.array([runs[i].W for i in which])
-        found["directions"][which] = [directions(W) for W in ends]
         for i, norm in enumerate(NORMS):
-            answer = solve_svm(problem.data, selected, norm)
-            gaps.append(certificate(answer)["gap"])
-            way = runs[i].weights[1:] if i in which else ends[:0]
-            reached = margin_share(problem.data, selected, np.concatenate([ends, way]), norm)[0]
-            found["shares"][which, i] = reached[: len(ends)]
+            answers.append(solve_svm(problem.data, selected, norm))
+            # the ends of all these runs, and the way of the run whose norm this is
+            way = [*(runs[k].W for k in which), *(runs[i].weights[1:] if i in which else ())]
+            reached = margin_share(problem.data, selected, way, norm)[0]
+            found["shares"][which, i] = reached[: len(which)]
             if i in which:
-                found["along"][i], found["last change"][i] = reached[len(ends) :], last_change(runs[i])
-                found["directions of the SVM"][i] = directions(answer.W)
-    for i, trained in runs.items():
-        if (metric := trained.metric) is None:
-            continue
-        frozen = train(problem, trained.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
-        found["goes on"][i] = frozen.norm[0] / trained.norm[-1]
-        for k, run in enumerate((trained, frozen)):
-            answer = svm_of(run, metric=metric)
-            gaps.append(certificate(answer)["gap"])
-            share_of = margin_share(run.data, run.selected, run.W, metric=metric)[0]
-            found["metric"][i, k] = share_of, correlation(run.W, answer.W)
-    return {**found, "gap": max(gaps)}
+                found["along"][i], found["last change"][i] = reached[len(which) :], last_change(runs[i])
+                found["directions of the SVM"][i] = directions(answers[-1].W)
+    return {**found, "gap": max(certificate(answer)["gap"] for answer in answers)}
 
 
 def directions(W):
@@ -164,10 +159,9 @@ def claims(results):
     shares, metric = (dict(columns(RULES, results[key])) for key in ("shares", "metric"))
     own = results["shares"][:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
-    rates = dict(columns(OWN, exponent(results["along"])))
     used, svm_used, spectral = results["directions"], results["directions of the SVM"], shares["spectral on K, Q"]
-    there = np.isfinite(diagonal)  # a diverged run has no share of the largest margin, and counts against the claim
-    wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & there for axis in (2, 1))
+    # a diverged run has no share of the largest margin, and counts against the claim
+    wins, first = ((own.argmax(axis=axis) == np.arange(len(OWN))) & np.isfinite(diagonal) for axis in (2, 1))
     early, goes_on = results["last change"] <= EARLY, results["goes on"]
     return {
         "Conjecture: a run is nearer to its own norm's SVM than to any other": [
@@ -185,7 +179,9 @@ def claims(results):
             median(name, x, {"sign": 0.95, "spectral": 0.86}.get(name, 0.9)) for name, x in columns(OWN, diagonal)
         ],
         "Conjecture: 1 - share falls like 1 / sqrt(k)": [
-            median(f"{name}: exponent", rates[name], -0.75, -0.25) for name in ("normalized", "sign", "spectral")
+            median(f"{name}: exponent", x, -0.75, -0.25)
+            for name, x in columns(OWN, exponent(results["along"]))
+            if name in ("normalized", "sign", "spectral")
         ],
         "Directions in use, ||W||_* / ||W||_2, of 6": [
             median("spectral", used[:, 4], 5),
@@ -233,8 +229,8 @@ def plot(results, table, way, memory):
         ("own metric, then frozen", metric[..., 1, 0], "0.6"),
     ):
         medians([*MEMORY.values()], values, label, memory, color=color)
-    title, label = "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)"
-    finish(memory, title, label, "share of the largest margin", "x", ylim=(0, 1))
+    finish(memory, "Adam, beta_1 = 0, by its memory", "memory in steps, 1 / (1 - beta_2)",
+           "share of the largest margin", "x", ylim=(0, 1))  # fmt: skip
     return "The optimiser picks the norm", ""
 
 

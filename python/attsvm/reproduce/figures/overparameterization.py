@@ -56,8 +56,8 @@ def experiment(rng):
 
 
 def ending_of(problem):
-    end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
-    return {key: end[key] for key in ("global", "local", "proved")} | {"all support": all_support(problem)}
+    run = train(problem, lr=LR, steps=STEPS, record=0)
+    return ending(problem, run, "frobenius") | {"all support": all_support(problem)}
 
 
 def all_support(problem):
@@ -66,15 +66,14 @@ def all_support(problem):
 
 def is_alone(problem):
     """Whether the optimal selection of a problem is its only selection that is locally optimal."""
-    others = set(itertools.product(range(SMALL), repeat=SMALL)) - {tuple(problem.optimal.tolist())}
-    answers = (solve_svm(problem.data, selected) for selected in sorted(others))
+    selections = itertools.product(range(SMALL), repeat=SMALL)
+    answers = (solve_svm(problem.data, selected) for selected in selections if selected != tuple(problem.optimal))
     return not any(answer.W is not None and is_locally_optimal(problem, answer) for answer in answers)
 
 
 def alignment(problem):
     """Returns the correlation of the first gradient step from W = 0 with the SVM of the optimal tokens."""
-    _, gradient = problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))
-    return to_svm(-gradient, svm_of(problem))
+    return to_svm(-problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1], svm_of(problem))
 
 
 def claims(results):

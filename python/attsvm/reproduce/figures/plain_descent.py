@@ -51,22 +51,18 @@ def by_hand(problem, start):
     head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, train_head=True)
     polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS).W
     W, v = with_head(at, problem.y, problem.head.v, start)
+    # L_W is the mean of ||z||^2 ||X||^2 g (g / 4 + 3) over sequences, with g = ||v|| ||X||.
+    key = norm(at.X, 2, axis=(1, 2))
+    g = norm(problem.head.v) * key
+    smoothness = (norm(at.Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
     return {
         "constant apart": apart(plain, descend(at, start, TWIN_STEPS, LR, normalized=False)),
         "polyak apart": apart(polyak, by_polyak(at, start)),
         "head apart": max(apart(head.W, W), apart(head.v, v)),
-        "smoothness apart": abs(told.lipschitz / smoothness(at, problem.head.v) - 1),
+        "smoothness apart": abs(told.lipschitz / smoothness - 1),
         "rises": np.diff(careful.loss).max(),
         "falls": careful.loss[0] - careful.loss[-1],
     }
-
-
-def smoothness(at, v):
-    """Computes the smoothness L_W of the mean logistic loss in W, which is the mean of ``||z||^2 ||X||^2 g (g / 4 +
-    3)`` over sequences, with ``g = ||v|| ||X||``."""
-    key = norm(at.X, 2, axis=(1, 2))
-    g = norm(v) * key
-    return (norm(at.Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
 
 
 def by_polyak(at, W):
@@ -97,7 +93,7 @@ def claims(results):
     SVM direction, and that training agrees with NumPy."""
     off, at = results["constant off"], RECORDS.searchsorted((200, 2000, STEPS))
     low, middle, high = results["constant norm"][:, at].T
-    reached, near = (results[f"normalized {what}"][:, -1] for what in ("norm", "off"))
+    reached, near = results["normalized norm"][:, -1], results["normalized off"][:, -1]
     text = "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic"
     return {
         f"Constant step {LR:g}": [

@@ -14,7 +14,7 @@ import numpy as np
 from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ..panels import BLUE, ORANGE, finish, picture
-from ..problems import svm_of, to_svm
+from ..problems import correlations, on_best, svm_of
 from ..textbook import unit
 
 LR, STEPS = 0.1, 1000
@@ -26,14 +26,14 @@ STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 SCORES = np.arange(1, 11)
 LOSSES = {"linear": "#009E73", "logistic": "#0072B2", "exponential": "#D55E00"}  # losses and their colours
 # The published draw of three sequences of seven tokens (PyTorch's generator, seed 0). The first token is the best.
-DRAWN = [
-    [[0.77483, -0.23047], [-1.08678, 1.16974], [-1.0632, 0.57696], [-1.25267, 1.07]]
-    + [[-0.47603, -0.25247], [-0.54946, -0.77053], [-0.38667, -0.3413]],
-    [[0.68898, -0.06827], [-0.84996, 0.8829], [-0.9633, 1.27787], [-0.81074, 0.83126]]
-    + [[-0.49368, -0.59854], [-0.41206, -0.47752], [-0.41177, -0.52046]],
-    [[0.94207, 0.0105], [-0.53956, 0.70622], [-1.11385, 1.18399], [-0.74203, 0.70437]]
-    + [[-0.59462, -0.23495], [-0.60995, -0.59597], [-0.7134, -0.27701]],
-]
+DRAWN = np.reshape([
+    0.77483, -0.23047, -1.08678, 1.16974, -1.0632, 0.57696, -1.25267, 1.07,
+        -0.47603, -0.25247, -0.54946, -0.77053, -0.38667, -0.3413,
+    0.68898, -0.06827, -0.84996, 0.8829, -0.9633, 1.27787, -0.81074, 0.83126,
+        -0.49368, -0.59854, -0.41206, -0.47752, -0.41177, -0.52046,
+    0.94207, 0.0105, -0.53956, 0.70622, -1.11385, 1.18399, -0.74203, 0.70437,
+        -0.59462, -0.23495, -0.60995, -0.59597, -0.7134, -0.27701,
+], (3, 7, 2))  # fmt: skip
 # Values at some steps, read off the published curves for the three sequences DRAWN.
 # "softmax" is the attention to the best token, "norm" the norm of the prompt.
 DESCENTS = {
@@ -63,7 +63,12 @@ and (-0.5, -0.5) with score 0.5: the published draw, and random ones; prompts st
 
 
 def once():
-    return single() | speeds() | offsets()
+    # for each loss and score C, the final distance of the prompt from the line along the SVM direction (1, 0)
+    tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
+    offsets = {
+        f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400).W[1, 0] for X in tokens] for loss in LOSSES
+    }
+    return single() | speeds() | offsets
 
 
 def problem_of(tokens, loss="logistic"):
@@ -73,7 +78,7 @@ def problem_of(tokens, loss="logistic"):
 def with_scores(plane):
     """Adds to sequences of seven tokens in the plane a third coordinate with their scores: 1 for the first token, 0.5
     for the others."""
-    return np.insert(plane, 2, [1.0] + 6 * [0.5], axis=2)
+    return np.insert(plane, 2, [1.0, *6 * [0.5]], axis=2)
 
 
 def from_starts(problem, axis, record):
@@ -91,11 +96,10 @@ def several(plane):
     least correlation of a run's prompt with the SVM's W; and the least correlation with the first run's prompt."""
     problem = problem_of(with_scores(plane))
     trained = from_starts(problem, 0, 0)
-    svm = svm_of(problem)
     return {
-        "best": (trained.selected == problem.optimal).all(),
-        "to svm": min(to_svm(W, svm) for W in trained.W),
-        "apart": min(correlation(W, trained.W[0]) for W in trained.W),
+        "best": on_best(trained),
+        "to svm": correlations(trained.W, svm_of(problem).W).min(),
+        "apart": correlations(trained.W, trained.W[0]).min(),
     }
 
 
@@ -106,13 +110,13 @@ def single():
     for kind, score in ONE.items():
         problem = problem_of([[*ONE_TOKENS[:2], [0.0, 0.0, score]]])
         trained = from_starts(problem, 1, 2)
-        solutions = [solve_svm(problem.data, [a]).W for a in (0, 1)]
+        solutions = np.array([solve_svm(problem.data, [a]).W for a in (0, 1)])
         selected = trained.selected[:, 0]
         found[kind] = {"selected": selected, "paths": trained.weights[..., 0]}
         # setdefault stores the final directions of the first example only, where all prompts end on the best token
         found.setdefault("direction", unit(trained.W[..., 0]))
-        found["correlation"] = list(map(correlation, trained.W, np.take(solutions, selected, axis=0)))
-        found["svm values"] = [(W**2).sum() / 2 for W in solutions]
+        found["correlation"] = [*map(correlation, trained.W, solutions[selected])]
+        found["svm values"] = (solutions**2).sum(axis=(1, 2)) / 2
     return found
 
 
@@ -121,12 +125,8 @@ def speeds():
     squared norms of its SVM solutions, and the prompt's norm and its attention to the best tokens along training."""
     tokens = with_scores(DRAWN)
     problem = problem_of(tokens)
-    in_plane, with_score = (solve_svm(data, [0, 0, 0]).W for data in (problem.data, prompt_attention(tokens)))
-    found = {
-        "drawn to svm": several(DRAWN)["to svm"],
-        "plane value": (in_plane**2).sum(),
-        "score value": (with_score**2).sum() / 2,
-    }
+    squares = [(solve_svm(data, [0, 0, 0]).W ** 2).sum() for data in (problem.data, prompt_attention(tokens))]
+    found = {"drawn to svm": several(DRAWN)["to svm"], "plane value": squares[0], "score value": squares[1] / 2}
     for name, table in DESCENTS.items():
         trained = train(problem, steps=STEPS, record=10, **table["how"])
         softmax = [problem.data.probabilities(W)[:, 0].mean() for W in trained.weights]
@@ -134,34 +134,21 @@ def speeds():
     return found
 
 
-def offsets():
-    """Returns, for each loss and score C, the final distance of the prompt from the line along the SVM direction (1,
-    0)."""
-    tokens = [[[[0, 0, 0], [1, 1, C]], [[0, 0, 0], [1, -1, 1]]] for C in SCORES]
-    return {
-        f"{loss} offsets": [train(problem_of(X, loss), lr=LR, steps=400).W[1, 0] for X in tokens] for loss in LOSSES
-    }
-
-
 def exact_offset(loss, C):
     """Computes the second coordinate p_2 of the prompt at which the gradients of two sequences cancel: ``C |l'(C)|
     exp(-p_2) = |l'(1)| exp(p_2)``, where l is the loss."""
-    slopes = {
-        "linear": np.zeros_like,
-        "logistic": lambda u: -np.logaddexp(0, u),  # log of sigma(-u)
-        "exponential": np.negative,
-    }
-    slope = slopes[loss]
-    return (np.log(C) + slope(C) - slope(1)) / 2
+    # the decrease of log |l'(u)| from u = 1 to u = C
+    decrease = {"linear": 0, "logistic": np.logaddexp(0, C) - np.logaddexp(0, 1), "exponential": C - 1}[loss]
+    return (np.log(C) - decrease) / 2
 
 
 def claims(results):
     """Claims that trained prompts turn to the SVM directions of the theory, on published examples and on random draws.
     Brackets in a claim hold exact or published values."""
     of = {key: values[0] for key, values in results.items()}
-    value, late = of["svm values"], SHOWN >= 50
-    steps = {"normalised": SHOWN[late], "plain": np.log(SHOWN[late])}
-    straight = [np.corrcoef(x, of[f"{name} norm"][late])[0, 1] for name, x in steps.items()]
+    value, late = of["svm values"], SHOWN[SHOWN >= 50]
+    steps = {"normalised": late, "plain": np.log(late)}
+    straight = [np.corrcoef(x, of[f"{name} norm"][-len(x) :])[0, 1] for name, x in steps.items()]
     return {
         "One sequence": [
             exactly("from all six starts the best token is selected", of["global selected"], high=0),
@@ -203,7 +190,7 @@ def plot(results, left, middle, speed, beside):
     for (name, table), color in zip(DESCENTS.items(), (BLUE, ORANGE), strict=True):
         label = f"{name} descent, step {table['how']['lr']:g}"
         speed.plot(SHOWN[1:], results[f"{name} norm"][0, 1:], color=color, label=label)
-        speed.plot([*table["norm"]], [*table["norm"].values()], "x", color=color, markersize=7)
+        speed.plot(*zip(*table["norm"].items(), strict=True), "x", color=color, markersize=7)
     speed.plot([], [], "x", color="0.4", label="published")
     finish(speed, "Three sequences: how fast", "step", "norm of the prompt", "xy")
     fine = np.linspace(1, 10, 100)

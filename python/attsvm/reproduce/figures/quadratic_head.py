@@ -15,7 +15,6 @@ from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm,
 from ...claims import median, none
 from ...theory import decompose, selected_sets, tokens_kept
 from ..panels import BLUE, GREEN, ORANGE, finish, picture
-from ..problems import flat
 from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
@@ -35,10 +34,9 @@ def experiment(rng):
     """Draws orthonormal tokens, trains W with every lambda, and compares the tokens that attention keeps with the exact
     rule."""
     X = np.linalg.qr(rng.standard_normal((N, D, T)))[0].swapaxes(1, 2)
-    Z, v = unit(rng.standard_normal((N, D))), rng.standard_normal(D)
-    v /= np.linalg.norm(v)
+    Z, v = (unit(rng.standard_normal(shape)) for shape in ((N, D), D))
     data = cross_attention(X, Z)
-    return flat([_at(data, v, X @ v, lam) for lam in LAMBDAS])
+    return [_at(data, v, X @ v, lam) for lam in LAMBDAS]
 
 
 def _at(data, v, scores, lam):
@@ -107,7 +105,7 @@ def plot(results, left, right):
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
     kinds = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
     for (key, label), color in zip(kinds.items(), (BLUE, GREEN, ORANGE), strict=True):
-        off = 1 - np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
+        off = 1 - np.ma.masked_invalid(results[key]).mean(axis=0).filled(np.nan)
         # W is W_fin if every token is kept; the distance from the prediction is then a rounding error.
         off[off < EXACT] = np.nan
         right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)

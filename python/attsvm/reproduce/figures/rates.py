@@ -58,22 +58,23 @@ def power(curves):
 def claims(results):
     """Claims how fast the error of W's direction falls and the norm of W grows under each rule, and that the SVM
     solutions have small gaps."""
-    errors, norms = ({name: results[f"{name} {what}"] for name in RULES} for what in ("error", "norm"))
-    logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in norms["plain"]]
-    normalised, polyak, plain = (error[:, -1] for error in errors.values())
-    constant = {name: errors[name][:, LATE] * norms[name][:, LATE] for name in ("normalised", "Polyak")}
+    logarithm = [np.corrcoef(np.log(RECORD[LATE]), norm[LATE])[0, 1] for norm in results["plain norm"]]
+    normalised, polyak, plain = (results[f"{name} error"][:, -1] for name in RULES)
+    constant = {
+        name: (results[f"{name} error"] * results[f"{name} norm"])[:, LATE] for name in ("normalised", "Polyak")
+    }
     return {
         "Slope of the direction's error": [
-            median("normalised (proved: -1/2 or steeper)", power(errors["normalised"]), -1.1, -0.8),
-            median("Polyak (proved: -1/2 or steeper)", power(errors["Polyak"]), -1.1, -0.9),
-            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", power(errors["plain"]), -0.25, -0.05),
+            median("normalised (proved: -1/2 or steeper)", power(results["normalised error"]), -1.1, -0.8),
+            median("Polyak (proved: -1/2 or steeper)", power(results["Polyak error"]), -1.1, -0.9),
+            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", power(results["plain error"]), -0.25, -0.05),
             share("errors: Polyak < normalised < plain", (polyak < normalised) & (normalised < plain), 0.9),
         ],
         "Growth of the norm": [
-            median("normalised: slope", power(norms["normalised"]), 0.99, 1.01),
-            median("normalised: over steps", norms["normalised"][:, -1] / STEPS, 0.097, 0.101),
+            median("normalised: slope", power(results["normalised norm"]), 0.99, 1.01),
+            median("normalised: over steps", results["normalised norm"][:, -1] / STEPS, 0.097, 0.101),
             exactly("plain: first step over the gradient", results["plain first"], 1 - 1e-9, 1 + 1e-9),
-            median("Polyak: slope", power(norms["Polyak"]), 0.99, 1.01),
+            median("Polyak: slope", power(results["Polyak norm"]), 0.99, 1.01),
             median("plain: correlation with log k", logarithm, 0.999),
             *(median(f"{name}: error times norm, largest over smallest", x.max(axis=1) / x.min(axis=1), high=2)
               for name, x in constant.items()),

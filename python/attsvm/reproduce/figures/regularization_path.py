@@ -53,8 +53,8 @@ def causal(rng):
     """Draws causal problems until one has an SVM, minimises its loss over growing Frobenius balls, and returns the
     correlations of the minimisers with the Frobenius SVM."""
     for _ in draws():
-        tokens, v = unit(rng.standard_normal((*CAUSAL, D))), rng.standard_normal(D)
-        problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
+        tokens, v = (unit(rng.standard_normal(shape)) for shape in ((*CAUSAL, D), D))
+        problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v))
         solution = svm_of(problem)
         if solution.W is not None:
             return correlations(regularization_path(problem, MARGINS / solution.margin, tol=TOL).weights, solution.W)
@@ -69,8 +69,8 @@ def frank_wolfe(problem, path, point):
     """
     W, radius = path.weights[point], path.radii[point]
     G = gradient_of(problem, W)
-    least = radius * norms(G, path.norm)[1]
-    return np.inf if norms(W, path.norm)[0] > radius * (1 + 1e-9) else (np.vdot(G, W) + least) / least
+    gap = 1 + np.vdot(G, W) / (radius * norms(G, path.norm)[1])
+    return np.inf if norms(W, path.norm)[0] > radius * (1 + 1e-9) else gap
 
 
 def claims(results):
@@ -114,8 +114,8 @@ def plot(results, left, right):
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     finish(left, "Directions meet the SVM of their norm", "radius / norm of the SVM solution", "1 - correlation", "xy")
-    title, label = "The loss falls by the margin", "log10 of the loss above its infimum"
-    finish(right, title, "radius / norm of the SVM solution", label, ylim=(-46, 0))
+    label = "log10 of the loss above its infimum"
+    finish(right, "The loss falls by the margin", "radius / norm of the SVM solution", label, ylim=(-46, 0))
     return (
         "Regularisation path: minimisers over growing balls",
         f"Lines: mean of {len(off)} runs.  Bands: 10th to 90th percentile.",

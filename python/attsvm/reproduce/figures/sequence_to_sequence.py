@@ -55,8 +55,8 @@ def virtual(X, y, v, W, problem, own):
     """Compares gradient and SVM solution with textbook formulas in NumPy on n T sequences of one query each.  Returns
     the relative error of the gradient and the gap of the solution.  (There is a solution, since d >= n T.)"""
     dual, gradient, adjoint, margin = np.maximum(own.dual, 0), 0, 0, np.inf
-    for n, k in np.ndindex(N, T):
-        z, tokens, selected = X[n, k], X[n, : problem.data.lengths[n * T + k]], own.selected[n, k]
+    for (n, k), selected in np.ndenumerate(own.selected):
+        z, tokens = X[n, k], X[n, : problem.data.lengths[n * T + k]]
         gradient += loss_gradient(Sequences(tokens[None], z[None], y[n, k] * (tokens @ v)[None]), W) / (N * T)
         rows = tokens[selected] - tokens
         margin = min(margin, np.delete(rows @ own.W @ z, selected).min(initial=np.inf))
@@ -77,8 +77,7 @@ def claims(results):
                 median(f"{text}: {title} and its {norm} SVM", own, least, 1),
                 median(f"{text}: {title}, that SVM over the other", own - less, 0.1, 0.3),
             ]
-            done = results[f"{mask} {name} saturated"]
-            ends.append(share(f"{text}: {title}, every query on one token", done, 0.85))
+            ends.append(share(f"{text}: {title}, every query on one token", results[f"{mask} {name} saturated"], 0.85))
         ends += [
             none(f"{text}: selections that are not separable, d >= n T and T - 1", ~results[f"{mask} solved"]),
             share(f"{text}: locally optimal", results[f"{mask} locally optimal"], 0.85),
@@ -105,14 +104,8 @@ def plot(results, *axes):
                 label = f"{trained} and its {norm.replace('f', 'F')} SVM"
                 off = np.maximum(1 - results[f"{mask} {name} {norm}"][:, 1:], 1e-6)
                 medians(SHOWN[1:], off, label, right, **style(trained, norm))
-        finish(
-            left,
-            f"{text.capitalize()}: attention of a query",
-            "training step",
-            "largest softmax probability",
-            xlim=(0, 600),
-            ylim=(0, 1),
-        )
+        finish(left, f"{text.capitalize()}: attention of a query", "training step", "largest softmax probability",
+               xlim=(0, 600), ylim=(0, 1))  # fmt: skip
         finish(right, "Directions", "training step", "1 - correlation of the weights", "xy")
     return (
         f"Every token queries: {N} sequences of {T} tokens, d = {D}",

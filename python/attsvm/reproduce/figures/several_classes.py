@@ -134,16 +134,10 @@ def plot(results, tokens, direction):
     for (row, column), count in np.ndenumerate(counts):
         tokens.text(column + 1, row + 1, f"{count:g}", ha="center", va="center",
                     color="white" if count > counts.max() / 2 else "black")  # fmt: skip
-    ticks = {"xticks": range(1, T + 1), "yticks": range(1, T + 1)}
-    tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", **ticks)
+    ticks = range(1, T + 1)
+    tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", xticks=ticks, yticks=ticks)
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
     for kind, label in KINDS.items():
         cumulated(1 - results[kind], label, direction)
-    finish(
-        direction,
-        "Three candidates for the direction",
-        "1 - correlation with W",
-        "share of the draws",
-        "x",
-        ylim=(0, 1),
-    )
+    finish(direction, "Three candidates for the direction", "1 - correlation with W", "share of the draws", "x",
+           ylim=(0, 1))  # fmt: skip

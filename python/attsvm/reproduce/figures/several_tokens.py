@@ -16,11 +16,11 @@ serve the other queries alone, and the direction of W leaves the general SVM.
 import numpy as np
 from numpy.linalg import norm
 
-from ... import MLPHead, Problem, cross_attention, sample, solve_svm, train
+from ... import MLPHead, Problem, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose, selected_sets
 from ..panels import BLUE, DASHED, GREEN, ORANGE, finish, picture
-from ..problems import correlations, draws, flat
+from ..problems import correlations, draws, flat, linear_layer
 from ..textbook import apart, logits_of, loss, rows_within, softmax, tokens_of
 
 N, T = 3, 4
@@ -60,8 +60,7 @@ def accepted(d, rng):
     judged = []
     for _ in draws():
         X, Z, y, _ = sample.unit_sphere(N, T, d, rng)
-        V = rng.standard_normal((d, d))
-        W = rng.uniform(-1, 1, (d, d)) / np.sqrt(d)
+        V, W = rng.standard_normal((d, d)), linear_layer(rng, d, d)
         if (y > 0).all():
             continue
         data = cross_attention(X, Z)
@@ -116,10 +115,9 @@ def measure(data, shown, parts):
     W_fin, W_svm, kept, p = parts.W_fin, parts.W_svm, parts.selected, data.probabilities(shown[-1])
     R = np.einsum("rij,ij->r", shown - W_fin, W_svm) / np.vdot(W_svm, W_svm)
     both = W_fin + R[:, None, None] * W_svm
-    sizes = norm(shown, axis=(1, 2)) * norm(both, axis=(1, 2))
     gaps = [logit_gaps(data, kept, W) for W in (W_svm, solve_svm(data, kept, "nuclear").W)]
     return {
-        "both": 1 - np.einsum("rij,rij->r", shown, both) / sizes,
+        "both": [1 - correlation(*pair) for pair in zip(shown, both, strict=True)],
         "svm": 1 - correlations(shown, W_svm),
         "one": 1 - correlations(shown, solve_svm(data, p.argmax(axis=1)).W),
         "masked": p[~kept].max(),
@@ -128,7 +126,7 @@ def measure(data, shown, parts):
         "softmax": np.abs(parts.probabilities - p)[kept].max(),
         "finite part": finite_part_error(data, p, parts),
         "length": abs(parts.R / R[-1] - 1),
-        "orthogonal": correlations(W_fin[None], W_svm)[0] if W_fin.any() else 0.0,
+        "orthogonal": correlation(W_fin, W_svm) if W_fin.any() else 0.0,
     }
 
 
@@ -147,7 +145,7 @@ def finite_part_error(data, p, parts):
     if not len(rows):
         return norm(parts.W_fin)
     logs = np.log(p[others[0], parts.selected.argmax(axis=1)[others[0]]] / p[others])
-    return apart(parts.W_fin, np.linalg.lstsq(rows, logs)[0].reshape(parts.W_fin.shape))
+    return apart(parts.W_fin.ravel(), np.linalg.lstsq(rows, logs)[0])
 
 
 def claims(results):
@@ -172,10 +170,8 @@ def claims(results):
         reasons = ", ".join(f"{results[f'{d} {why}'].sum():,} {why}" for why in REASONS)
         text = f"d = {d}: accepted of those trained (of 400 by other means: {accepted:.1%}; {reasons})"
         rates.append(share(text, np.arange(results[f"{d} trained"].sum()) < len(both), accepted / 2, 1.7 * accepted))
-    few, dead, late = all_of("masked") < 1e-14, all_of("dead"), all_of("late")
-    both = all_of("both")[:, -1]
-    for i, ball in enumerate(("Frobenius", "nuclear")):
-        inside, across = (all_of(key)[:, i] for key in ("equality", "margin"))
+    few, dead, late, both = all_of("masked") < 1e-14, all_of("dead"), all_of("late"), all_of("both")[:, -1]
+    for ball, inside, across in zip(("Frobenius", "nuclear"), all_of("equality").T, all_of("margin").T, strict=True):
         parts += [
             exactly(f"general SVM, {ball}: largest difference of logits inside a set", inside, high=1e-8),
             exactly(f"general SVM, {ball}: least margin", across, 1 - 1e-8),
@@ -215,11 +211,11 @@ def plot(results, *axes):
             found = results[f"{d} {kind}"]
             above.plot(SHOWN, np.nanmean(found, axis=0), linewidth=2, label=label, color=color)
             above.plot(SHOWN, np.nanmedian(found, axis=0), linewidth=1, linestyle=DASHED, color=color)
-        late, look = results[f"{d} late"], {"color": "black", "markersize": 6, "clip_on": False, "linestyle": "none"}
-        above.plot(STEPS, np.nanmean(late), "D", label="W_fin + R W_svm by exact steps: mean", **look)
+        late, dead = results[f"{d} late"], results[f"{d} dead"]
+        label = "W_fin + R W_svm by exact steps: mean"
+        above.plot(STEPS, np.nanmean(late), "D", label=label, color="black", markersize=6, clip_on=False)
         title = f"d = {d}: {len(late)} of {results[f'{d} trained'].sum():,} runs keep several"
         finish(above, title, "training step", log="xy", xlim=(20, STEPS), ylim=(0.0002, 1.2))
-        dead = results[f"{d} dead"]
         x, y = np.maximum(results[f"{d} masked"], 1e-20), results[f"{d} both"][:, -1]
         for which, color, label in ((~dead, BLUE, "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
             below.scatter(x[which], y[which], s=30, color=color, alpha=0.6, linewidths=0, label=label)

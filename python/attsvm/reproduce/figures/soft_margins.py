@@ -40,19 +40,19 @@ def experiment(rng):
             break
     wide = sphere_problem(rng, N, T, WIDE)
     hard = svm_of(wide).W
-    found = {"farkas": farkas(problem, narrow), **trained(problem)}
+    found = {"farkas": farkas(problem, narrow.certificate), **trained(problem)}
     for name, of in (("narrow", problem), ("wide", wide)):
         softened = [svm_of(of, C=cost).W for cost in COSTS]
         found[name] = {
             "short": [shortfall(of, W).max() for W in softened],
-            "optimality": max(map(optimality, [of] * len(COSTS), softened, COSTS)),
+            "optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
             "norm": [norm(W) for W in softened],
         }
     found["wide off"] = 1 - correlations(np.array(softened), hard)
     margins = 1 + ASKED[:, None, None] * rng.standard_normal((N, T))
     asked = [svm_of(wide, margins=each) for each in margins]
     found["asked norm"] = [norm(sol.W) / norm(hard) for sol in asked]
-    found["asked optimality"] = max(kkt(wide, sol, each) for sol, each in zip(asked, margins, strict=True))
+    found["asked optimality"] = max(map(kkt, [wide] * len(asked), asked, margins))
     return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
 
@@ -60,13 +60,10 @@ def _adjoint(problem, dual):
     return np.einsum("nt,ntd,ne->de", dual, differences(problem.data, problem.optimal), problem.data.queries)
 
 
-def farkas(problem, solution):
-    """Combines the SVM's rows by the multipliers that prove infeasibility, and returns the norm of the combination over
-    the sum of multipliers; infinite if a multiplier is negative."""
-    dual = solution.certificate
-    if dual is None or dual.min() < 0 or dual.sum() == 0:
-        return np.inf
-    return norm(_adjoint(problem, dual)) / dual.sum()
+def farkas(problem, dual):
+    """Combines the SVM's rows by the multipliers ``dual`` that prove infeasibility, and returns the norm of the
+    combination over the sum of multipliers; infinite if a multiplier is negative."""
+    return norm(_adjoint(problem, dual)) / dual.sum() if dual.min() >= 0 < dual.sum() else np.inf
 
 
 def shortfall(problem, W):
@@ -86,13 +83,9 @@ def kkt(problem, solution, asked):
     margins are at least ``asked``."""
     W, dual = solution.W, solution.dual
     excess = margins_of(problem, W) - asked
-    rows, largest = np.isfinite(excess), np.abs(dual).max()
-    return max(
-        -excess.min(),
-        -dual.min() / largest,
-        np.abs(excess[rows] * dual[rows]).max() / largest,
-        norm(W - _adjoint(problem, dual)) / norm(W),
-    )
+    # the product is 0 times infinity for a selected token
+    signs, slack = dual / np.abs(dual).max(), np.where(dual == 0, 0, excess)
+    return max(-excess.min(), -signs.min(), np.abs(slack * signs).max(), norm(W - _adjoint(problem, dual)) / norm(W))
 
 
 def margins_of(problem, W):
@@ -102,7 +95,7 @@ def margins_of(problem, W):
 def first_gradient(problem):
     """Computes the textbook gradient G of the loss at W = 0, and iota, the least margin of the optimal tokens under
     -G."""
-    G = gradient_of(problem, np.zeros((problem.data.dk, problem.data.dk)))
+    G = gradient_of(problem, np.zeros(2 * (problem.data.dk,)))
     return G, margins_of(problem, -G).min()
 
 
@@ -119,11 +112,11 @@ def from_first_step(problem):
     G, iota = first_gradient(problem)
     if iota <= 0:
         return dict.fromkeys(("end", "cone", "end correlation"), np.nan)
-    size = norm(G)
-    run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
+    start = -FAR / iota * G
+    run = train(problem, start, lr=norm(start) / 100, steps=2000, record=50)
     return {
         "end": float(on_best(run)),
-        "cone": min(margins_of(problem, W).min() / norm(W) for W in run.weights) * size / iota,
+        "cone": min(margins_of(problem, W).min() / norm(W) for W in run.weights) * norm(start) / FAR,
         "end correlation": correlation(run.W, svm_of(problem).W),
     }
 
@@ -148,18 +141,23 @@ def trained(problem):
 def claims(results):
     """Claims that solutions with soft or given margins are optimal, that training ends on separable tokens if the
     optimal ones are not, and that runs from the first gradient step keep the optimal tokens."""
-    off, short = results["wide off"], results["narrow short"]
+    off = results["wide off"]
     solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
     hundred, end = off[:, np.isclose(COSTS, 100)], results["end"]
     fall = np.log10(hundred / off[:, -1:])
-    cone, turned = (x[np.isfinite(x)] for x in (results["cone"], results["end correlation"]))
+    started = np.isfinite(end)
     return {
         "Soft margin": [
             median("separable: 1 - correlation with the hard margin, C = 100", hundred, 1e-7, 1e-2),
             median(
                 "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2", fall, 3.5, 4.2
             ),
-            median("not separable: how far the worst row stays short of 1, C = 10,000", short[:, -1], 0.9, 2.5),
+            median(
+                "not separable: how far the worst row stays short of 1, C = 10,000",
+                results["narrow short"][:, -1],
+                0.9,
+                2.5,
+            ),
             share("not separable: W grows with C", (np.diff(results["narrow norm"]) > 0).all(axis=1), 0.9),
         ],
         "Margins of their own": [
@@ -170,10 +168,10 @@ def claims(results):
             none("draws where iota > 0 and the first step's selection disagree", ~results["separates"]),
         ],
         f"From the first gradient, where it separates the optimal tokens, n = T = {SMALL[0]}, d = {SMALL[2]}": [
-            share("it does", np.isfinite(end), 0.2),
+            share("it does", started, 0.2),
             none("runs that end on other tokens", end == 0),
-            exactly("least margin on the way over that of the start", cone, 0.5),
-            median("correlation with the SVM after 2,000 steps", turned, 0.995),
+            exactly("least margin on the way over that of the start", results["cone"][started], 0.5),
+            median("correlation with the SVM after 2,000 steps", results["end correlation"][started], 0.995),
         ],
         "Training where no W separates the optimal tokens": [
             none("ends on tokens that no W separates", ~results["ends on"]),

@@ -24,7 +24,7 @@ from ...claims import difference, exactly, median, share
 from ...theory import is_locally_optimal
 from ..panels import BLUE, ORANGE, finish, medians, picture
 from ..problems import on_best, saturated, sphere_problem, svm_of, to_svm
-from ..textbook import softmax, support_margins
+from ..textbook import apart, softmax, support_margins
 
 PAPER = "{SVM} and {PROMPT}, their remarks; no picture"
 CAPTION = """Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new
@@ -46,7 +46,7 @@ with learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {S
 
 def experiment(rng):
     return {
-        "columns:": columns(rng),
+        "columns:": [of_dimension(rng, d) for d in DIMENSIONS],
         "set:": set_of_solutions(rng),
         "wrong:": [of_signal(rng, signal) for signal in SIGNALS],
         "regularisers": regularisers(rng),
@@ -55,18 +55,13 @@ def experiment(rng):
     }
 
 
-def columns(rng):
-    """Trains K and Q with several numbers of columns in each dimension d.  Measures the correlation of W = K Q^T with
-    the nuclear SVM of its tokens, and whether these are the best tokens."""
-    near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
-    for i, d in enumerate(DIMENSIONS):
-        problem = sphere_problem(rng, N, T, d)
-        K, Q = 0.3 * rng.standard_normal((2, d, d))
-        for j, m in enumerate(COLUMNS):
-            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS)
-            near[i, j] = to_svm(run.W, svm_of(run, "nuclear"))
-            best[i, j] = on_best(run)
-    return {"near": near, "best": best}
+def of_dimension(rng, d):
+    """Trains K and Q with several numbers of columns in dimension d.  Measures the correlation of W = K Q^T with the
+    nuclear SVM of its tokens, and whether these are the best tokens."""
+    problem = sphere_problem(rng, N, T, d)
+    K, Q = 0.3 * rng.standard_normal((2, d, d))
+    runs = [train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS) for m in COLUMNS]
+    return {"near": [to_svm(run.W, svm_of(run, "nuclear")) for run in runs], "best": [*map(on_best, runs)]}
 
 
 def set_of_solutions(rng):
@@ -78,7 +73,7 @@ def set_of_solutions(rng):
         W = train(problem, K=K, Q=Q, steps=STEPS).W
         W = 2 * W / norm(W, "nuc")
         b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
-        ends.append({"b": b, "distance": norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)})
+        ends.append({"b": b, "distance": apart(W, np.array([[1, b], [b, 1]]))})
     return ends
 
 
@@ -116,15 +111,16 @@ def regularisers(rng):
     on which it selects the teacher's token."""
     d = 6
     X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
-    chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
-    score = (np.arange(T) == chosen[:, None])[:20, :, None].astype(float)
-    start, found = 0.1 * rng.standard_normal((4, d, d)), []
-    for tokens, H in ((X, 1), (X, 4), (X + sample.positional_encoding(T, d), 1)):  # TEACHERS
-        problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
+    best = np.eye(T)[np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)]  # 1 for the teacher's token, else 0
+    start = 0.1 * rng.standard_normal((4, d, d))
+
+    def right(tokens, H):
+        problem = Problem(cross_attention(tokens[:20], Z[:20], best[:20, :, None]), None, LinearHead([1.0]), heads=H)
         W = np.reshape(train(problem, start[:H], steps=STEPS).W, (H, d, d))
         seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
-        found.append((seen.argmax(axis=1) == chosen[20:]).mean())
-    return found
+        return (seen.argmax(axis=1) == best[20:].argmax(axis=1)).mean()
+
+    return right(X, 1), right(X, 4), right(X + sample.positional_encoding(T, d), 1)  # TEACHERS
 
 
 def nonlinear_head(rng):
@@ -132,12 +128,11 @@ def nonlinear_head(rng):
     for scores from the head's gradient and for the head's own scores; and the correlation of W with its SVM."""
     X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
     V = rng.standard_normal((8, 8))
-    problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
+    problem = Problem(cross_attention(X, Z), None, MLPHead(V))
     run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS)
-    svm = svm_of(run)
-    own = (np.arange(N), run.selected)
     if not saturated(run):
         return dict.fromkeys(("gradient", "scores", "correlation"), np.nan)
+    svm, own = svm_of(run), (np.arange(N), run.selected)
     # The flag of the selected token is false, since its margin is infinite.
     tight = support_margins(problem.data, run.selected, svm.W) <= 1 + 1e-6
     scores = {"gradient": np.einsum("ntd,nd->nt", X, (X[own] @ V > 0) @ V.T), "scores": problem.scores}
@@ -150,34 +145,27 @@ def segment(rng):
     and whether both runs select the same tokens."""
     problem = sphere_problem(rng, 3, 8, 3)
     runs = [train(problem, start, steps=STEPS // 2) for start in 5 * rng.standard_normal((2, 3, 3))]
-    sols = [svm_of(run) for run in runs]
+    sols = [*map(svm_of, runs)]
     loss = np.full(len(ALONG), np.nan)
     if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
         one, other = (FAR * sol.W / norm(sol.W) for sol in sols)
         loss = [problem.loss((1 - a) * one + a * other) for a in ALONG]
-    return {"loss": loss, "same": float((runs[0].selected == runs[1].selected).all())}
-
-
-def above(loss):
-    """Returns a flag for each run: whether the loss on its segment rises above the loss at both ends; NaN if it has no
-    segment."""
-    ends = loss[:, [0, -1]].max(axis=1)
-    return np.where(np.isfinite(ends), loss.max(axis=1) > ends * (1 + 1e-9), np.nan)
+    return {"loss": loss, "same": np.array_equal(runs[0].selected, runs[1].selected)}
 
 
 def claims(results):
     """Tests six remarks of the source papers by claims, in the order in which the module's docstring lists the
     remarks."""
     near, best = results["columns: near"], results["columns: best"]
-    fitted, noise, trained, svm, coins = (
-        results[f"wrong: {key}"] for key in ("fitted", "by the signal", "trained", "svm", "coins")
-    )
-    code = results["regularisers"] - results["regularisers"][:, :1]
-    up, same = above(results["segment: loss"]), results["segment: same"] == 1
+    trained = results["wrong: trained"]
+    _, heads, code = (results["regularisers"] - results["regularisers"][:, :1]).T
+    loss, same = results["segment: loss"], results["segment: same"]
+    # whether the loss on a segment rises above the loss at both ends, and whether there is a segment
+    up, there = loss.max(axis=1) > loss[:, [0, -1]].max(axis=1) * (1 + 1e-9), np.isfinite(loss[:, 0])
     return {
         "Higher rank helps": [
-            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], *bound)
-              for i, d in ((1, 8), (2, 16)) for j, m, bound in ((0, 1, (None, 0.85)), (3, d, (0.96, 1)))),
+            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], low, high)
+              for i, d in ((1, 8), (2, 16)) for j, m, low, high in ((0, 1, None, 0.85), (3, d, 0.96, 1))),
             difference("d = 16: the best tokens with 16 columns, less with one", best[:, 2, 3], best[:, 2, 0], 0.0),
         ],
         "The nuclear solutions are a set": [
@@ -185,16 +173,20 @@ def claims(results):
             median("difference in b of two starts", np.abs(np.diff(results["set: b"])[:, 0]), 0.1),
         ],
         "Benign overfitting": [
-            median("labels fitted, a fifth of them wrong, least of all signals", fitted.min(axis=1), 0.95),
-            exactly("wrong labels fitted by the signal's token, signal 16", noise[:, 2], high=0),
+            median("labels fitted, a fifth of them wrong, least of all signals", results["wrong: fitted"].min(axis=1),
+                   0.95),
+            exactly("wrong labels fitted by the signal's token, signal 16", results["wrong: by the signal"][:, 2],
+                    high=0),
             median("new sequences right, signal 16", trained[:, 2], 0.85),
             median("new sequences right, signal 1", trained[:, 0], None, 0.65),
-            median("new sequences right, W less its SVM, all signals", np.abs(trained - svm).max(axis=1), None, 0.05),
-            median("new sequences right, trained on coins, signal 16", coins[:, 2], None, 0.85),
+            median("new sequences right, W less its SVM, all signals",
+                   np.abs(trained - results["wrong: svm"]).max(axis=1), None, 0.05),
+            median("new sequences right, trained on coins, signal 16", results["wrong: coins"][:, 2], None,
+                   0.85),
         ],
         "Heads and positional codes as regularisers": [
-            median("new sequences right, 4 heads less one", code[:, 1], -0.05, 0.05),
-            median("new sequences right, with a code less without", code[:, 2], None, 0.0),
+            median("new sequences right, 4 heads less one", heads, -0.05, 0.05),
+            median("new sequences right, with a code less without", code, None, 0.0),
         ],
         "A locally linear head": [
             share("all support tokens score less by the head's gradient", results["head: gradient"] == 1, 0.8),
@@ -202,8 +194,8 @@ def claims(results):
             median("correlation with the SVM of the selected tokens", results["head: correlation"], 0.99, 1),
         ],
         "The loss is not convex": [
-            share("the loss rises between runs that end on different tokens", up[~same & np.isfinite(up)] == 1, 0.2),
-            exactly("the loss rises between runs that end on the same tokens", up[same & np.isfinite(up)], high=0),
+            share("the loss rises between runs that end on different tokens", up[there & ~same], 0.2),
+            exactly("the loss rises between runs that end on the same tokens", up[there & same], high=0),
         ],
     }  # fmt: skip
 
@@ -213,15 +205,12 @@ def plot(results, *axes):
     (rank, ends, benign), (codes, head, between) = axes
     for i, d in enumerate(DIMENSIONS):
         medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
-    rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
+    rank.set_xticks(range(len(COLUMNS)), COLUMNS)
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9, color=BLUE)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-    for key, label, color in (
-        ("trained", "trained", BLUE),
-        ("svm", "its SVM", ORANGE),
-        ("coins", "labels by coin", "0.6"),
-    ):
+    looks = {"trained": ("trained", BLUE), "svm": ("its SVM", ORANGE), "coins": ("labels by coin", "0.6")}
+    for key, (label, color) in looks.items():
         benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
     finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
     codes.set_prop_cycle(None)  # Matplotlib's own colours

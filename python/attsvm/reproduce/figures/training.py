@@ -114,18 +114,17 @@ def means(monitor, layer, column):
 def claims(results):
     """Claims that the norm of W and the share of hard queries grow together, and that W turns to its SVM in the first
     layer, if all weights of a model are trained."""
-    first, second = ({column: results[f"SGD {layer} {column}"] for column in SHOWN} for layer in (0, 1))
-    cosine = second["cosine"]
+    cosine = results["SGD 1 cosine"]
     turned = cosine[:, -1] - cosine[np.arange(len(cosine)), np.isfinite(cosine).argmax(axis=1)]
     return {
         "The task is learnt": [exactly(f"{name}: largest loss at the end", results[f"{name} loss"].max(), high=0.6)
                                for name in OPTIMIZERS],
         "Norm and sparsity grow together": [
             median("SGD, second layer: norm of W at the end over that at the start",
-                   second["norm"][:, -1] / second["norm"][:, 0], 2),
-            median("SGD, second layer: share of hard queries at the end", second["hard"][:, -1], 0.1),
+                   results["SGD 1 norm"][:, -1] / results["SGD 1 norm"][:, 0], 2),
+            median("SGD, second layer: share of hard queries at the end", results["SGD 1 hard"][:, -1], 0.1),
             exactly("SGD: largest share of hard queries at the start",
-                    max(layer["hard"][:, 0].max() for layer in (first, second)), high=0.01),
+                    max(results[f"SGD {layer} hard"][:, 0].max() for layer in (0, 1)), high=0.01),
         ],
         "Weight decay takes both back": [
             median(f"AdamW, second layer: {text} at the end over its largest", x[:, -1] / x.max(axis=1), high=high)
@@ -134,9 +133,9 @@ def claims(results):
         ],
         "The first layer turns towards its SVM": [
             median("SGD: cosine of W and its SVM, minus that of a random head",
-                   first["cosine"][:, -1] - first["null_cosine"][:, -1], 0.15),
+                   results["SGD 0 cosine"][:, -1] - results["SGD 0 null_cosine"][:, -1], 0.15),
             median("SGD: margin of W, over that of a random head",
-                   first["own"][:, -1] / first["null_own"][:, -1], 1.5),
+                   results["SGD 0 own"][:, -1] / results["SGD 0 null_own"][:, -1], 1.5),
         ],
         "The second does not go on turning": [
             median("SGD: change of the cosine since the first check with hard queries", turned, -0.1, 0.05)
@@ -165,8 +164,8 @@ def plot(results, *axes):
                 values = results[f"{optimizer} {layer} {key}"]
                 seen = np.isfinite(values).all(axis=0)
                 if seen.any():
-                    look = {"color": color, "linestyle": line, "marker": "o", "markersize": 3}
-                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, **look)
+                    band(steps[seen], values[:, seen], f"layer {layer}{text}", ax, color=color, linestyle=line,
+                         marker="o", markersize=3)  # fmt: skip
             ax.set_ylim(bottom=0)
             finish(ax, "", ylabel=label)
             if len(kinds) > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
