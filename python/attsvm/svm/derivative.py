@@ -129,13 +129,13 @@ def _holding_rows(sol: Separation) -> Rows:
             f"the answer has no derivative: token {token[unsure[0]] - data.start[q]} of query {q} is on the "
             "margin with no multiplier, so that the support may change either way"
         )
-    at = np.flatnonzero(holds)
-    delta = data._differences(chosen[at], token[at])
-    z, y = data.queries[query[at]], sol.flat_dual[at]
+    query, chosen, token, asked, soft, y = (
+        part[holds] for part in (query, chosen, token, asked, soft, sol.flat_dual)
+    )
     if sol.C is None:
         # scale the multipliers y so that their sum, weighted by the margins asked, is ||W||^2 = 1 / margin^2
-        y = y * (1 / sol.margin**2) / (asked[at] @ y)
-    return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
+        y = y * (1 / sol.margin**2) / (asked @ y)
+    return Rows(query, chosen, token, data._differences(chosen, token), data.queries[query], asked, soft, y)
 
 
 def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
@@ -242,7 +242,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
     # W = places @ u: column k marks the entries that unknown u_k sets (a free entry of W; the last unknown is h)
     places = np.zeros((M.size, free.sum() + 1))
-    places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
+    places[free, :-1] = np.eye(free.sum())
     places[~free, -1] = np.sign(M).ravel()[~free]
     J = products(rows.delta, rows.z) @ places
     if J.shape[0] != J.shape[1] or np.linalg.cond(J) > MOST_CONDITION:

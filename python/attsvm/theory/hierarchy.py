@@ -321,7 +321,7 @@ def hierarchy(
         mixed = np.where(way[..., None], one[chosen], p > kept)
         asked = 1.0 * (way[..., None] & ~mixed)
         data = cross_attention(list(h), [h[i, queries[i]] for i in range(n)])
-        shaped = (data._layout.shape_entries(part[queries].ravel(), 0) for part in (mixed, asked))
+        shaped = (data._layout.shape_entries(part[queries].ravel()) for part in (mixed, asked))
         found.append(solve_svm(data, next(shaped), norm, margins=next(shaped)))
         holds = np.zeros_like(mixed)
         holds[queries] = _holds(found[-1], T)

@@ -146,7 +146,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     values = (tokens == label).astype(np.float64)[:, None]
     data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
     acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
-    return NextToken(data, data._layout.shape_entries(kept, False), graphs, components, acyclic)
+    return NextToken(data, data._layout.shape_entries(kept), graphs, components, acyclic)
 
 
 class Identifiability(NamedTuple):
