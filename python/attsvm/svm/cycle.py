@@ -4,8 +4,6 @@ For one query vector z, each row ``(x_a - x_t) z^T`` is an edge a -> t of a grap
 cycle add up to zero.  Inconsistent labels make such cycles, where sequences share tokens of a vocabulary.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..attention.data import Data

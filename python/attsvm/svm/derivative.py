@@ -11,8 +11,6 @@ Their derivative is one linear system for (dW, dy); its right side is the change
 derivative of the margin needs no system: ``d(||W||^2 / 2) = - sum_k y_k <dr_k, W>`` (the envelope theorem).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,9 +127,7 @@ def _holding_rows(sol: Separation) -> Rows:
             f"the answer has no derivative: token {token[unsure[0]] - data.start[q]} of query {q} is on the "
             "margin with no multiplier, so that the support may change either way"
         )
-    query, chosen, token, asked, soft, y = (
-        part[holds] for part in (query, chosen, token, asked, soft, sol.flat_dual)
-    )
+    query, chosen, token, asked, soft, y = (part[holds] for part in (query, chosen, token, asked, soft, sol.flat_dual))
     if sol.C is None:
         # scale the multipliers y so that their sum, weighted by the margins asked, is ||W||^2 = 1 / margin^2
         y = y * (1 / sol.margin**2) / (asked @ y)

@@ -1,7 +1,5 @@
 """The SVM in a metric: solved as a Frobenius problem over whitened tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

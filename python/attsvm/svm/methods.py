@@ -1,8 +1,6 @@
 """The table of the solver methods in C, and the function that calls a method and returns its answer in the data's
 units."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

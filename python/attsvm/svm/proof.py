@@ -6,8 +6,6 @@ point: factors of a matrix whose nuclear or spectral norm must be bounded; and, 
 square subsystem that is far from singular, with its inverse.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

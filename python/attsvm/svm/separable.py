@@ -342,8 +342,8 @@ def _plane(
 def _solve(
     points: np.ndarray, signs: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
 ) -> tuple[Any, np.ndarray]:
-    """Solves the hard-margin SVM of points with labels +-1, ``signs``.  Returns the normal w of the plane (zero if there
-    is no plane); and the multiplier of each point.
+    """Solves the hard-margin SVM of points whose labels +-1 are ``signs``.  Returns the normal w of the plane (zero if
+    there is no plane); and the multiplier of each point.
 
     ``spread`` is the bias coordinate of every point, 0 without a bias.  It is as long as the farthest point: a longer
     one saves few steps and makes the certificate coarser.

@@ -1,7 +1,5 @@
 """The support of an answer, and whether the solution is unique."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

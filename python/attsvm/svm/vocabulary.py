@@ -1,8 +1,6 @@
 """The SVM over a vocabulary (whose keys are the identity matrix), reduced to classes of tokens and solved by Newton's
 method."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, check_data
-from ..attention.selection import Selection
 from ..common.check import as_finite, check_type
 from ..common.norms import read_norm, size
 from ..common.types import MetricLike, Norm
@@ -103,7 +102,7 @@ def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     """The score of each query's selected token, repeated for every entry (token that the query sees)."""
-    return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
+    return problem._flat_scores[problem.data._begin + reference][problem.data._query_of()]
 
 
 def tight_entries(solution: Separation) -> np.ndarray:
@@ -314,7 +313,6 @@ def margin_share(
     W = as_finite("W", W)
     if W.ndim < 2 or W.shape[-2:] != data._W_shape:
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
-    selection = Selection(data, selected)
     sol = solve_svm(data, selected, norm, metric=metric)
     if sol.status == "no constraint":
         raise ValueError("selected must leave a token out that differs: without a row no margin is the largest")
@@ -323,38 +321,34 @@ def margin_share(
     stack = W.reshape(-1, *data._W_shape)
     sizes = size(stack, kind)
     if kind in ("frobenius", "nuclear"):
-        _warn_outside(data, selection, stack)
+        whole = np.linalg.norm(stack, axis=(1, 2))
+        _, chosen, token = data._rows_of(sol.selection.reference)
+        left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
+        right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
+        share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
+        if share.min(initial=1.0) < MOST_OUTSIDE:
+            warnings.warn(
+                f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; "
+                "the rest changes no margin and lowers the share",
+                stacklevel=2,
+            )
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
     # If two selected tokens of a query have unequal logits, beyond rounding, minus the difference counts as a margin.
-    equal = np.flatnonzero(selection.flags(data))
-    query, chosen, token = data._rows_of(selection.reference, equal)
+    equal, reference = np.flatnonzero(sol.selection.flags(data)), sol.selection.reference
+    query, chosen, token = data._rows_of(reference, equal)
     length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
     least = np.empty(len(units))
     for k, unit in enumerate(units):
-        margins = data._flat_margins(unit, selection.reference)
+        margins = data._flat_margins(unit, reference)
         off = np.abs(margins[equal])
         margins[equal] = np.where(off > ROUNDING * length * np.linalg.norm(unit), -off, np.inf)
-        margins[data._begin + selection.reference] = np.inf
+        margins[data._begin + reference] = np.inf
         least[k] = margins.min()
     lower = np.maximum(sol.margin, least)  # the margin of W is itself a lower bound of the largest margin
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
     low, high = np.sort(ends, axis=0).reshape(2, *W.shape[:-2])
     return (float(low), float(high)) if W.ndim == 2 else (low, high)
-
-
-def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
-    whole = np.linalg.norm(stack, axis=(1, 2))
-    _, chosen, token = data._rows_of(selection.reference)
-    left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
-    right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
-    share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
-    if share.min(initial=1.0) < MOST_OUTSIDE:
-        warnings.warn(
-            f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; the "
-            "rest changes no margin and lowers the share",
-            stacklevel=3,
-        )
 
 
 def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:

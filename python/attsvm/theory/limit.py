@@ -1,7 +1,5 @@
 """The limit of training, proved from the records of a run: ``run.limit()`` and ``train(until="limit")``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -259,11 +259,10 @@ class _Search:
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def _descend(self, start: np.ndarray, radius: float) -> tuple[np.ndarray, float, float, float]:
-        problem, W = self.problem, np.ascontiguousarray(start)
-        arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
+        W = np.ascontiguousarray(start)
         try:
             code, log_excess, log_gradient, gap, _, exception = _core.regularization_path_point(
-                problem._objective, W, *arguments
+                self.problem._objective, W, _core.BALL[self.norm], radius, self.tol, self.max_iter
             )
         except ArithmeticError as error:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
