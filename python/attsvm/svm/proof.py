@@ -20,6 +20,7 @@ from .. import check
 from ..common.check import as_count
 from ..common.norms import of_values
 from ..common.storage import replacing
+from .cycle import kinds_of
 from .influence import check_removable, moving, owners, without
 from .separation import Separation
 from .support import ROUNDED, log_pulls, products
@@ -232,8 +233,8 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> Iterator[dict[s
     at = np.flatnonzero(dual)
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
-        _, last, kind = np.unique(rows.keys[::-1], axis=0, return_index=True, return_inverse=True)
-        place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # for each key, the index of the last key that equals it
+        # for each key, the index of the last key that equals it (0.0 equals -0.0)
+        place = len(rows.keys) - 1 - kinds_of(rows.keys[::-1] + 0.0)[::-1]
         chosen, token = (place[of[at], None] == np.arange(len(place)) for of in (rows.chosen, rows.key))
         D = 1.0 * chosen - token
     keys = np.flatnonzero(D.any(axis=0))
