@@ -17,7 +17,7 @@ from ..common.norms import read_norm
 from ..common.progress import closing_gap, watched
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
-from .in_metric import solve_in_metric
+from .in_metric import solve_in_norm
 from .methods import methods_of, solve_request
 from .request import Request
 from .separation import Separation
@@ -204,7 +204,8 @@ def solve_svm(
     else:
         request = ask()
         if metric is not None:
-            sol = solve_in_metric(data, request, read_norm(request.norm, metric, *data._W_shape))
+            request.norm = read_norm(request.norm, metric, *data._W_shape)
+            sol = solve_in_norm(data, request)
         elif (progress or data.keys.size > SMALL) and watched(progress):
             with closing_gap(tol, progress) as report:
                 sol = solve_request(data, replace(request, report=report))
