@@ -51,5 +51,5 @@ def kinds_of(rows: np.ndarray) -> np.ndarray:
     some = np.flatnonzero(count[first] > 1)
     words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     _, place, equal = np.unique(words, return_index=True, return_inverse=True)
-    kinds[some] = some[place][equal]
+    kinds[some] = some[place[equal]]
     return kinds

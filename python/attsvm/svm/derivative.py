@@ -204,8 +204,7 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
     def step(on_A: np.ndarray, on_B: np.ndarray, on_rows: np.ndarray) -> Any:
         """Solves the linear system of a Newton step, or of the derivative, for the changes of the factors A and B of
         ``W = A B^T`` and of the multipliers y."""
-        found = inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows])
-        dA, dB, dy = np.split(found, [dk * r, (dk + dz) * r])
+        dA, dB, dy = np.split(inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows]), [dk * r, (dk + dz) * r])
         return dA.reshape(A.shape), dB.reshape(B.shape), dy
 
     for _ in range(STEPS):

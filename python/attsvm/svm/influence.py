@@ -125,9 +125,8 @@ def owners(data: Any) -> np.ndarray:
 def without(sol: Separation, gone: np.ndarray) -> Separation:
     """Solves the SVM without the constraints flagged in ``gone``, warm-started from the multipliers of the remaining
     constraints."""
-    dual = np.where(gone, 0.0, sol.flat_dual)
-    request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
-    return solve_in_norm(sol.data, request)
+    start = np.where(gone, 0.0, sol.flat_dual)
+    return solve_in_norm(sol.data, Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=start))
 
 
 def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:

@@ -175,8 +175,9 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     at, witness = np.flatnonzero(rows.equation), {}
     if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
         places = list(np.ndindex(W.shape))
-        found = _square(rows.dense(at), rows.names(at), places, 1.0, lambda k, e: rows.entry(at[e], *places[k]))
-        witness = found or {"basis": []}
+        witness = _square(rows.dense(at), rows.names(at), places, 1.0, lambda k, e: rows.entry(at[e], *places[k])) or {
+            "basis": []
+        }
     held = _factors("dual", rows.combined(), sol.norm)
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
         moved = W + nudge * _inward(rows, W) if nudge else W

@@ -389,8 +389,8 @@ def _solve_pairs(data: Data, asked: np.ndarray, weights: np.ndarray | None, **op
     """Solves the SVM of pairs, from the given weights, for the margins asked of them."""
 
     def shaped(numbers: np.ndarray) -> Any:
-        with_references = np.insert(numbers, data._begin - np.arange(len(data)), 0.0)
-        return data._layout.shape_entries(with_references)
+        # reference tokens get the number 0
+        return data._layout.shape_entries(np.insert(numbers, data._begin - np.arange(len(data)), 0.0))
 
     warm = None if weights is None else shaped(weights)
     return solve_svm(data, [0] * len(data), margins=shaped(asked), warm_start=warm, **options)

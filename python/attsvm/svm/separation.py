@@ -163,8 +163,8 @@ class Separation(Result):
         if self.C is None:
             return None
         # rows between selected tokens are equalities, which have no slack
-        slack = np.where(self.selection.flags(self.data), 0.0, self.flat_dual / (2 * self.C))
-        return self.data._layout.shape_entries(slack)
+        data = self.data
+        return data._layout.shape_entries(np.where(self.selection.flags(data), 0.0, self.flat_dual / (2 * self.C)))
 
     @cached_property
     def support(self) -> Any:

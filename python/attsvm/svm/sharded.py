@@ -31,8 +31,9 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
     arguments and returns the request."""
     request = workers.together(ask)
     selection, tol = request.selection, request.tol
-    norm = str(request.norm)
-    workers.agree(norm=norm, dk=data.dk, dz=data.dz, tol=tol, max_iter=request.max_iter, method=request.method)
+    workers.agree(
+        norm=str(request.norm), dk=data.dk, dz=data.dz, tol=tol, max_iter=request.max_iter, method=request.method
+    )
     held = selection.flags(data)  # flags of the selected tokens, which have no margin row
     own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0

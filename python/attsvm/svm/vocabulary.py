@@ -45,8 +45,8 @@ class Vocabulary:
     def back(self, answer: Any) -> Answer:
         """Expands an answer for classes to all tokens: the tokens of a class share its multipliers and have the same
         weights."""
-        M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        classes = answer.dual.reshape(M, K).copy()
+        K, every = len(self.first), np.arange(len(self.reference))
+        classes = answer.dual.reshape(-1, K).copy()
         # the multiplier of a query's reference class makes the sum over the query zero
         classes[every, self.request.selection.reference] = -classes.sum(axis=1)
         dual = (classes / self.count)[:, self.class_of]

@@ -351,7 +351,7 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
         raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
     shares = counts / most.max()  # the counts are scaled, so that their sums stay in range
     shares /= shares.sum() / m  # the problem's mean over contexts then weights each context by its counts
-    one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
-    layout = Layout(K * one, one, single=True, begin=begin)
+    one = np.ones(m, dtype=np.intp)
+    layout = Layout(K * one, one, single=True, begin=0 * one)  # all contexts see the same tokens
     data = Data("linear decoder", K, H, None, layout)
     return SoftLabels(data, Problem(data, None, LogarithmHead(shares), loss="linear"), counts > 0, counts.copy())

@@ -225,8 +225,7 @@ def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Pat
     data = problem.data
     radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
     weights = weights.reshape(len(points), *data._W_shape)
-    loss = np.array([problem.loss(W) for W in weights])
-    return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
+    return Path(radii, weights, np.array(list(map(problem.loss, weights))), log_excess, gap, log_ridge, norm, status)
 
 
 @dataclass(frozen=True)
