@@ -78,8 +78,9 @@ class Influence(Solved):
         return lines
 
     def columns(self) -> dict[str, Any]:
-        names = ("multiplier", "turn", "margin", "objective", "solved")
-        return {self.unit: np.arange(len(self.turn))} | {name: getattr(self, name) for name in names}
+        return {self.unit: np.arange(len(self.turn))} | {
+            name: getattr(self, name) for name in ("multiplier", "turn", "margin", "objective", "solved")
+        }
 
 
 def influence_of(sol: Separation) -> Influence:

@@ -398,8 +398,9 @@ class LocalTokens(Rows):
         selected token exceeds 1/2; each query's output exceeds the scores of all tokens that score less than its
         selected token; and the bound of the multipliers' relative rounding error is below .1.
         """
-        begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.best.problem._loss_name]
-        off = 2 * self.best.rounding(W, step) + EVALUATED
+        best = self.best
+        begin, q, form = best.begin, best.of_query, LOSSES[best.problem._loss_name]
+        off = 2 * best.rounding(W, step) + EVALUATED
         # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
         lead = self.data._flat_margins(W, self.chosen)
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
