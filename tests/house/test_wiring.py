@@ -74,7 +74,9 @@ def answer(X, Z, W, norm, dual):
     data = attsvm.cross_attention(X, Z)
     selection = Selection(data, np.zeros(len(data), dtype=np.intp))
     flat = np.column_stack([np.zeros(len(data)), np.reshape(dual, (len(data), -1))]).ravel()
-    return SimpleNamespace(data=data, selection=selection, W=np.array(W), norm=norm, C=None, flat_dual=flat)
+    W = np.array(W)
+    margins = data._flat_margins(W, selection.reference)
+    return SimpleNamespace(data=data, selection=selection, W=W, norm=norm, C=None, flat_dual=flat, flat_margins=margins)
 
 
 @pytest.mark.parametrize(

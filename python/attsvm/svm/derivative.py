@@ -113,13 +113,12 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
     equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
-    margins = data._flat_margins(sol.W, selection.reference)
     size = np.linalg.norm(data._differences(chosen, token), axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
     pull = np.abs(sol.flat_dual) * size
     holds = equal | (pull > HOLDS * pull.max())
     soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
-    slack = margins + soft * sol.flat_dual - asked  # infinite where there is no row
+    slack = sol.flat_margins + soft * sol.flat_dual - asked  # infinite where there is no row
     unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))
     if len(unsure):
         q = query[unsure[0]]

@@ -151,6 +151,11 @@ class Separation(Result):
         return self.answer.dual
 
     @property
+    def flat_margins(self) -> np.ndarray:
+        """The margin of each entry (pair of a query and a token) under W, infinite at the reference tokens."""
+        return self.data._flat_margins(self.W, self.selection.reference)
+
+    @property
     def dual(self) -> Any:
         return None if self.status == "infeasible" else self.data._layout.shape_entries(self.flat_dual)
 
@@ -430,7 +435,7 @@ class Separation(Result):
         q, selected = data._query_of(), chosen.flags(data)
         columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
         if self.W is not None:
-            columns["margin"] = data._flat_margins(self.W, chosen.reference)
+            columns["margin"] = self.flat_margins
             columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding}

@@ -108,7 +108,7 @@ def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
 def tight_entries(solution: Separation) -> np.ndarray:
     """Which tokens have the margin 1 under an SVM solution, up to TIGHT, or are its support tokens, as a flat bool
     array."""
-    tight = solution.data._flat_margins(solution.W, solution.selection.reference) <= 1 + TIGHT
+    tight = solution.flat_margins <= 1 + TIGHT
     # the multipliers of an answer that is not optimal may come from another iterate than W
     return tight | solution.columns()["support"] if solution.status == "optimal" else tight
 
@@ -118,7 +118,7 @@ def all_tight(solution: Separation, tolerance: float | None = None) -> bool | No
     solution; None without weights."""
     if solution.W is None:
         return None
-    margins = solution.data._flat_margins(solution.W, solution.selection.reference)
+    margins = solution.flat_margins
     tight = tight_entries(solution) if tolerance is None else margins <= 1 + tolerance
     return bool(tight[np.isfinite(margins)].all())
 
@@ -200,7 +200,8 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     others = np.isfinite(own)
     if not others.any():
         return None
-    near, far = own <= 1 + TIGHT, others & (own > 1 + TIGHT)
+    near = own <= 1 + TIGHT
+    far = others & ~near
     # score of the selected token minus that of the entry's token
     better = at_reference(problem, reference) - problem._flat_scores
     longest = lengths_of_rows(data, reference).max()
@@ -249,10 +250,8 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     """
     if iota <= 0 or solution.W is None or not np.isfinite(iota):
         return None
-    data = problem.data
-    W, reference = solution.W, solution.selection.reference
-    own = data._flat_margins(W, reference)
-    norm = float(np.linalg.norm(W))
+    data, own = problem.data, solution.flat_margins
+    norm = float(np.linalg.norm(solution.W))
     mu = min(iota * norm / size, 1.0)  # mu is at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
