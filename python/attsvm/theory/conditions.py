@@ -179,11 +179,11 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     return float(np.where(np.abs(least) > error, least, 0.0).min()), float(np.linalg.norm(G))
 
 
-def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
+def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | None:
     """A cone ``(mu, R)`` around an SVM solution W in which the loss falls along W: weights of norm at least R whose
     correlation with W is at least 1 - mu.
 
-    W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
+    W is the Frobenius ``solution`` of a locally optimal selection.  In the cone, margins are at most eps (in units of
     W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
     ``mu = (eps / (A ||W||))^2 / 2`` with A the longest row.  Let delta be how far the margins of all tokens that are
     no support exceed 1, and ``eps = min(1/2, delta) / 4``.  With r = norm / ||W||, softmax gives a token at most
@@ -196,7 +196,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None if there is no such cone: a query has no support token, or a support token scores as much as the selected one.
     """
     data = problem.data
-    own = data._flat_margins(W, reference)
+    own, reference = solution.flat_margins, solution.selection.reference
     others = np.isfinite(own)
     if not others.any():
         return None
@@ -207,7 +207,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     longest = lengths_of_rows(data, reference).max()
     slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
-    size = float(np.linalg.norm(W))
+    size = float(np.linalg.norm(solution.W))
     begin, several = data._begin, data.lengths > 1
 
     def most(values: np.ndarray) -> np.ndarray:

@@ -345,9 +345,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         no_stationary_point=why_none,
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
-        local_cone=(
-            conditions.local_cone(problem, solution.W, chosen) if norm == "frobenius" and locally_optimal else None
-        ),
+        local_cone=conditions.local_cone(problem, solution) if norm == "frobenius" and locally_optimal else None,
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
         undecided=selected.undecided if isinstance(selected, Run) else None,
