@@ -20,9 +20,8 @@ from operator import mul, sub
 
 MOST_BYTES, UNPACKED = 2**27, 64  # largest file in bytes, and largest ratio of unpacked to packed size
 WORK = {"left": 0.0}  # time budget left to the check, in nanoseconds: at first 0.1 s plus 20,000 ns for each byte
-FORM = {"format": str, "claim": str, "norm": str, "witness": tuple}  # a JSON object is read as a tuple of its pairs
-FORM |= {"keys": [[str]], "queries": [[str]], "start": [int], "stop": [int], "selected": [int]}
-FORM |= {"dual": [(int, int, str)]}
+FORM = {"format": str, "claim": str, "norm": str, "start": [int], "witness": tuple}  # a JSON object: tuple of its pairs
+FORM |= {"keys": [[str]], "queries": [[str]], "stop": [int], "selected": [int], "dual": [(int, int, str)]}
 MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # these names may be null
 WITNESS = {"lift": bool, "basis": [(int, int)], "dependent": [[(int, int, int)]], "inverse": [[str]]}
 WITNESS |= {"W": ([[str]], [[str]]), "dual": ([[str]], [[str]])}
@@ -116,9 +115,9 @@ def step(equations, scale, missed, witness):
     the inverse of B: if each row of |I - R B| adds up to < 1, R B and thus B is invertible."""
     if not any(missed.values()):
         return Fraction(0)
-    gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
+    gone, basis = set(), [*map(tuple, witness["basis"])]
     bits = sum(500 + integer.bit_length() for vector in witness["dependent"] for *_, integer in vector)
-    spend(2 * bits * most)
+    spend(2 * bits * max(map(len, equations.values())))
     for vector in witness["dependent"]:
         factors = {(i, j): integer for i, j, integer in vector}
         need(vector and factors.keys() <= equations.keys(), "a sum of equations that are none", ValueError)
@@ -145,8 +144,8 @@ def theorem(data):
     need(type(pairs) is tuple, "this is no attsvm-proof-1", ValueError)
     proof = dict(pairs)
     for name, form in (FORM | MAYBE).items():
-        null = name in MAYBE and proof.get(name, 0) is None
-        need(null or fits(proof.get(name), form), f"{name} is missing, or of another type", ValueError)
+        right = fits(proof.get(name), form) or name in MAYBE and proof.get(name, 0) is None
+        need(right, f"{name} is missing, or of another type", ValueError)
     given = dict(proof["witness"])
     witness = {"lift": False, "basis": [], "dependent": [], "inverse": []} | given
     for name, form in WITNESS.items():
@@ -188,8 +187,8 @@ def statement(proof, witness):
     need(not gone or proof["claim"] == "optimal" and not {q for q, _ in y} & {*gone}, "a query without part has one")
     total = sum(x * b[e] for e, x in y.items()) / units
     spend(1000 * len(y if infeasible else equal) * dk * dz)
-    place = {tuple(key): k for k, key in enumerate(keys)}  # `lift` treats distinct tokens as orthogonal
-    entries = {}  # the entries of A_e times `scale`
+    # entries: those of A_e times `scale`; `lift` treats distinct tokens as orthogonal
+    place, entries = {tuple(key): k for k, key in enumerate(keys)}, {}
     for e in y if infeasible else equal:
         difference, z, pair = rows[e]
         a, t = (place[tuple(keys[k])] for k in pair)
@@ -198,8 +197,9 @@ def statement(proof, witness):
     if infeasible:  # equations: the rows, times the multipliers (the unknowns), sum to zero
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
         equations = {}
-        for e, i, x in ((e, i, x) for e, row in entries.items() for i, x in row.items()):
-            equations.setdefault(i, {})[e] = x
+        for e, row in entries.items():
+            for i, x in row.items():
+                equations.setdefault(i, {})[e] = x
         missed = {i: Fraction(-sum(y[e] * x for e, x in row.items()), scale * units) for i, row in equations.items()}
         change = step(equations, scale, missed, witness)
         steady = all(e not in margins or y[e] >= change * units for e in map(tuple, witness["basis"]))

@@ -39,7 +39,8 @@ def held_by_the_ball(size):
 def support_of_a_margin(size):
     data = attsvm.cross_attention([[[1.0, 0], [0, 0], [0, -1]]], [[1.0]])
     W, selection = np.array([[1.0], [size]]), Selection(data, [0])
-    return not conditions.tight_entries(SimpleNamespace(data=data, W=W, selection=selection, status="stopped"))[2]
+    margins = data._flat_margins(W, selection.reference)
+    return not conditions.tight_entries(SimpleNamespace(flat_margins=margins, status="stopped"))[2]
 
 
 def multiplier_of_support(size):

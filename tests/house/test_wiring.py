@@ -40,7 +40,8 @@ def test_the_svm_of_labels_reads_values(drawn):
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
     problem = drawn.problem
-    W, log_size, gap = regularization_path.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
+    search = regularization_path._Search(problem, norm, 1e-30, 5, True, np.eye(4))
+    W, log_size, gap = search.stationary(np.eye(4), 3.0)
     G = problem.loss_and_grad(W)[1]
     dual = np.linalg.norm(G, 2 if norm == "nuclear" else None)
     assert gap == pytest.approx(1 + np.vdot(G, W) / (3 * dual), rel=1e-6) and gap > 1e-6
@@ -50,7 +51,8 @@ def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
 def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
     data = drawn.data
     sol = attsvm.solve_svm(data, [0] * 6)
-    loose = SimpleNamespace(status="iteration limit", margin=sol.margin / 2, margin_bound=2 * sol.margin, message="")
+    bounds = {"margin": sol.margin / 2, "margin_bound": 2 * sol.margin}
+    loose = SimpleNamespace(status="iteration limit", selection=sol.selection, message="", **bounds)
     monkeypatch.setattr(conditions, "solve_svm", lambda *_, **__: loose)
     W = sol.W + 0.05 * np.abs(sol.W).max()
     least = data.margins(W, [0] * 6)[:, 1:].min() / np.linalg.norm(W)
@@ -72,7 +74,9 @@ def answer(X, Z, W, norm, dual):
     data = attsvm.cross_attention(X, Z)
     selection = Selection(data, np.zeros(len(data), dtype=np.intp))
     flat = np.column_stack([np.zeros(len(data)), np.reshape(dual, (len(data), -1))]).ravel()
-    return SimpleNamespace(data=data, selection=selection, W=np.array(W), norm=norm, C=None, flat_dual=flat)
+    W = np.array(W)
+    margins = data._flat_margins(W, selection.reference)
+    return SimpleNamespace(data=data, selection=selection, W=W, norm=norm, C=None, flat_dual=flat, flat_margins=margins)
 
 
 @pytest.mark.parametrize(

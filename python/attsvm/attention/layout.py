@@ -114,7 +114,7 @@ class Layout:
             return flat.reshape(*self._shape, *flat.shape[1:])
         return np.split(flat, np.cumsum(self.counts)[:-1])
 
-    def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
+    def shape_entries(self, flat: np.ndarray, fill: Any = 0) -> Any:
         """Reshapes a flat array over entries (pairs of a query and a token) to the shape of the user's data: (n, T),
         (n, S, T), or a list.  Tokens that a causal query cannot see get ``fill``."""
         if self.none:

@@ -4,8 +4,6 @@ For one query vector z, each row ``(x_a - x_t) z^T`` is an edge a -> t of a grap
 cycle add up to zero.  Inconsistent labels make such cycles, where sequences share tokens of a vocabulary.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..attention.data import Data
@@ -21,11 +19,11 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     # no search if a selected token lies outside its window, which C reports
     if selection.kept is not None or selection.rhs is not None or selection.outside(data):
         return None
-    same = _kinds(data.queries)
+    same = kinds_of(data.queries)
     if (same == np.arange(len(same))).all():  # all query vectors differ: a cycle needs two queries with one vector
         return None
     query, chosen, token = data._rows_of(selection.reference)
-    kinds = _kinds(data.keys)
+    kinds = kinds_of(data.keys)
     tail, head = (kinds[at] + len(kinds) * same[query] for at in (chosen, token))
     edges = np.flatnonzero(tail != head)
     while not (onwards := np.isin(head[edges], tail[edges])).all():  # drop edges into nodes without an outgoing edge
@@ -45,7 +43,7 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
     return dual
 
 
-def _kinds(rows: np.ndarray) -> np.ndarray:
+def kinds_of(rows: np.ndarray) -> np.ndarray:
     """For each row of a matrix, the index of the first row that equals it."""
     kinds = np.arange(len(rows))
     _, first, count = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
@@ -53,5 +51,5 @@ def _kinds(rows: np.ndarray) -> np.ndarray:
     some = np.flatnonzero(count[first] > 1)
     words = rows[some].view(f"V{rows.itemsize * rows.shape[1]}").ravel()
     _, place, equal = np.unique(words, return_index=True, return_inverse=True)
-    kinds[some] = some[place][equal]
+    kinds[some] = some[place[equal]]
     return kinds

@@ -11,8 +11,6 @@ Their derivative is one linear system for (dW, dy); its right side is the change
 derivative of the margin needs no system: ``d(||W||^2 / 2) = - sum_k y_k <dr_k, W>`` (the envelope theorem).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,13 +113,12 @@ def _holding_rows(sol: Separation) -> Rows:
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
     equal = selection.flags(data) & (token != chosen) & (asked > -np.inf)
-    margins = data._flat_margins(sol.W, selection.reference)
     size = np.linalg.norm(data._differences(chosen, token), axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
     pull = np.abs(sol.flat_dual) * size
     holds = equal | (pull > HOLDS * pull.max())
     soft = np.where(equal, 0.0, 0.5 / (sol.C or np.inf))
-    slack = margins + soft * sol.flat_dual - asked  # infinite where there is no row
+    slack = sol.flat_margins + soft * sol.flat_dual - asked  # infinite where there is no row
     unsure = np.flatnonzero(~holds & (slack < HOLDS * selection.largest))
     if len(unsure):
         q = query[unsure[0]]
@@ -129,13 +126,11 @@ def _holding_rows(sol: Separation) -> Rows:
             f"the answer has no derivative: token {token[unsure[0]] - data.start[q]} of query {q} is on the "
             "margin with no multiplier, so that the support may change either way"
         )
-    at = np.flatnonzero(holds)
-    delta = data._differences(chosen[at], token[at])
-    z, y = data.queries[query[at]], sol.flat_dual[at]
+    query, chosen, token, asked, soft, y = (part[holds] for part in (query, chosen, token, asked, soft, sol.flat_dual))
     if sol.C is None:
         # scale the multipliers y so that their sum, weighted by the margins asked, is ||W||^2 = 1 / margin^2
-        y = y * (1 / sol.margin**2) / (asked[at] @ y)
-    return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
+        y = y * (1 / sol.margin**2) / (asked @ y)
+    return Rows(query, chosen, token, data._differences(chosen, token), data.queries[query], asked, soft, y)
 
 
 def _inverse(K: np.ndarray, nullity: int = 0) -> np.ndarray:
@@ -208,8 +203,7 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
     def step(on_A: np.ndarray, on_B: np.ndarray, on_rows: np.ndarray) -> Any:
         """Solves the linear system of a Newton step, or of the derivative, for the changes of the factors A and B of
         ``W = A B^T`` and of the multipliers y."""
-        found = inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows])
-        dA, dB, dy = np.split(found, [dk * r, (dk + dz) * r])
+        dA, dB, dy = np.split(inverse @ np.concatenate([on_A.ravel(), on_B.ravel(), on_rows]), [dk * r, (dk + dz) * r])
         return dA.reshape(A.shape), dB.reshape(B.shape), dy
 
     for _ in range(STEPS):
@@ -242,7 +236,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
     # W = places @ u: column k marks the entries that unknown u_k sets (a free entry of W; the last unknown is h)
     places = np.zeros((M.size, free.sum() + 1))
-    places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
+    places[free, :-1] = np.eye(free.sum())
     places[~free, -1] = np.sign(M).ravel()[~free]
     J = products(rows.delta, rows.z) @ places
     if J.shape[0] != J.shape[1] or np.linalg.cond(J) > MOST_CONDITION:

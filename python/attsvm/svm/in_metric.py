@@ -1,16 +1,13 @@
 """The SVM in a metric: solved as a Frobenius problem over whitened tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ..attention.data import Data
 from ..attention.layout import Layout
 from ..attention.selection import intervals
-from ..common.norms import size
+from ..common.norms import Metric, size
 from .methods import CODE, solve_request
 from .request import Request
 from .separation import Separation
@@ -19,9 +16,11 @@ LOOSEST = 2.3e-5  # largest gap that rounding may leave in an optimal answer (CE
 MOST = 2e8  # largest number of elements in the tokens of a solve whose metric is an array D (1.6 GB)
 
 
-def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
-    """Solves the SVM in a metric ``(P, R) = (L L^T, M M^T)`` as a Frobenius problem for the weights ``V = L^T W M``;
-    the bounds are computed again from the original tokens.
+def solve_in_norm(data: Data, request: Request) -> Separation:
+    """Solves an SVM in any norm, and in a metric.
+
+    In a metric ``(P, R) = (L L^T, M M^T)`` it is a Frobenius problem for the weights ``V = L^T W M``; the bounds are
+    computed again from the original tokens.
 
     The norm of W in the metric is ``||V||_F``.
 
@@ -30,6 +29,9 @@ def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
     reference token is subtracted before a token is multiplied; afterwards, rows that are short relative to their tokens
     would be lost to rounding.  If queries share tokens, the first token of the sequence is subtracted instead.
     """
+    metric = request.norm
+    if not isinstance(metric, Metric):
+        return solve_request(data, request)
     q, chosen, token = data._rows_of(request.selection.reference)
     if metric.D is None:
         layout, (left, right) = data._layout, metric.inverses
@@ -48,16 +50,14 @@ def solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
         layout = Layout(data.lengths, np.ones_like(data.lengths), True)
         rows = data._differences(token, chosen)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
         keys, queries = rows.reshape(entries, -1), np.ones((len(data), 1))
-    plain = solve_request(Data("metric", keys, queries, None, layout), request)
+    plain = solve_request(Data("metric", keys, queries, None, layout), replace(request, norm="frobenius"))
     answer, V = plain.answer, plain.answer.W
     W = left.T @ V @ right if metric.D is None else V.reshape(metric.D.shape) / np.sqrt(metric.D)
     low, high = answer.lower, answer.upper
-    bounded = request.C is None and request.selection.rhs is None
-    if bounded and plain.W is not None and plain.status != "no constraint":
-        ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
-        low, high = (end[0] for end in ends)
+    if request.C is None and request.selection.rhs is None and plain.W is not None and plain.status != "no constraint":
+        low, high = (end[0] for end in intervals(data, request.selection, W[None], plain.flat_dual[None], metric))
         if low > 0:  # scale W so that its least margin is 1 again after rounding in the whitening
             W = W / (low * size(W, metric))
         if not high <= low * (1 + LOOSEST):
             answer = answer._replace(status=CODE["iteration limit"])
-    return Separation(data, replace(request, norm=metric), answer._replace(W=W, lower=low, upper=high))
+    return Separation(data, request, answer._replace(W=W, lower=low, upper=high))

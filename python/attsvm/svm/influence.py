@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..common.norms import Metric
 from ..common.result import Lines, Solved
-from .in_metric import solve_in_metric
-from .methods import solve_request
+from .in_metric import solve_in_norm
 from .request import Request
 from .separation import SHARDED, Separation
 from .support import holding
@@ -80,8 +78,9 @@ class Influence(Solved):
         return lines
 
     def columns(self) -> dict[str, Any]:
-        names = ("multiplier", "turn", "margin", "objective", "solved")
-        return {self.unit: np.arange(len(self.turn))} | {name: getattr(self, name) for name in names}
+        return {self.unit: np.arange(len(self.turn))} | {
+            name: getattr(self, name) for name in ("multiplier", "turn", "margin", "objective", "solved")
+        }
 
 
 def influence_of(sol: Separation) -> Influence:
@@ -127,10 +126,8 @@ def owners(data: Any) -> np.ndarray:
 def without(sol: Separation, gone: np.ndarray) -> Separation:
     """Solves the SVM without the constraints flagged in ``gone``, warm-started from the multipliers of the remaining
     constraints."""
-    metric = isinstance(sol.norm, Metric)
-    norm, dual = "frobenius" if metric else sol.norm, np.where(gone, 0.0, sol.flat_dual)
-    request = Request(sol.selection.without(gone), norm, "auto", TOL, C=sol.C, dual=dual)
-    return solve_in_metric(sol.data, request, sol.norm) if metric else solve_request(sol.data, request)
+    start = np.where(gone, 0.0, sol.flat_dual)
+    return solve_in_norm(sol.data, Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=start))
 
 
 def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:

@@ -1,8 +1,6 @@
 """The table of the solver methods in C, and the function that calls a method and returns its answer in the data's
 units."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -52,7 +50,7 @@ def solve_request(data: Data, request: Request) -> Separation:
             found = _call(_core.check, data, replace(request, max_iter=0, dual=dual, W=None, report=None))
             answer = found if found.status == CODE["infeasible"] else None
         if answer is None and vocabulary is not None and (request.method, request.norm) == ("auto", "frobenius"):
-            answer, request = _by_levels(data, request, vocabulary)
+            answer, request = _by_levels(vocabulary)
         sol = made(answer or _call(methods[request.method], data, request))
         if sol.status == "interrupted" or sol.answer.exception is not None:
             exception = sol.answer.exception or KeyboardInterrupt()
@@ -66,15 +64,14 @@ def solve_request(data: Data, request: Request) -> Separation:
         raise
 
 
-def _by_levels(data: Data, request: Request, vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
+def _by_levels(vocabulary: Vocabulary) -> tuple[Answer | None, Request]:
     """The answer of Newton's method ``solve_levels``, or None if it reaches no final status; and the request with which
     a method in C then starts, from Newton's multipliers."""
+    data, request = vocabulary.data, vocabulary.request
     fits = data._rows > LEVELS_ROWS and len(data) <= LEVELS_MOST and data._powers is None
     if not (fits and data.queries.any(axis=1).all()):
         return None, request
-    W, dual, steps, exception = solve_levels(
-        data.queries, vocabulary.chosen, vocabulary.count, request.tol / 2, request.max_iter, request.report
-    )
+    W, dual, steps, exception = solve_levels(vocabulary)
     request = replace(request, dual=dual.ravel())
     answer = _call(
         _core.check, data, replace(request, W=W / vocabulary.scale[:, None], max_iter=0, report=None)

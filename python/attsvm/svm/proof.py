@@ -6,8 +6,6 @@ point: factors of a matrix whose nuclear or spectral norm must be bounded; and, 
 square subsystem that is far from singular, with its inverse.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -22,6 +20,7 @@ from .. import check
 from ..common.check import as_count
 from ..common.norms import of_values
 from ..common.storage import replacing
+from .cycle import kinds_of
 from .influence import check_removable, moving, owners, without
 from .separation import Separation
 from .support import ROUNDED, log_pulls, products
@@ -117,10 +116,10 @@ class _Rows:
         """The matrices (x_a - x_t) z^T of the given rows of the SVM, each as a flat row."""
         return products(self.differences(rows), self.queries[self.query[rows]])
 
-    def combined(self, dual: np.ndarray) -> np.ndarray:
+    def combined(self) -> np.ndarray:
         """The sum of the SVM's rows times their multipliers, ``sum dual (x_a - x_t) z^T``."""
-        rows = np.flatnonzero(dual)
-        return (dual[rows, None] * self.differences(rows)).T @ self.queries[self.query[rows]]
+        rows = np.flatnonzero(self.dual)
+        return (self.dual[rows, None] * self.differences(rows)).T @ self.queries[self.query[rows]]
 
     def entry(self, row: int, i: int, j: int) -> Fraction:
         """Entry (i, j) of the matrix (x_a - x_t) z^T of one row of the SVM, as an exact fraction."""
@@ -176,17 +175,14 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     at, witness = np.flatnonzero(rows.equation), {}
     if len(at):  # the witness that some W near the answer meets its equality rows exactly; the unknowns are its entries
         places = list(np.ndindex(W.shape))
-        exact = _square(
-            rows.dense(at), rows.names(at), places, np.ones(W.size), lambda k, e: rows.entry(at[e], *places[k])
-        )
-        witness = exact or {"basis": []}
-    M = rows.combined(rows.dual)
+        witness = _square(rows.dense(at), rows.names(at), places, 1.0, lambda k, e: rows.entry(at[e], *places[k])) or {
+            "basis": []
+        }
+    held = _factors("dual", rows.combined(), sol.norm)
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
         moved = W + nudge * _inward(rows, W) if nudge else W
-        # check.py bounds nuclear and spectral norms by factors of the matrices: W, and the rows times their multipliers
-        if of_values(sol.norm)[0]:
-            witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
-        yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, moved, witness)
+        claim = "optimal" if sol.status == "optimal" else "feasible"
+        yield rows.file(claim, rows.dual, moved, witness | _factors("W", moved, sol.norm) | held)
 
 
 def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
@@ -203,12 +199,18 @@ def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(rows.dense(binding), more, rcond=None)[0].reshape(W.shape)
 
 
-def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
-    """Factors U^T and V^T with U V^T = A, from the singular value decomposition.  If ``balanced`` each factor gets the
-    square roots of the singular values; else U gets the singular values."""
+def _factors(name: str, A: np.ndarray, norm: str | float) -> dict[str, Any]:
+    """The witness with which check.py bounds the nuclear or spectral norm of A: factors U^T and V^T with U V^T = A.  It
+    is empty for other norms.
+
+    A is "W", or "dual": the rows times their multipliers, whose dual norm is bounded.  If the bound is one of the
+    nuclear norm, each factor gets the square roots of the singular values; else U gets the singular values.
+    """
+    if not of_values(norm)[0]:
+        return {}
     U, sizes, Vt = np.linalg.svd(A, full_matrices=False)
-    left, right = (np.sqrt(sizes), np.sqrt(sizes)) if balanced else (sizes, np.ones_like(sizes))
-    return [_hex((U * left).T), _hex(right[:, None] * Vt)]
+    power = 0.5 if (norm == "nuclear") == (name == "W") else 1.0
+    return {name: [_hex((U * sizes**power).T), _hex((Vt.T * sizes ** (1 - power)).T)]}
 
 
 # --------------------------------------------------------------------------------- proofs that no weights exist
@@ -218,28 +220,22 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     """Yields contents of proof files that may prove that no weights exist, the likeliest first."""
     # first the solver's multipliers unchanged: exact for equal tokens, zero queries and preference cycles
     yield rows.file("infeasible", rows.dual, None, {"basis": []})
-    at = np.flatnonzero(rows.dual)
-    pull = log_pulls(rows.sol, rows.entries[at])
-    needed = np.zeros(len(rows.dual))
-    needed[at] = np.where(pull > pull.max(initial=-np.inf) + math.log(ROUNDED), rows.dual[at], 0.0)
+    pull = log_pulls(rows.sol, rows.entries)
+    needed = np.where(pull > pull.max(initial=-np.inf) + math.log(ROUNDED), rows.dual, 0.0)
     for lift in (False, True):
-        found = _contradiction(rows, needed, lift)
-        if found is not None:
-            yield found
+        yield from _contradiction(rows, needed, lift)
     if rows.sol.C is None:  # rounding may hide a separating W of large norm: prove that each has a large norm
-        factors = of_values(rows.sol.norm)[0]
-        held = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
-        yield rows.file("excluded", rows.dual, None, {"dual": held} if factors else {})
+        yield rows.file("excluded", rows.dual, None, _factors("dual", rows.combined(), rows.sol.norm))
 
 
-def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] | None:
-    """A proof file that no W exists: multipliers close to ``dual`` with which the rows add up to exactly zero; None if
-    none are found.  With ``lift``, unequal tokens are treated as orthogonal."""
+def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> Iterator[dict[str, Any]]:
+    """Yields a proof file that no W exists, if one is found: multipliers close to ``dual`` with which the rows add up
+    to exactly zero.  With ``lift``, unequal tokens are treated as orthogonal."""
     at = np.flatnonzero(dual)
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
-        _, last, kind = np.unique(rows.keys[::-1], axis=0, return_index=True, return_inverse=True)
-        place = len(rows.keys) - 1 - last[kind.ravel()[::-1]]  # for each key, the index of the last key that equals it
+        # for each key, the index of the last key that equals it (0.0 equals -0.0)
+        place = len(rows.keys) - 1 - kinds_of(rows.keys[::-1] + 0.0)[::-1]
         chosen, token = (place[of[at], None] == np.arange(len(place)) for of in (rows.chosen, rows.key))
         D = 1.0 * chosen - token
     keys = np.flatnonzero(D.any(axis=0))
@@ -252,34 +248,33 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
         i, j = places[equation]
         return Fraction(D[unknown, i]) * Fraction(Z[unknown, j]) if lift else rows.entry(at[unknown], i, j)
 
-    found = _square(A[touched], places, names, wanted, entry)
+    found = _square(A[touched], places, names, wanted / wanted.max(), entry)
     if found is None:
-        return None
+        return
     # change the multipliers of the subsystem's rows so that all rows times their multipliers add up to zero
     basis = [names.index(tuple(name)) for name in found["basis"]]
     exact = dual.copy()
     exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
-    if (exact[at][~rows.equation[at]] < 0).any():
-        return None
-    return rows.file("infeasible", exact, None, {"lift": lift, **found}, at)
+    if (rows.equation | (exact >= 0)).all():
+        yield rows.file("infeasible", exact, None, {"lift": lift, **found}, at)
 
 
 # ------------------------------------------------------------------------ square subsystems of linear equations
 
 
 def _square(
-    A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: np.ndarray, entry: Callable[[int, int], Fraction]
+    A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: Any, entry: Callable[[int, int], Fraction]
 ) -> dict[str, Any] | None:
     """A square subsystem of the equations A that is far from singular, its inverse, and how the other equations depend
     on it; None if these are not found.
 
     One reason: an equation depends on too many others for exact factors.
 
-    Rows of A are equations, columns unknowns, with the given names.  Unknowns of large ``weights`` are preferred for
-    the subsystem.  ``entry(j, i)`` is the exact value of A[i, j].
+    Rows of A are equations, columns unknowns, with the given names.  Unknowns of large ``weights``, of which the
+    largest is 1, are preferred for the subsystem.  ``entry(j, i)`` is the exact value of A[i, j].
     """
     sizes = np.abs(A).max(axis=1)
-    scaled = A / np.where(sizes > 0, sizes, 1.0)[:, None] * (weights / weights.max())
+    scaled = A / np.where(sizes > 0, sizes, 1.0)[:, None] * weights
     free = np.sort(_pivots(scaled.T))
     basis = _pivots(scaled[free])
     if len(basis) < len(free):

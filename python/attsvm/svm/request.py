@@ -1,7 +1,5 @@
 """What a solver method in C is given and returns, and the change of units between Python and C."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -64,15 +62,13 @@ def scaled_number(number: float, power: int, what: str) -> float:
 
 def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
     """``array * 2**power``; raises ValueError if its largest number leaves double precision."""
-    if power == 0:
-        return array
-    scaled_number(float(np.abs(array).max()), power, what)
+    scaled_number(np.abs(array).max(), power, what)
     return np.ldexp(array, power)
 
 
 def of_order_one(dual: np.ndarray) -> np.ndarray:
     """The multipliers divided by a power of two, so that the largest is between 1 and 2."""
-    largest = float(np.abs(dual).max(initial=0.0))
+    largest = np.abs(dual).max(initial=0.0)
     return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
 
 
@@ -101,7 +97,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")
     else:
         degree = norm - 1 if not isinstance(norm, str) else 0 if of_values(norm)[1] == math.inf else 1
-        exponent, largest = degree * (asked - rows) - rows, float(np.abs(dual).max(initial=0.0))
+        exponent, largest = degree * (asked - rows) - rows, np.abs(dual).max(initial=0.0)
         in_range = largest > 0 and abs(math.log2(largest) + exponent) < LARGEST_EXPONENT
         dual = dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2) if in_range else of_order_one(dual)
     return answer._replace(W=W, dual=dual, lower=lower, upper=upper)

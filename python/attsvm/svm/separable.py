@@ -102,7 +102,7 @@ class Plane(Result):
         multipliers; every other point is paired with the nearest point of the other class.  Without a bias a row is a
         single point.  Computed on first access.
         """
-        turned = _turned(self.points, self.positive)
+        turned = np.where(self.positive[:, None], self.points, -self.points)
         w = np.zeros(turned.shape[1]) if self.w is None else self.w
         return _pairs(turned, _sides(self.positive, self.bias), w, self.weights, self.support)[-1]
 
@@ -280,11 +280,6 @@ def _dense(X: Any) -> Any:
     return X.toarray() if hasattr(X, "toarray") else X
 
 
-def _turned(points: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """The points times their labels y = +-1; a separating plane has ``w . y x`` positive for all of them."""
-    return np.where(positive[:, None], points, -points)
-
-
 def _sides(positive: np.ndarray, bias: bool) -> list[np.ndarray]:
     """The indices of the points of each class, as a list of two arrays; without a bias, one array of all points."""
     return [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(positive))]
@@ -307,9 +302,11 @@ def _plane(
     X = points / unit
     moved = X - X.mean(axis=0) if bias else X
     spread = float(np.linalg.norm(moved, axis=1).max()) or 1.0
-    w, weights = _solve(moved, positive, spread if bias else 0.0, start, progress)
+    signs = np.where(positive, 1.0, -1.0)
+    w, weights = _solve(moved, signs, spread if bias else 0.0, start, progress)
     sides, bound, status = _sides(positive, bias), INSEPARABLE * spread, "undecided"
-    turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
+    # points times their labels y = +-1: a separating plane has ``w . y x`` positive for all of them
+    turned, length = signs[:, None] * X, float(np.linalg.norm(X, axis=1).max())
     while True:
         for side in sides:  # scale the multipliers of each class, so that both classes have the same sum of multipliers
             weights[side] /= len(sides) * weights[side].sum() or 1.0
@@ -322,7 +319,7 @@ def _plane(
         scale, b = sum(lows) / len(lows), (lows[-1] - lows[0]) / 2
         margin = scale / size - (len(w) + 4) * UNIT * (length + abs(b) / size)
         if margin > 0:
-            excess = (heights + np.where(positive, b, -b)) / scale - 1
+            excess = (heights + b * signs) / scale - 1
             held &= weights > excess * weights.max()
             rounding = (ROUNDINGS + len(w) + used) * 2 * UNIT * length / margin
             status = "optimal" if bound / margin - 1 <= max(TOL, rounding) else "iteration limit"
@@ -343,10 +340,10 @@ def _plane(
 
 
 def _solve(
-    points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
+    points: np.ndarray, signs: np.ndarray, spread: float, known: np.ndarray | None, progress: bool | None
 ) -> tuple[Any, np.ndarray]:
-    """Solves the hard-margin SVM.  Returns the normal w of the plane (zero if there is no plane); and the multiplier of
-    each point.
+    """Solves the hard-margin SVM of points whose labels +-1 are ``signs``.  Returns the normal w of the plane (zero if
+    there is no plane); and the multiplier of each point.
 
     ``spread`` is the bias coordinate of every point, 0 without a bias.  It is as long as the farthest point: a longer
     one saves few steps and makes the certificate coarser.
@@ -357,8 +354,7 @@ def _solve(
         points = coordinates.T
     if spread:
         points = np.column_stack([points, np.full(n, spread)])
-    turned, signs = _turned(points, positive), np.where(positive, 1.0, -1.0)
-    data = _attention(turned, np.full(n, ORIGIN), np.arange(n))
+    data = _attention(signs[:, None] * points, np.full(n, ORIGIN), np.arange(n))
     b, last = 0.0, np.inf
     while True:
         sol = _solve_pairs(data, 1 - b * signs, known, tol=FINE, progress=progress)
@@ -393,8 +389,8 @@ def _solve_pairs(data: Data, asked: np.ndarray, weights: np.ndarray | None, **op
     """Solves the SVM of pairs, from the given weights, for the margins asked of them."""
 
     def shaped(numbers: np.ndarray) -> Any:
-        with_references = np.insert(numbers, data._begin - np.arange(len(data)), 0.0)
-        return data._layout.shape_entries(with_references, 0.0)
+        # reference tokens get the number 0
+        return data._layout.shape_entries(np.insert(numbers, data._begin - np.arange(len(data)), 0.0))
 
     warm = None if weights is None else shaped(weights)
     return solve_svm(data, [0] * len(data), margins=shaped(asked), warm_start=warm, **options)

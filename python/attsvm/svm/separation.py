@@ -139,11 +139,8 @@ class Separation(Result):
 
     @property
     def selected(self) -> Any:
-        kept = self.selection.kept
-        layout = self.data._layout
-        if kept is None:
-            return layout.shape_queries(self.selection.reference)
-        return layout.shape_entries(kept, False)
+        layout, kept = self.data._layout, self.selection.kept
+        return layout.shape_queries(self.selection.reference) if kept is None else layout.shape_entries(kept)
 
     @property
     def iterations(self) -> int:
@@ -154,24 +151,29 @@ class Separation(Result):
         return self.answer.dual
 
     @property
+    def flat_margins(self) -> np.ndarray:
+        """The margin of each entry (pair of a query and a token) under W, infinite at the reference tokens."""
+        return self.data._flat_margins(self.W, self.selection.reference)
+
+    @property
     def dual(self) -> Any:
-        return None if self.status == "infeasible" else self.data._layout.shape_entries(self.flat_dual, 0.0)
+        return None if self.status == "infeasible" else self.data._layout.shape_entries(self.flat_dual)
 
     @property
     def certificate(self) -> Any:
-        return self.data._layout.shape_entries(self.flat_dual, 0.0) if self.status == "infeasible" else None
+        return self.data._layout.shape_entries(self.flat_dual) if self.status == "infeasible" else None
 
     @property
     def slack(self) -> Any:
         if self.C is None:
             return None
         # rows between selected tokens are equalities, which have no slack
-        slack = np.where(self.selection.flags(self.data), 0.0, self.flat_dual / (2 * self.C))
-        return self.data._layout.shape_entries(slack, 0.0)
+        data = self.data
+        return data._layout.shape_entries(np.where(self.selection.flags(data), 0.0, self.flat_dual / (2 * self.C)))
 
     @cached_property
     def support(self) -> Any:
-        return self.data._layout.shape_entries(self._holding, False)
+        return self.data._layout.shape_entries(self._holding)
 
     @cached_property
     def _holding(self) -> np.ndarray:
@@ -196,23 +198,22 @@ class Separation(Result):
     @property
     def message(self) -> str:
         """A sentence that says what the status means for this problem."""
-        soft, asked = self.C is not None, self.selection.rhs is not None
-        if self.status == "optimal" and soft:
-            return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
-        if self.status == "optimal":
+        status, soft, asked = self.status, self.C is not None, self.selection.rhs is not None
+        if status == "optimal":
+            if soft:
+                return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
             return (
                 f"every margin is at least {'what was asked' if asked else 1} and no smaller {self.norm_name} norm "
                 f"does it, to a relative {self.gap:.1e}"
             )
-        if self.status == "feasible":
+        if status == "feasible":
             return "every margin is at least 1; the least norm was not asked for"
-        if self.status == "no constraint" and self.objective > 0:  # of a soft margin
-            return "zero weights are best: the whole objective is the slack of rows that no W changes"
-        if self.status == "no constraint" and asked:
-            return "zero weights reach every margin asked"
-        if self.status == "no constraint":
-            return "every query selects all the tokens it can tell apart, so zero weights do"
-        if self.status == "infeasible":
+        if status == "no constraint":
+            if self.objective > 0:  # of a soft margin
+                return "zero weights are best: the whole objective is the slack of rows that no W changes"
+            everything = "every query selects all the tokens it can tell apart, so zero weights do"
+            return "zero weights reach every margin asked" if asked else everything
+        if status == "infeasible":
             what = "reach these margins" if asked else "rank the selected tokens first"
             impossible = _impossible_pair(self) or f"no weights {what}{_at_least(self)}: {_proof(self)}"
             # C goes with norms that have a square, and rows between selected tokens stay hard
@@ -220,9 +221,9 @@ class Separation(Result):
             if soft or equal or not (self.norm == "frobenius" or isinstance(self.norm, Metric)):
                 return impossible
             return f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
-        if self.status == "stationary":
+        if status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
-        if self.status == "undecided":
+        if status == "undecided":
             cap = " (of this rank, where rank= caps it)" if self.method == "factored" else ""
             return f"no separating weights were found{cap}, and no proof that there are none"
         return f"stopped before the tolerance; its two bounds are a relative {self.gap:.1e} apart"
@@ -434,7 +435,7 @@ class Separation(Result):
         q, selected = data._query_of(), chosen.flags(data)
         columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
         if self.W is not None:
-            columns["margin"] = data._flat_margins(self.W, chosen.reference)
+            columns["margin"] = self.flat_margins
             columns["margin"][data._begin + chosen.reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding}

@@ -6,11 +6,8 @@ A bound on the margin, or a proof that no W exists, that holds for the working s
 rows have multiplier zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -34,16 +31,27 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
     arguments and returns the request."""
     request = workers.together(ask)
     selection, tol = request.selection, request.tol
-    norm, method = str(request.norm), request.method
-    workers.agree(norm=norm, dk=data.dk, dz=data.dz, tol=tol, max_iter=request.max_iter, method=method)
+    workers.agree(
+        norm=str(request.norm), dk=data.dk, dz=data.dz, tol=tol, max_iter=request.max_iter, method=request.method
+    )
     held = selection.flags(data)  # flags of the selected tokens, which have no margin row
     own = workers.together(lambda: solve_request(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
-        entries, first, working, selected = _propose(data, chosen, held, workers)
-        if working is None:  # no worker has a row
+        # this worker's entries of the working set, for queries that have a row
+        counts = np.add.reduceat(chosen | held, data._begin, dtype=np.intp)
+        has_rows = counts > 1
+        entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))
+        tokens = data.keys[data._rows_of(data.start, entries)[2]]
+        parts = [workers.gather(a) for a in (held[entries], counts[has_rows], tokens, data.queries[has_rows])]
+        first = sum(map(len, parts[0][: workers.rank]))  # the position of this worker's first entry in the working set
+        kept, lengths, X, Z = map(np.concatenate, parts)
+        if not len(lengths):  # no worker has a row
             return own
-        asked = replace(request, selection=Selection(working, selected), tol=tol / 2)
+        # the data and the selection of the whole working set
+        ends = np.cumsum(lengths, dtype=np.intp)[:-1]
+        working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
+        asked = replace(request, selection=Selection(working, np.split(kept > 0, ends)), tol=tol / 2)
         sol = workers.together(lambda: solve_request(working, asked) if workers.rank == 0 else None)  # noqa: B023
         # The first worker sends its answer to all workers.  The numbers are the status code, the iterations, the entry
         # that no W meets even alone, and the bounds.
@@ -68,20 +76,3 @@ def solve_sharded(data: Data, ask: Callable[[], Request], workers: Workers) -> S
     mine[entries] = dual[first : first + len(entries)]
     entry = entries[here] if at >= 0 and 0 <= here < len(entries) else -1
     return Separation(data, request, Answer(code, W, mine, lower, upper, iterations, entry, SHARDED))
-
-
-def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
-    """Gathers the working set from all workers.  Returns this worker's entries in the set; the position of the first of
-    these entries; and the data and the selection of the whole working set (None if it has no rows)."""
-    counts = np.add.reduceat(chosen | held, data._begin, dtype=np.intp)
-    has_rows = counts > 1
-    entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, data.lengths))
-    tokens = data.keys[data._rows_of(data.start, entries)[2]]
-    parts = [workers.gather(a) for a in (held[entries], counts[has_rows], tokens, data.queries[has_rows])]
-    first = sum(len(part) for part in parts[0][: workers.rank])
-    kept, lengths, X, Z = (np.concatenate(part) for part in parts)
-    if not len(lengths):
-        return entries, first, None, None
-    ends = np.cumsum(lengths, dtype=np.intp)[:-1]
-    working = cross_attention(np.split(X.reshape(-1, data.dk), ends), Z.reshape(-1, data.dz), copy=False)
-    return entries, first, working, np.split(kept > 0, ends)

@@ -17,7 +17,7 @@ from ..common.norms import read_norm
 from ..common.progress import closing_gap, watched
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
-from .in_metric import solve_in_metric
+from .in_metric import solve_in_norm
 from .methods import methods_of, solve_request
 from .request import Request
 from .separation import Separation
@@ -172,8 +172,7 @@ def solve_svm(
             raise ValueError(f"C goes with norm='frobenius', got norm={kind!r}")
         if rank is not None and kind != "nuclear":
             raise ValueError(f"rank goes with norm='nuclear', got norm={kind!r}")
-        methods = methods_of(kind, soft, cap)
-        way = as_choice("method", method, {"auto": None} | methods)
+        way = as_choice("method", method, {"auto": None} | methods_of(kind, soft, cap))
         most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
         selection = Selection(data, selected, margins)
         if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):
@@ -203,14 +202,13 @@ def solve_svm(
         sol = solve_sharded(data, ask, Workers(reduce))
     else:
         request = ask()
-        if metric is not None:
-            sol = solve_in_metric(data, request, read_norm(request.norm, metric, *data._W_shape))
-        elif (progress or data.keys.size > SMALL) and watched(progress):
+        request.norm = read_norm(request.norm, metric, *data._W_shape)
+        if metric is None and (progress or data.keys.size > SMALL) and watched(progress):
             with closing_gap(tol, progress) as report:
                 sol = solve_request(data, replace(request, report=report))
                 report(sol.iterations, sol.gap)
         else:
-            sol = solve_request(data, request)
+            sol = solve_in_norm(data, request)
     for listen in listeners:
         listen(sol)
     if sol.status in ("iteration limit", "undecided"):

@@ -1,7 +1,5 @@
 """The support of an answer, and whether the solution is unique."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -30,7 +28,7 @@ def holding(sol: Any) -> np.ndarray:
     found[entries] = part > ROUNDED
     # in answers that are not optimal, W and the multipliers may come from different iterates
     if sol.status == "optimal" and sol.C is None:
-        excess = sol.data._flat_margins(sol.W, selection.reference)[entries] - selection.asked(entries)
+        excess = sol.flat_margins[entries] - selection.asked(entries)
         found[entries] &= part > excess / selection.largest
     return found
 
@@ -70,7 +68,7 @@ def is_unique(sol: Any) -> bool | None:
     query, chosen, token = data._rows_of(selection.reference)
     delta, asked = data._differences(chosen, token), selection.asked(np.arange(len(token)))
     # the slack of each row in units of the largest margin asked, infinite for an equality row
-    slack = (data._flat_margins(sol.W, selection.reference) - asked) / selection.largest
+    slack = (sol.flat_margins - asked) / selection.largest
     slack[selection.flags(data)] = np.inf
     row = (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     query, delta, multiplier, slack = (part[row] for part in (query, delta, sol.flat_dual, slack))

@@ -1,8 +1,6 @@
 """The SVM over a vocabulary (whose keys are the identity matrix), reduced to classes of tokens and solved by Newton's
 method."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -12,7 +10,6 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.norms import of_values
-from ..common.progress import Report
 from .request import Answer, Request
 
 OUTWARDS = 2.0**-50  # both bounds of the margin are widened by this fraction, for rounding in the keys and in W
@@ -48,8 +45,8 @@ class Vocabulary:
     def back(self, answer: Any) -> Answer:
         """Expands an answer for classes to all tokens: the tokens of a class share its multipliers and have the same
         weights."""
-        M, K, every = len(self.reference), len(self.first), np.arange(len(self.reference))
-        classes = answer.dual.reshape(M, K).copy()
+        K, every = len(self.first), np.arange(len(self.reference))
+        classes = answer.dual.reshape(-1, K).copy()
         # the multiplier of a query's reference class makes the sum over the query zero
         classes[every, self.request.selection.reference] = -classes.sum(axis=1)
         dual = (classes / self.count)[:, self.class_of]
@@ -83,36 +80,31 @@ CONTRADICTION = 1e-11
 LARGEST = 1e8
 
 
-def solve_levels(
-    contexts: np.ndarray, selected: np.ndarray, count: np.ndarray, tol: float, most: int, report: Report | None
-) -> tuple[np.ndarray, np.ndarray, int, BaseException | None]:
+def solve_levels(vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray, int, BaseException | None]:
     """Solves the SVM over classes of tokens by Newton's method.  Returns the weights of each class; the multiplier of
     every entry (context, class); the number of steps; and the exception that interrupted it, or None.
 
-    It ends when the gap is below ``tol``, when no W exists, after ``most`` steps (0: no limit), or without further
-    progress.  C certifies the answer later.
+    It ends when the gap is below half of the request's ``tol``, when no W exists, after ``max_iter`` steps (0: no
+    limit), or without further progress.  C certifies the answer later.
 
     Its unknowns are the levels: the level of a context is the highest logit that a token which the context does not
-    select may have.
-
-    ``contexts`` (M, d) are the queries, none zero.  ``selected`` (M, K) flags the classes that each context selects.
-    ``count`` (K,) is the number of tokens in each class.
+    select may have.  The contexts are the queries, of which none is zero.
     """
-    problem = _Problem(contexts, selected, count)
+    problem, request = _Problem(vocabulary), vocabulary.request
     sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
     exception: BaseException | None = None
     try:
         while stalled < STALLED:
-            more = problem.minimise(sigma, most)
+            more = problem.minimise(sigma, request.max_iter)
             lower, upper, contradiction = problem.bounds()
             last, gap = gap, upper / lower - 1 if lower > 0 else math.inf
-            if report is not None:
-                report(problem.steps, gap)
+            if request.report is not None:
+                request.report(problem.steps, gap)
             state, stalled = (lower == 0, gap if lower > 0 else upper), stalled + 1
             if state < best:
                 best, stalled = state, 0
                 problem.best = problem.met, problem.y
-            if not more or gap <= tol or contradiction:
+            if not more or gap <= request.tol / 2 or contradiction:
                 break
             sigma *= 1 if gap < CONVERGING * last else GROWTH
     except KeyboardInterrupt as interrupt:
@@ -125,12 +117,13 @@ def solve_levels(
 
 
 class _Problem:
-    def __init__(self, contexts: np.ndarray, selected: np.ndarray, count: np.ndarray):
+    def __init__(self, vocabulary: Vocabulary):
+        contexts = vocabulary.data.queries
         self.length = np.linalg.norm(contexts, axis=1)
         self.Z, self.b = contexts / self.length[:, None], self.length.min() / self.length
         self.gram = self.Z @ self.Z.T
-        self.selected, self.n = np.ascontiguousarray(selected.T), count.astype(np.float64)
-        self.reference = selected.argmax(axis=1)
+        self.selected, self.n = np.ascontiguousarray(vocabulary.chosen.T), vocabulary.count.astype(np.float64)
+        self.reference = vocabulary.chosen.argmax(axis=1)
         # The level t of each context starts at the highest logit of its unselected tokens: few rows are then active.
         self.W = self.selected @ (self.Z - self.Z.mean(axis=0))
         self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)

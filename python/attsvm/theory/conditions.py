@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, check_data
-from ..attention.selection import Selection
 from ..common.check import as_finite, check_type
 from ..common.norms import read_norm, size
 from ..common.types import MetricLike, Norm
@@ -103,13 +102,13 @@ def rivals_of(problem: Problem, solution: Separation) -> np.ndarray:
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     """The score of each query's selected token, repeated for every entry (token that the query sees)."""
-    return (problem._flat_scores[problem.data._begin + reference])[problem.data._query_of()]
+    return problem._flat_scores[problem.data._begin + reference][problem.data._query_of()]
 
 
 def tight_entries(solution: Separation) -> np.ndarray:
     """Which tokens have the margin 1 under an SVM solution, up to TIGHT, or are its support tokens, as a flat bool
     array."""
-    tight = solution.data._flat_margins(solution.W, solution.selection.reference) <= 1 + TIGHT
+    tight = solution.flat_margins <= 1 + TIGHT
     # the multipliers of an answer that is not optimal may come from another iterate than W
     return tight | solution.columns()["support"] if solution.status == "optimal" else tight
 
@@ -119,7 +118,7 @@ def all_tight(solution: Separation, tolerance: float | None = None) -> bool | No
     solution; None without weights."""
     if solution.W is None:
         return None
-    margins = solution.data._flat_margins(solution.W, solution.selection.reference)
+    margins = solution.flat_margins
     tight = tight_entries(solution) if tolerance is None else margins <= 1 + tolerance
     return bool(tight[np.isfinite(margins)].all())
 
@@ -180,11 +179,11 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     return float(np.where(np.abs(least) > error, least, 0.0).min()), float(np.linalg.norm(G))
 
 
-def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
+def local_cone(problem: Problem, solution: Separation) -> tuple[float, float] | None:
     """A cone ``(mu, R)`` around an SVM solution W in which the loss falls along W: weights of norm at least R whose
     correlation with W is at least 1 - mu.
 
-    W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
+    W is the Frobenius ``solution`` of a locally optimal selection.  In the cone, margins are at most eps (in units of
     W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
     ``mu = (eps / (A ||W||))^2 / 2`` with A the longest row.  Let delta be how far the margins of all tokens that are
     no support exceed 1, and ``eps = min(1/2, delta) / 4``.  With r = norm / ||W||, softmax gives a token at most
@@ -197,17 +196,18 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None if there is no such cone: a query has no support token, or a support token scores as much as the selected one.
     """
     data = problem.data
-    own = data._flat_margins(W, reference)
+    own, reference = solution.flat_margins, solution.selection.reference
     others = np.isfinite(own)
     if not others.any():
         return None
-    near, far = own <= 1 + TIGHT, others & (own > 1 + TIGHT)
+    near = own <= 1 + TIGHT
+    far = others & ~near
     # score of the selected token minus that of the entry's token
     better = at_reference(problem, reference) - problem._flat_scores
     longest = lengths_of_rows(data, reference).max()
     slack = own[far].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
-    size = float(np.linalg.norm(W))
+    size = float(np.linalg.norm(solution.W))
     begin, several = data._begin, data.lengths > 1
 
     def most(values: np.ndarray) -> np.ndarray:
@@ -250,10 +250,8 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     """
     if iota <= 0 or solution.W is None or not np.isfinite(iota):
         return None
-    data = problem.data
-    W, reference = solution.W, solution.selection.reference
-    own = data._flat_margins(W, reference)
-    norm = float(np.linalg.norm(W))
+    data, own = problem.data, solution.flat_margins
+    norm = float(np.linalg.norm(solution.W))
     mu = min(iota * norm / size, 1.0)  # mu is at most 1, but for rounding
     worst = ((data.lengths[data._query_of()] - 1) * (own - 1))[np.isfinite(own)].max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
@@ -314,7 +312,6 @@ def margin_share(
     W = as_finite("W", W)
     if W.ndim < 2 or W.shape[-2:] != data._W_shape:
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
-    selection = Selection(data, selected)
     sol = solve_svm(data, selected, norm, metric=metric)
     if sol.status == "no constraint":
         raise ValueError("selected must leave a token out that differs: without a row no margin is the largest")
@@ -323,38 +320,34 @@ def margin_share(
     stack = W.reshape(-1, *data._W_shape)
     sizes = size(stack, kind)
     if kind in ("frobenius", "nuclear"):
-        _warn_outside(data, selection, stack)
+        whole = np.linalg.norm(stack, axis=(1, 2))
+        _, chosen, token = data._rows_of(sol.selection.reference)
+        left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
+        right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
+        share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
+        if share.min(initial=1.0) < MOST_OUTSIDE:
+            warnings.warn(
+                f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; "
+                "the rest changes no margin and lowers the share",
+                stacklevel=2,
+            )
     units = stack / np.where(sizes > 0, sizes, 1.0)[:, None, None]
     # If two selected tokens of a query have unequal logits, beyond rounding, minus the difference counts as a margin.
-    equal = np.flatnonzero(selection.flags(data))
-    query, chosen, token = data._rows_of(selection.reference, equal)
+    equal, reference = np.flatnonzero(sol.selection.flags(data)), sol.selection.reference
+    query, chosen, token = data._rows_of(reference, equal)
     length = np.linalg.norm(data._differences(chosen, token), axis=1) * np.linalg.norm(data.queries[query], axis=1)
     least = np.empty(len(units))
     for k, unit in enumerate(units):
-        margins = data._flat_margins(unit, selection.reference)
+        margins = data._flat_margins(unit, reference)
         off = np.abs(margins[equal])
         margins[equal] = np.where(off > ROUNDING * length * np.linalg.norm(unit), -off, np.inf)
-        margins[data._begin + selection.reference] = np.inf
+        margins[data._begin + reference] = np.inf
         least[k] = margins.min()
     lower = np.maximum(sol.margin, least)  # the margin of W is itself a lower bound of the largest margin
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
     low, high = np.sort(ends, axis=0).reshape(2, *W.shape[:-2])
     return (float(low), float(high)) if W.ndim == 2 else (low, high)
-
-
-def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
-    whole = np.linalg.norm(stack, axis=(1, 2))
-    _, chosen, token = data._rows_of(selection.reference)
-    left = _span(data.dk, len(token), lambda at: data._differences(token[at], chosen[at]))
-    right = _span(data.dz, len(data.queries), lambda at: data.queries[at])
-    share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
-    if share.min(initial=1.0) < MOST_OUTSIDE:
-        warnings.warn(
-            f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; the "
-            "rest changes no margin and lowers the share",
-            stacklevel=3,
-        )
 
 
 def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:

@@ -122,11 +122,9 @@ class Diagnosis(Solved):
     longest_step: float | None = None
 
     def _check(self) -> None:
-        names = {self._queries: ("optimal", "selected", "beaten_by", "undecided"), self._entries: ("scores", "tight")}
-        for read, parts in names.items():
-            for name in parts:
-                if getattr(self, name) is not None:
-                    read(name)
+        for name in ("optimal", "selected", "beaten_by", "undecided", "scores", "tight"):
+            if getattr(self, name) is not None:
+                (self._entries if name in ("scores", "tight") else self._queries)(name)
 
     _least_width = 20
 
@@ -158,16 +156,14 @@ class Diagnosis(Solved):
     def _lines(self) -> Lines:
         data, lines = self.data, [("selected", self._selected())]
         if self.undecided is not None and (count := self._queries("undecided").sum()):
-            left = f"{count} of {len(data)} queries of the run: their attention has not chosen"
-            lines.append(("undecided", left))
+            lines.append(("undecided", f"{count} of {len(data)} queries of the run: their attention has not chosen"))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
             share = f"{self._entries('tight').sum()} of the {data._entries - len(data)} tokens not selected"
             lines.append(("tight", f"{share}: their margin is 1, to 1e-4, or their multiplier positive"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:
-            mu, R = self.local_cone
-            near = f"correlation >= 1 - {mu:.3g}, norm >= {R:.4g}"
+            near = "correlation >= 1 - {:.3g}, norm >= {:.4g}".format(*self.local_cone)
             lines.append(("local cone", f"no weights this near the SVM are stationary: {near}"))
         step = f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}"
         lines += [("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
@@ -229,8 +225,7 @@ class Diagnosis(Solved):
             return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
             return f"none, the other tokens of a query score the same: {DIVERGES}"
-        least = np.minimum.reduceat(self._entries("scores"), self.data._begin)
-        if (self._scores_of("optimal") == least).all():
+        if (self._scores_of("optimal") == np.minimum.reduceat(self._entries("scores"), self.data._begin)).all():
             return "every W: all tokens that a query sees score the same"
         # if no W ranks the selected tokens first, the rows of the SVM are linearly dependent
         if self.dimension_suffices and self.solution.W is not None:
@@ -320,7 +315,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         rivals = conditions.rivals_of(problem, solution)
         strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
         beaten = np.logical_or.reduceat(rivals, data._begin)
-        tight = data._layout.shape_entries(conditions.tight_entries(solution), False)
+        tight = data._layout.shape_entries(conditions.tight_entries(solution))
         beaten_by = data._layout.shape_queries(np.where(beaten, strongest, -1))
         locally_optimal = not beaten.any()
     why_none = None
@@ -350,9 +345,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         no_stationary_point=why_none,
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
-        local_cone=(
-            conditions.local_cone(problem, solution.W, chosen) if norm == "frobenius" and locally_optimal else None
-        ),
+        local_cone=conditions.local_cone(problem, solution) if norm == "frobenius" and locally_optimal else None,
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
         undecided=selected.undecided if isinstance(selected, Run) else None,

@@ -20,6 +20,8 @@ from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 
+TINY = 1e-300  # a gradient whose norm is 0 is divided by this number
+
 
 class Stack(NamedTuple):
     """The layers that :func:`train_stack` has trained, in lists from the lowest layer to the last."""
@@ -104,12 +106,11 @@ def train_stack(
     for part in weights:
         check_shape("W", _product(part)[(0,) * len(batch)], "d, d", (d, d))
     inner = len(weights) - 1
-    values = [np.asarray(a, dtype=np.float64) for a in of_layers(V, inner)]
+    values = [np.asarray(a, dtype=np.float64)[..., None, :, :] for a in of_layers(V, inner)]
     records = []
     for step in range(steps + 1):
         matrices = [_product(part) for part in weights]
-        hidden, logs, u = _forward(X, z, y, v, values, matrices)
-        gradients = _backward(hidden, logs, u, z, y, v, values, matrices)
+        hidden, logs, u, gradients = _pass(X, z, y, v, values, matrices)
         if record and step % record == 0:
             records.append(matrices)
         if step == steps:
@@ -120,15 +121,15 @@ def train_stack(
             D = G * np.exp(scale - top)
             moves.append((D,) if len(part) == 1 else (D @ part[1], D.mT @ part[0]))
         length = np.sqrt(sum(_norm(D) ** 2 for move in moves for D in move))
-        length = np.where(length > 0, length, 1.0)  # if the gradient is zero, the weights stay
+        length = np.maximum(length, TINY)  # if the gradient is zero, the weights stay
         weights = [
             tuple(a - lr * D / length for a, D in zip(part, move, strict=True))
             for part, move in zip(weights, moves, strict=True)
         ]
-    unit = [-G / np.maximum(_norm(G), np.finfo(np.float64).tiny) for G, _ in gradients]
+    unit = [-G / np.maximum(_norm(G), TINY) for G, _ in gradients]
     attention = [np.exp(log) for log in logs[:-1]] + [np.exp(logs[-1][..., 0, :])]
     factors = [part if len(part) == 2 else None for part in weights]
-    return Stack(matrices, factors, attention, hidden, unit, _loss(u), records)
+    return Stack(matrices, factors, attention, hidden, unit, np.logaddexp(0.0, -u).mean(axis=-1), records)
 
 
 def of_layers(V: Any, inner: int) -> Any:
@@ -147,39 +148,35 @@ def _norm(G: np.ndarray) -> Any:
     return np.linalg.norm(G, axis=(-2, -1), keepdims=True)
 
 
-def _loss(u: np.ndarray) -> np.ndarray:
-    return np.logaddexp(0.0, -u).mean(axis=-1)
+def _pass(
+    X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any
+) -> tuple[list[np.ndarray], list[Any], Any, list[Any]]:
+    """Forward and backward pass.
 
-
-def _each(W: np.ndarray) -> np.ndarray:
-    """Weights (..., d, d) with an axis of length 1 for the sequences, (..., 1, d, d)."""
-    return W[..., None, :, :]
-
-
-def _forward(X: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> tuple[list[np.ndarray], list[Any], Any]:
-    """Forward pass.  Returns the tokens that each layer reads; the logarithm of each layer's attention (..., n, S, T);
-    and the outputs times labels (..., n)."""
-    hidden, logs = [X], []
+    Returns the tokens that each layer reads; the logarithm of each layer's attention (..., n, S, T); the outputs times
+    labels (..., n); and for each layer, lowest first, the gradient dL/dW_l and the logarithm of its scale (..., 1, 1).
+    Batched ``values`` have an axis of length 1 for the sequences.
+    """
+    h, layers = X, []
     for W, V in zip(matrices, [*values, None], strict=True):
-        h = hidden[-1]
-        logits = (z[..., None, :] if V is None else h) @ _each(W).mT @ h.mT
+        W = W[..., None, :, :]  # an axis of length 1 for the sequences
+        queries = z[..., None, :] if V is None else h
+        logits = queries @ W.mT @ h.mT
         logits = logits - logits.max(axis=-1, keepdims=True)
-        logs.append(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
-        attended = np.exp(logs[-1]) @ h
+        log = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        layers.append((h, log, queries, W, V))
+        attended = np.exp(log) @ h
         if V is not None:
-            hidden.append(h + attended @ _each(V))
-    return hidden, logs, y * (attended @ v[..., None, :, None])[..., 0, 0]
-
-
-def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: Any, matrices: Any) -> list[Any]:
-    """Backward pass: for each layer, lowest first, the gradient dL/dW_l and the logarithm of its scale (..., 1, 1)."""
+            h = h + attended @ V
+    u = y * (attended @ v[..., None, :, None])[..., 0, 0]
+    # backward pass
     slope = -y * np.exp(-np.logaddexp(0.0, u)) / y.shape[-1]  # dL/d(v.o)
     # the derivative of the loss with respect to a query's output is the query's row of D times e^scale
     D = slope[..., None, None] * v[..., None, None, :]
     scale = np.zeros(D.shape[:-1])
     gradients = []
-    for h, log, W, V in zip(hidden[::-1], logs[::-1], matrices[::-1], [None, *values[::-1]], strict=True):
-        queries, back = (z[..., None, :], D) if V is None else (h, D @ _each(V).mT)
+    for h, log, queries, W, V in layers[::-1]:
+        back = D if V is None else D @ V.mT
         # dL/dlogit_t = p_t (g_t - p.g) for the attention p and its derivative g = dL/dp.
         # The formula uses differences to the token of largest probability, so that nothing cancels.
         top = log.argmax(axis=-1)[..., None]
@@ -195,7 +192,7 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
         most = np.where(np.isfinite(most), most, 0.0)
         rows = _rows(np.sign(others) * np.exp(size - most), top, h)
         gradients.append(((rows.mT @ queries).sum(axis=-3), most[..., 0]))
-        if len(gradients) == len(matrices):
+        if h is X:
             break
         # The derivative of the loss with respect to the tokens that the layer reads has several terms.
         # Each token is a value and a key of every query.
@@ -204,12 +201,13 @@ def _backward(hidden: Any, logs: Any, u: Any, z: Any, y: Any, v: Any, values: An
         most = weight.max(axis=-2)
         most = most if V is None else np.maximum(scale, most)
         share = np.exp(weight - most[..., None, :])
-        below = share.mT @ back + (share * pull).mT @ (queries @ _each(W).mT)
+        below = share.mT @ back + (share * pull).mT @ (queries @ W.mT)
         if V is not None:
             rows = _rows(np.exp(weight - most[..., None]) * others, top, h)
-            below = below + D * np.exp(scale - most)[..., None] + rows @ _each(W)
+            below = below + D * np.exp(scale - most)[..., None] + rows @ W
         D, scale = below, most
-    return gradients[::-1]
+    hidden, logs, *_ = map(list, zip(*layers, strict=True))
+    return hidden, logs, u, gradients[::-1]
 
 
 def _rows(c: np.ndarray, top: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -301,28 +299,29 @@ def hierarchy(
     inner = [as_floats(f"attention[{k}]", p, "n, T, T", (n, T, T)) for k, p in enumerate(attention[:-1])]
     last = as_floats(f"attention[{len(inner)}]", attention[-1], "n, T", (n, T))
     values = [as_floats(f"V[{k}]", v, "d, d", (d, d)) for k, v in enumerate(of_layers(V, len(inner)))]
+    one = np.eye(T, dtype=bool)  # row t flags token t
     tokens = [X]
     for p, v in zip(inner, values, strict=True):
         # Attention in the limit of training is 1 on the token that a query has selected.  If it has selected none, the
         # tokens with more attention than ``kept`` share it.
-        one, some = np.arange(T) == p.argmax(axis=-1)[..., None], np.where(p > kept, p, 0.0)
+        some = np.where(p > kept, p, 0.0)
         shared = some / some.sum(axis=-1, keepdims=True)
-        limit = np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one, shared)
+        limit = np.where(p.max(axis=-1, keepdims=True) > 1 - kept, one[p.argmax(axis=-1)], shared)
         tokens.append(tokens[-1] + limit @ tokens[-1] @ v)
     # way: bool (n, T), marks the tokens that the layers above select on the way to the output.
     # held: bool (n, T), the tokens that hold the SVM of the layer above in place.
-    chosen = _choice(last, np.ones(n, dtype=bool), selected, len(inner))
+    chosen = _choice(last, True, selected, len(inner))
     found = [solve_svm(cross_attention(tokens[-1], z), chosen, norm)]
-    way = np.arange(T) == chosen[:, None]
+    way = one[chosen]
     held = _holds(found[0], T) & ~way
     for k in range(len(inner) - 1, -1, -1):
         p, h = inner[k], tokens[k]
         queries = way | held
         chosen = _choice(p, way, selected, k)
-        mixed = np.where(way[..., None], np.arange(T) == chosen[..., None], p > kept)
-        asked = np.where(way[..., None], 1.0, 0.0) * ~mixed
-        data = cross_attention(list(h), [rows[some] for rows, some in zip(h, queries, strict=True)])
-        shaped = (data._layout.shape_entries(part[queries].ravel(), 0) for part in (mixed, asked))
+        mixed = np.where(way[..., None], one[chosen], p > kept)
+        asked = 1.0 * (way[..., None] & ~mixed)
+        data = cross_attention(list(h), [h[i, queries[i]] for i in range(n)])
+        shaped = (data._layout.shape_entries(part[queries].ravel()) for part in (mixed, asked))
         found.append(solve_svm(data, next(shaped), norm, margins=next(shaped)))
         holds = np.zeros_like(mixed)
         holds[queries] = _holds(found[-1], T)
@@ -332,7 +331,7 @@ def hierarchy(
     return found[::-1]
 
 
-def _choice(p: np.ndarray, queries: np.ndarray, selected: float, layer: int) -> np.ndarray:
+def _choice(p: np.ndarray, queries: np.ndarray | bool, selected: float, layer: int) -> np.ndarray:
     """The token to which each query attends most; raises ValueError if one of the given ``queries`` has not selected a
     token."""
     undecided = queries & (p.max(axis=-1) <= selected)

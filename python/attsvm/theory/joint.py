@@ -111,5 +111,4 @@ def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
     if svm.W is None:
         raise ValueError(f"selected must be tokens whose labels some v separates: {svm.message}")
     data = problem.data
-    rows = np.repeat(svm.support[:, 1].astype(np.float64), data.lengths)
-    return data._layout.shape_entries(rows, 0.0)
+    return data._layout.shape_entries(np.repeat(svm.support[:, 1].astype(np.float64), data.lengths))

@@ -1,7 +1,5 @@
 """The limit of training, proved from the records of a run: ``run.limit()`` and ``train(until="limit")``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -216,8 +214,7 @@ def find_limit(run: Run) -> Limit:
     shaped = [run.data._layout.shape_queries(flags) for flags in final]
     if not run.stacked:
         return Limit(status[0], step[0], message[0], shaped[0], solution[0])
-    together = shaped if isinstance(shaped[0], list) else np.stack(shaped)
-    return Limit(status, step, message, together, solution)
+    return Limit(status, step, message, shaped if isinstance(shaped[0], list) else np.stack(shaped), solution)
 
 
 def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:

@@ -14,8 +14,6 @@ other tokens.  mu are the multipliers of the rows in the negative gradient, ``S 
 ``M = sum_P q r``.  ``rho`` is the certified margin of the SVM's unit direction U.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +48,9 @@ EXACT_ROWS = 512
 EXACT_QUERIES = 2048
 
 
+Formula = Callable[..., Any]
+
+
 class LossForm(NamedTuple):
     """Properties of a convex, strictly decreasing loss that the proofs use; all functions take arrays over queries.
 
@@ -58,10 +59,10 @@ class LossForm(NamedTuple):
     ``l'' / |l'|`` over outputs from ``top - v`` to ``top``.
     """
 
-    log_slope: Callable[..., Any]
-    log_excess: Callable[..., Any]
-    reach: Callable[..., Any]
-    ratio: Callable[..., Any]
+    log_slope: Formula
+    log_excess: Formula
+    reach: Formula
+    ratio: Formula
 
 
 def log_expm1(log_v: Any) -> Any:
@@ -209,7 +210,7 @@ class BestTokens:
         N counts the operations of one lead, and the roundings of W itself, one for each step.
         """
         rounds = UNIT * (self.problem.data.dk + self.problem.data.dz + len(self.begin) + step + 8)
-        return 2 * rounds * self.reach * float(np.linalg.norm(W))
+        return 2 * rounds * self.reach * np.linalg.norm(W)
 
     def _shortfall(self, stack: np.ndarray, step: int) -> np.ndarray:
         """Upper bounds of log v_i, where the shortfall v_i is how far the output of query i is below its highest value.
@@ -362,10 +363,10 @@ class Rows:
 
     @cached_property
     def solution(self) -> Separation:
-        selected, norm = self.data._layout.shape_queries(self.chosen), self.norm
-        if isinstance(norm, Metric):
-            return solve_svm(self.data, selected, metric=norm.value)
-        return solve_svm(self.data, selected, norm)
+        selected = self.data._layout.shape_queries(self.chosen)
+        if isinstance(self.norm, Metric):
+            return solve_svm(self.data, selected, metric=self.norm.value)
+        return solve_svm(self.data, selected, self.norm)
 
     @property
     def margin(self) -> float:
@@ -397,8 +398,9 @@ class LocalTokens(Rows):
         selected token exceeds 1/2; each query's output exceeds the scores of all tokens that score less than its
         selected token; and the bound of the multipliers' relative rounding error is below .1.
         """
-        begin, q, form = self.best.begin, self.best.of_query, LOSSES[self.best.problem._loss_name]
-        off = 2 * self.best.rounding(W, step) + EVALUATED
+        best = self.best
+        begin, q, form = best.begin, best.of_query, LOSSES[best.problem._loss_name]
+        off = 2 * best.rounding(W, step) + EVALUATED
         # lead is infinite at the selected tokens, which then add nothing to the sums of e^-lead
         lead = self.data._flat_margins(W, self.chosen)
         if not (lead.min() > 0 and off.max() < SPARE**0.5):
@@ -419,7 +421,7 @@ class LocalTokens(Rows):
         with np.errstate(all="ignore"):
             slope = form.log_slope(self.score - v) - np.log1p(mass)
             log_mu = np.where(plain, slope[q] - lead + np.log(self.drop - v[q]), -np.inf)
-            peak = float(log_mu.max())
+            peak = log_mu.max()
             if not np.isfinite(peak):  # every token other than the selected ones is a threat
                 return None
             mu = np.exp(log_mu - peak)
@@ -429,12 +431,12 @@ class LocalTokens(Rows):
         # wrong: bound of the relative error of the multipliers |l'(u)| p (u - g), for output u, attention p and score g
         # An error e of the output u changes |l'(u)| by at most the fraction K times e, where K bounds l'' / |l'|.
         # An error e of the output u changes the factor u - g of the multiplier by the fraction e / (u - g).
-        wrong = float((off * (1 + steep)).max()) * 4 + EVALUATED * (1 + abs(peak))
+        wrong = (off * (1 + steep)).max() * 4 + EVALUATED * (1 + abs(peak))
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
         size = float(np.exp(bound).sum()) / len(self.score) * (1 + SPARE)
         drift = float((self.lengths * (sigma + steep * (1 + sigma))).max()) * (1 + SPARE)
-        return State(drift, nu / (float(mu.sum()) * (1 - wrong)), pull, size) if wrong < 0.1 else None
+        return State(drift, nu / (mu.sum() * (1 - wrong)), pull, size) if wrong < 0.1 else None
 
     def keeps(self, state: State, step: float) -> bool:
         """Whether theorem B of notebooks/limit.md holds for steps of at most this length: the selection stays for ever,
@@ -448,7 +450,7 @@ class LocalTokens(Rows):
         unit = self.solution.W / np.linalg.norm(self.solution.W)
         # the least margin of a threat under the direction of the SVM solution
         under = float(self.data._flat_margins(unit, self.chosen)[self.threat].min(initial=np.inf))
-        threat = under * (1 - SPARE) - float(self.best.rounding(unit, 1).max())
+        threat = under * (1 - SPARE) - self.best.rounding(unit, 1).max()
         return stays(step, state, self.margin, threat, self.longest, self.apart)
 
 

@@ -146,7 +146,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     values = (tokens == label).astype(np.float64)[:, None]
     data = cross_attention(np.split(embeddings[tokens], first[1:]), embeddings[last], np.split(values, first[1:]))
     acyclic = all((component == np.arange(len(embeddings))).all() for component in components.values())
-    return NextToken(data, data._layout.shape_entries(kept, False), graphs, components, acyclic)
+    return NextToken(data, data._layout.shape_entries(kept), graphs, components, acyclic)
 
 
 class Identifiability(NamedTuple):
@@ -351,7 +351,7 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
         raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
     shares = counts / most.max()  # the counts are scaled, so that their sums stay in range
     shares /= shares.sum() / m  # the problem's mean over contexts then weights each context by its counts
-    one, begin = np.ones(m, dtype=np.intp), np.zeros(m, dtype=np.intp)  # all contexts see the same tokens
-    layout = Layout(K * one, one, single=True, begin=begin)
+    one = np.ones(m, dtype=np.intp)
+    layout = Layout(K * one, one, single=True, begin=0 * one)  # all contexts see the same tokens
     data = Data("linear decoder", K, H, None, layout)
     return SoftLabels(data, Problem(data, None, LogarithmHead(shares), loss="linear"), counts > 0, counts.copy())

@@ -22,9 +22,9 @@ from ..training.train import train
 HALVINGS = 60  # the search for the radius of a given ridge halves its interval at most this many times
 # The search ends at a relative error of the ridge below this; a point with a gap of 1e-6 fixes its ridge no better.
 SAME_RIDGE = 1e-3
-# Step k in a round of `stationary_point` has the length STEP * radius / sqrt(k), halved from each round to the next.
+# Step k in a round of `_Search.stationary` has the length STEP * radius / sqrt(k), halved from each round to the next.
 STEP = 0.3
-ROUND = 250  # number of training steps in a round of `stationary_point`
+ROUND = 250  # number of training steps in a round of `_Search.stationary`
 INSIDE = 1 - 1e-6  # weights whose norm is below this fraction of the radius are inside the ball
 
 NUMBERS = ("loss", "log_excess", "gap", "log_ridge")  # attributes of a Path with one number for each point
@@ -225,8 +225,7 @@ def _path(problem: Problem, norm: str, points: list[_Point], status: str) -> Pat
     data = problem.data
     radii, weights, log_excess, gap, log_ridge = (np.array([point[k] for point in points]) for k in range(5))
     weights = weights.reshape(len(points), *data._W_shape)
-    loss = np.array([problem.loss(W) for W in weights])
-    return Path(radii, weights, loss, log_excess, gap, log_ridge, norm, status)
+    return Path(radii, weights, np.array(list(map(problem.loss, weights))), log_excess, gap, log_ridge, norm, status)
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,7 @@ class _Search:
         first = np.where(self.local, self.toward * radius, 0.0)
         start = first if before is None else before.W * (radius / before.radius)
         if self.local:
-            W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)
+            W, log_gradient, gap = self.stationary(start, radius)
             log_excess = math.nan
         else:
             found, data = self._descend(start, radius), self.problem.data._handle
@@ -259,17 +258,34 @@ class _Search:
         return _Point(radius, W, log_excess, gap, log_gradient - math.log(2) - of_W)
 
     def _descend(self, start: np.ndarray, radius: float) -> tuple[np.ndarray, float, float, float]:
-        problem, W = self.problem, np.ascontiguousarray(start)
-        arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
+        W = np.ascontiguousarray(start)
         try:
             code, log_excess, log_gradient, gap, _, exception = _core.regularization_path_point(
-                problem._objective, W, *arguments
+                self.problem._objective, W, _core.BALL[self.norm], radius, self.tol, self.max_iter
             )
         except ArithmeticError as error:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
         if _core.STATUS[code] == "interrupted":
             raise exception or KeyboardInterrupt
         return W, log_excess, log_gradient, gap
+
+    def stationary(self, W: np.ndarray, radius: float) -> tuple[np.ndarray, float, float]:
+        """``(W, log ||G||, gap)``: a stationary point W of the loss in the ball ``||W|| <= radius``, the dual norm of
+        the gradient G at W, and how far W is from stationary.  The search begins at the given W.
+
+        The method is projected descent on the normalised gradient, which keeps its direction where the loss no longer
+        changes in double precision.  Its steps shrink, so it stays in the cone of its start unless the descent leads
+        out of it.  On the sphere the gap is ``<G, W> + radius ||G||_dual`` divided by its second term: 0 if the ball
+        holds W against the gradient.  Inside the ball it is divided by the loss instead: 0 if the gradient vanishes.
+        """
+        step, left, gap = STEP * radius, self.max_iter, math.inf
+        while left > 0 and not gap <= self.tol:
+            steps = min(ROUND, left)
+            rates = step / np.sqrt(np.arange(1, steps + 1))
+            W = train(self.problem, W, ball=(self.norm, radius), lr=rates, steps=steps, record=0).W
+            log_gradient, gap = _gap(self.problem, W, radius, self.norm)
+            step, left = step / 2, left - steps
+        return W, log_gradient, gap
 
     def ridge(self, ridge: float, before: _Point | None) -> _Point:
         """The point of the path for a given ridge.  The matching ridge falls as the ball's radius grows, so the radius
@@ -288,28 +304,6 @@ class _Search:
                 return middle
             low, high = (middle, high) if excess > 0 else (low, middle)
         return high
-
-
-def stationary_point(
-    problem: Problem, start: np.ndarray, radius: float, norm: Ball, tol: float, max_iter: int
-) -> tuple[np.ndarray, float, float]:
-    """``(W, log ||G||, gap)``: a stationary point W of the loss in the ball ``||W|| <= radius``, the dual norm of the
-    gradient G at W, and how far W is from stationary.
-
-    The method is projected descent on the normalised gradient, which keeps its direction where the loss no longer
-    changes in double precision.  Its steps shrink, so it stays in the cone of its start unless the descent leads out of
-    it.  On the sphere the gap is ``<G, W> + radius ||G||_dual`` divided by its second term: 0 if the ball holds W
-    against the gradient.  Inside the ball it is divided by the loss instead: 0 if the gradient vanishes.
-    """
-    W, step, left = start, STEP * radius, max_iter
-    while True:
-        steps = min(ROUND, left)
-        rates = step / np.sqrt(np.arange(1, steps + 1))
-        W = train(problem, W, ball=(norm, radius), lr=rates, steps=steps, record=0).W
-        log_gradient, gap = _gap(problem, W, radius, norm)
-        step, left = step / 2, left - steps
-        if gap <= tol or left == 0:
-            return W, log_gradient, gap
 
 
 def _gap(problem: Problem, W: np.ndarray, radius: float, norm: Ball) -> tuple[float, float]:

@@ -194,7 +194,7 @@ def decompose(
     parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
     p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
-        selected = data._layout.shape_entries(p >= HIGH, False)
+        selected = data._layout.shape_entries(p >= HIGH)
         late = np.flatnonzero(np.logical_or.reduceat((p > LOW) & (p < HIGH), data._begin))
         if late.size:
             raise ValueError(
@@ -231,7 +231,7 @@ def decompose(
     here, said = apart
     behind = (here < said / 2) & (said > 0) if R > 0 else here <= 0
     return Decomposition(
-        data._layout.shape_entries(kept, False),
+        data._layout.shape_entries(kept),
         W_fin,
         svm,
         svm.W,
