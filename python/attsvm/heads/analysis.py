@@ -293,7 +293,7 @@ def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
     """Indices of one head of each layer, the one with the median number of hard queries."""
     layers: dict[int, list[int]] = {}
-    counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
+    counts = [len(hard_queries(head, threshold)) for head in heads]
     for k in np.argsort(counts, kind="stable").tolist():
         layers.setdefault(heads[k].layer, []).append(k)
     return {own[len(own) // 2] for own in layers.values()}

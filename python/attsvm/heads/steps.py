@@ -28,7 +28,7 @@ from .cases import as_cases
 from .choices import all_queries, hard_queries
 from .controls import gaussian_factors, null_head
 from .fit import NO_ROWS
-from .head import Head, check_head
+from .head import Head
 from .table import PATHS, values
 
 LEAST = 100  # No SVM is solved for fewer hard queries than this, since there is almost nothing to separate.
@@ -39,13 +39,9 @@ COLUMNS = (
 ).split()
 WORDS = ("name", "module", "space", "status")
 COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
-# columns with numbers of a report, by their names in its data frame
-OF_REPORT = {"logits": "score_correlation", "random_margin": "random_margin_bound"}
-OF_REPORT |= {
-    name: name
-    for name in "queries status margin margin_bound cosine accuracy support null_cosine null_own null_accuracy "
-    "random_accuracy".split()
-}
+# the columns that a report's data frame has too, by their paths there
+OF_REPORT = {name: PATHS[name] for name in COLUMNS if name in PATHS}
+OF_REPORT |= {"logits": "fit.score_correlation", "random_margin": "report.random.margin_bound"}
 Row = dict[str, Any]
 
 
@@ -86,12 +82,14 @@ def measure(
     >>> row["name"], row["hard"], row["status"]
     ('L0H0', 1.0, '')
     """
-    check_head(head)
     step = as_count("step", step)
-    hard = len(hard_queries(head))
-    row: Row = dict.fromkeys(COLUMNS, math.nan)
-    row |= {"step": step, "name": head.label, "layer": head.layer, "head": head.number, "module": head.module}
-    row |= {"space": head.space, "tokens": head.tokens, "queries": 0, "support": 0, "rank": 0, "status": ""}
+    hard, report, fit = len(hard_queries(head)), None, None
+    if hard >= LEAST:
+        report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
+        fit = report.fit
+    owners = {"report": report, "fit": fit, "head": head}
+    row: Row = dict.fromkeys(COLUMNS, math.nan) | {"step": step}
+    row |= {name: values(owners, path)[""] for name, path in OF_REPORT.items()}
     choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)
     if choosing.any():
         row["hard"] = float(hard / choosing.sum())
@@ -102,14 +100,10 @@ def measure(
         row["stable_rank"] = float(squares.sum() / max(squares[0], 1e-300))
     else:
         row["norm"] = _spread(head)
-    report = None
-    if hard >= LEAST:
-        report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
         row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
-    if report is None or (fit := report.fit) is None:
-        return row
-    row |= {name: values({"report": report, "fit": fit}, PATHS[of])[""] for name, of in OF_REPORT.items()}
+    if report is None or fit is None:
+        return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else math.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])

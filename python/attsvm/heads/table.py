@@ -59,15 +59,15 @@ def certified(low: float, high: float, digits: int = 5) -> str:
 
     "?" if they agree on no digit.
     """
-    if not math.isfinite(low) or low <= 0:
+    if not 0 < low < math.inf:
         return "-"
     while digits and f"{low:.{digits}g}" != f"{high:.{digits}g}":
         digits -= 1
     return f"{low:.{digits}g}" if digits else "?"
 
 
-def number(value: float, decimals: int = 3) -> str:
-    return f"{value:.{decimals}f}" if math.isfinite(value) else "-"
+def number(value: float, form: str = ".3f") -> str:
+    return f"{value:{form}}" if math.isfinite(value) else "-"
 
 
 def _random_margin(report: Any) -> str:
@@ -92,7 +92,7 @@ def _own(report: Any) -> str:
 
 def _ranks(report: Any) -> str:
     ranks = (getattr(owner, "rank", None) for owner in (report.fit, report.nuclear, report.head))
-    return " / ".join("-" if rank is None else str(rank) for rank in ranks)
+    return " / ".join("-" if rank is None else f"{rank}" for rank in ranks)
 
 
 def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
@@ -157,13 +157,13 @@ COLUMNS = (
         "cosine",
         "between the SVM's W and the head's own: at best 1",
         "fit.cosine report.null.cosine report.shuffled.cosine",
-        lambda report: number(report.fit.cosine, 2) + _beside(report, "cosine"),
+        lambda report: number(report.fit.cosine, ".2f") + _beside(report, "cosine"),
     ),
     Column(
         "damage",
         "change of the model's output without the head (attsvm.torch.damage measures it)",
         "report.damage report.metric",
-        lambda report: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
+        lambda report: number(report.damage, ".2g"),
     ),
     Column(
         "best rule",
@@ -176,7 +176,7 @@ COLUMNS = (
         "trained",
         "queries that train the SVM, at most 1,500 by default",
         "fit.norm fit.queries fit.status",
-        lambda report: str(report.fit.queries),
+        lambda report: f"{report.fit.queries}",
     ),
     Column(
         "margin",
@@ -196,7 +196,7 @@ COLUMNS = (
         "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
         "far that is true of a model's tokens is not known",
         "report.capacity",
-        lambda report: number(report.capacity, 2),
+        lambda report: number(report.capacity, ".2f"),
     ),
     Column(
         "own W",
@@ -208,7 +208,7 @@ COLUMNS = (
         "support",
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
         "support=fit.rows.shape",
-        lambda report: str(len(report.fit.rows)),
+        lambda report: f"{len(report.fit.rows)}",
     ),
     Column(
         "error bound",
@@ -216,7 +216,7 @@ COLUMNS = (
         "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
         "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
         "report.support_share report.null.support_share report.shuffled.support_share",
-        lambda report: number(report.support_share, 2) + _beside(report, "support_share"),
+        lambda report: number(report.support_share, ".2f") + _beside(report, "support_share"),
     ),
     Column(
         "rank",
@@ -228,7 +228,7 @@ COLUMNS = (
         "logits",
         "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
         "fit.score_correlation",
-        lambda report: number(report.fit.score_correlation, 2),
+        lambda report: number(report.fit.score_correlation, ".2f"),
     ),
     Column(
         "gain",
@@ -365,8 +365,6 @@ def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
     if text.words is None:
         return f"{sequence}"
     words = [printable(word) for word in text.words[sequence]]
-    if any(word[:1] in SPACED for word in words):
-        joined = "".join(f" {word[1:]}" if word[:1] in SPACED else word for word in words).strip()
-    else:
-        joined = " ".join(words).replace(" ##", "")
-    return joined if len(joined) <= longest else joined[: longest - 3] + "..."
+    spaced = [f" {word[1:]}" if word[:1] in SPACED else word for word in words]
+    joined = " ".join(words).replace(" ##", "") if spaced == words else "".join(spaced).strip()
+    return joined if len(joined) <= longest else f"{joined[: longest - 3]}..."
