@@ -87,7 +87,7 @@ def margin(head, W, i, query, chosen, rival=None):
 
 def test_fit_measures_what_it_says(head):
     train, test = split(heads.hard_queries(head, 0.7), 60, 500, np.random.default_rng(1))
-    fit = fit_svm(head, train, test, "frobenius")
+    fit = fit_svm(head, train, test)
     assert fit.status == "optimal" and fit.queries == len(train) and fit.missed == 0
     W = fit.W
     assert min(margin(head, W, *row) for row in train) == pytest.approx(1, rel=1e-8)
@@ -121,7 +121,7 @@ def test_directions_that_only_late_tokens_have_count(rng, late):
 
 def test_one_svm_starts_from_another_of_its_rows(head, monkeypatch):
     train = np.random.default_rng(0).permutation(heads.hard_queries(head, 0.7))[:40]
-    frobenius = fit_svm(head, train, train, "frobenius")
+    frobenius = fit_svm(head, train, train)
     cases, starts = as_cases(head, train), []
 
     def solved(*given, **how):
@@ -129,7 +129,7 @@ def test_one_svm_starts_from_another_of_its_rows(head, monkeypatch):
         return attsvm.solve_svm(*given, **how)
 
     monkeypatch.setattr(fit, "solve_svm", solved)
-    alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, frobenius))
+    alone, near = (fit_svm(head, train, train, norm="nuclear", near=other) for other in (None, frobenius))
     dual = attsvm.solve_svm(cases.data, cases.selected).flat_dual
     assert starts[0] is None
     assert_allclose(np.concatenate(starts[1]), dual, atol=1e-8 * dual.max())

@@ -18,7 +18,6 @@ from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
 from .directions import decompose
 from .head import Choices, Head
-from .sequences import Text
 
 # After this number of logits an untrained head's scale is estimated.  Queries not hard at that scale are dropped.
 ENTRIES = 2_000_000
@@ -131,7 +130,11 @@ def null_head(
             low, high = (middle, high) if reached < wanted else (low, middle)
         return scale, part
 
-    for block in rng.permutation(_blocks(text)):
+    blocks = []  # (sequence, first query, end), with at most BLOCK logits or with one query
+    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
+        rows = max(BLOCK // max(T, 1), 1)
+        blocks += [(i, first, first + rows) for first in range(0, S, rows)]
+    for block in rng.permutation(blocks):
         part = _falls(found, known.selected, *block)
         looked += len(part.at)
         parts.append(part.hard(steep, threshold) if steep else part)
@@ -162,15 +165,6 @@ class Part(NamedTuple):
         """The queries whose largest probability is above the threshold, if the logits are multiplied by ``scale``."""
         hard = self.tops(scale) > threshold
         return Part(self.at[hard], self.fall[np.repeat(hard, self.sizes)], self.sizes[hard])
-
-
-def _blocks(text: Text) -> list[tuple[int, int, int]]:
-    """Divides all queries into blocks (sequence, first query, end) with at most ``BLOCK`` logits, or with one query."""
-    found = []
-    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
-        rows = max(BLOCK // max(T, 1), 1)
-        found += [(i, a, a + rows) for a in range(0, S, rows)]
-    return found
 
 
 def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> Part:

@@ -101,9 +101,10 @@ class Fit(Result):
 def fit_svm(
     head: Head,
     train: np.ndarray,
-    test: np.ndarray,
-    norm: Literal["frobenius", "nuclear"],
+    test: np.ndarray = NO_ROWS,
     C: float | None = None,
+    *,
+    norm: Literal["frobenius", "nuclear"] = "frobenius",
     tol: float = 1e-9,
     iterations: int | None = None,
     near: Fit | None = None,
@@ -122,9 +123,7 @@ def fit_svm(
     else:
         start = None
         if near is not None:
-            multipliers = np.zeros(len(cases.tokens))
-            multipliers[cases.entries(near.rows)] = near.multipliers
-            start = cases.split(multipliers)
+            start = cases.split(np.bincount(cases.entries(near.rows), near.multipliers, len(cases.tokens)))
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     support, multipliers = _support(solution, cases)
     W, own = solution.W, head.W
@@ -205,7 +204,7 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     lengths = data.lengths
 
     def total(x: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(x, data.indptr[:-1])
+        return np.add.reduceat(x, data._begin)
 
     a, b = (x - np.repeat(total(x) / lengths, lengths) for x in map(data._logits, (A, B)))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -38,7 +38,6 @@ COLUMNS = (
     "negative low high null_negative null_low null_high"
 ).split()
 WORDS = ("name", "module", "space", "status")
-COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
 # the columns that a report's data frame has too, by their paths there
 OF_REPORT = {name: PATHS[name] for name in COLUMNS if name in PATHS}
 OF_REPORT |= {"logits": "fit.score_correlation", "random_margin": "report.random.margin_bound"}
@@ -130,7 +129,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
         cases = as_cases(head, rows)
         windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
         found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in windows])
-        found[cases.data.indptr[:-1] + cases.selected] = 0.0
+        found[cases.data._begin + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
     queries = all_queries(head)
@@ -151,12 +150,12 @@ def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 def _spread(head: Head) -> float:
     """Standard deviation of a head's logits on the first sequences, around the mean logit of each query."""
     squares = []
-    for logits in map(head.sequence_logits, range(min(len(head.text.lengths), 32))):
-        logits[np.isneginf(logits)] = np.nan
-        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
-        squares.append(((logits - np.nanmean(logits, axis=1, keepdims=True)) ** 2).ravel())
+    for i in range(len(head.text.lengths))[:32]:
+        logits = np.ma.masked_invalid(head.sequence_logits(i))
+        logits = logits[logits.count(axis=1) > 1]
+        squares.append((logits - logits.mean(axis=1, keepdims=True)).compressed() ** 2)
     every = np.concatenate(squares)
-    return float(np.sqrt(np.nanmean(every))) if len(every) else math.nan
+    return float(np.sqrt(every.mean())) if len(every) else math.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -216,15 +215,15 @@ def read_training(path: Any) -> list[Row]:
 
 
 def _read(name: str, text: str) -> Any:
-    """The value of a cell of the column ``name``."""
-    return text if name in WORDS else int(text) if name in COUNTS else float(text or "nan")
+    """The value of a cell of the column ``name``.  A number without a decimal point is a count."""
+    return text if name in WORDS else int(text) if text.isdigit() else float(text or "nan")
 
 
-PANELS = (  # column, column of the random heads, label, title, upper end of the axis
-    ("norm", "", "norm of W", "Weights", None),
-    ("hard", "", "share of queries", "Hard queries", 1.02),
-    ("cosine", "null_cosine", "cosine of W and its SVM", "Direction", 1.02),
-    ("own", "null_own", "margin of W / best margin", "Margin", 1.02),
+PANELS = (  # column, label, title, upper end of the axis
+    ("norm", "norm of W", "Weights", None),
+    ("hard", "share of queries", "Hard queries", 1.02),
+    ("cosine", "cosine of W and its SVM", "Direction", 1.02),
+    ("own", "margin of W / best margin", "Margin", 1.02),
 )
 
 
@@ -262,15 +261,17 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
     rows = sorted(as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training"), key=lambda row: row["step"])
     columns = {name: np.array([row[name] for row in rows]) for name in COLUMNS}
     step, layer, head = (columns[name] for name in ("step", "layer", "head"))
-    colors = colormaps["viridis"](np.linspace(0, 0.9, len(np.unique(layer))))
-    for ax, (column, control, label, title, top) in zip(axes, PANELS, strict=True):
-        for k, color in zip(np.unique(layer), colors, strict=True):
+    layers = np.unique(layer)
+    colored = list(zip(layers, colormaps["viridis"](np.linspace(0, 0.9, len(layers))), strict=True))
+    for ax, (column, label, title, top) in zip(axes, PANELS, strict=True):
+        for k, color in colored:
             for number in np.unique(head[layer == k]):
                 own = (layer == k) & (head == number)
                 named = None if number > head[layer == k].min() else f"layer {k}"
                 look = {"linewidth": 1.2, "marker": "o", "markersize": 2.5, "alpha": 0.8, "label": named}
                 ax.plot(step[own], columns[column][own], color=color, **look)
-        for k, color in zip(np.unique(layer), colors, strict=True) if control else ():
+        control = f"null_{column}"  # of the random heads
+        for k, color in colored if control in columns else ():
             known = (layer == k) & np.isfinite(columns[control])
             steps = np.unique(step[known])
             means = [columns[control][known & (step == at)].mean() for at in steps]

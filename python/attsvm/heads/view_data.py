@@ -75,7 +75,7 @@ def contents(
     kept = np.sort(order[np.append(True, whole[1:] <= MOST)]).tolist()  # the first stays even if it is too long
     by, known = _importances(reports, measured)
     page = {
-        "start": int(np.argmax(np.nan_to_num(known[kept], nan=-1.0))),
+        "start": int(np.argmax(np.nan_to_num([known[k] for k in kept], nan=-1.0))),
         "spaces": {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})},
         "texts": [{"sentences": found[:count]} for found in texts],
         "map": _map(reports, kept, by, known, measured),
@@ -252,32 +252,32 @@ def _name(direction: Direction) -> list[Any]:
     return [str(direction), None if math.isnan(direction.share) else round(100 * direction.share)]
 
 
-def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
+def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, list[float]]:
     """Returns the name of the quantity that the map of heads shows; and its value for each head (nan if not known)."""
     if measured is not None:
         known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
-        return f"importance ({measured.metric})", np.array(known)
-    damages = np.array([report.damage for report in reports])
+        return f"importance ({measured.metric})", known
+    damages = [report.damage for report in reports]
     if np.isfinite(damages).any():
         return f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
-    return "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
+    return "accuracy above that of untrained heads", [report.ahead for report in reports]
 
 
 def _map(
-    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: np.ndarray, measured: Faithfulness | None
+    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: list[float], measured: Faithfulness | None
 ) -> dict[str, Any]:
     """The map of all heads, one cell for each.
 
     A cell is [layer, number, name, index among the heads on the page or -1, number in thousandths of the largest,
     whether most hard queries select a sink, description].
     """
-    largest = float(max(sizes[sizes > 0], default=1.0))
-    places = {k: place for place, k in enumerate(shown)}
+    largest = max((size for size in sizes if size > 0), default=1.0)
     cells = []
     for k, (report, size) in enumerate(zip(reports, sizes, strict=True)):
         head, level = report.head, round(1000 * size / largest) if size > 0 else 0
+        place = shown.index(k) if k in shown else -1
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, places.get(k, -1), level, bool(report.sinks >= 0.5), said])
+        cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
     return {"by": by, "largest": number(largest), "cells": cells}
 
 

@@ -235,7 +235,7 @@ def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple
         rest, kept = report.train[report.train[:, 0] != i], rows[:, 0] != i
         if len(rest):  # the multipliers of the other sequences are the warm start
             start = replace(fit, rows=rows[kept], multipliers=fit.multipliers[kept])
-            W: Any = fit_svm(report.head, rest, rest[:0], "frobenius", near=start).W
+            W: Any = fit_svm(report.head, rest, near=start).W
             without[k] = case.data._flat_margins(W, case.selected)[at]
             instead[k] = case.tokens[case.data.select(W)[0]]
     return rows[near], like[near], sequences[order], pulls[order], without, instead
