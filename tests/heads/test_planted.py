@@ -10,6 +10,7 @@ from attsvm import heads
 from attsvm.heads import analysis, fit
 from attsvm.heads.choices import _nearest, best_rule, hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head, random_rows, shuffled_factors, student
+from attsvm.svm.separation import Separation
 from compare import close
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -203,7 +204,7 @@ def test_capacity_of_a_head(rng):
 def test_where_no_w_is_found_it_is_that_of_the_multipliers(rng, monkeypatch):
     head = make_head(rng, n=60)
     train = hard_queries(head, 0.6)[:40]
-    monkeypatch.setattr(fit.Separation, "W", None)
+    monkeypatch.setattr(Separation, "W", None)
     found = fit.fit_svm(head, train, train, iterations=1)
     close(made.rebuilt(head, found), found.W, 1e-9)
 

@@ -244,9 +244,8 @@ class HeadReport(Result):
         return lines
 
     def _tables(self) -> list[Table]:
-        found = [grid([self])]
-        found += [curve_table(self)] * (len(self.curve) > 1)
-        return found + [cases_table(self)] * (self.fit is not None)
+        several, some = len(self.curve) > 1, len(self.curve) > 0
+        return [grid([self]), *[curve_table(self)] * several, *[cases_table(self)] * some]
 
     def _meaning(self) -> str:
         return meaning([self])

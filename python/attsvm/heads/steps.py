@@ -10,7 +10,6 @@ delta is negative, the loss asks for a larger logit of the token.
 from __future__ import annotations
 
 import csv
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,7 +86,7 @@ def measure(
         report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
         fit = report.fit
     owners = {"report": report, "fit": fit, "head": head}
-    row: Row = dict.fromkeys(COLUMNS, math.nan) | {"step": step}
+    row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": step}
     row |= {name: values(owners, path)[""] for name, path in OF_REPORT.items()}
     choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)
     if choosing.any():
@@ -103,7 +102,7 @@ def measure(
         row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
     if report is None or fit is None:
         return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
-    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else math.nan, "rank": fit.rank or 0}
+    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else np.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, hard, head.threshold, False, rng)
@@ -124,7 +123,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     token's length times a query's length.
     """
     deltas = [in_logits(head.sequence_attention(i), gradient) for i, gradient in enumerate(gradients)]
-    low, high = math.nan, math.nan
+    low, high = np.nan, np.nan
     if len(rows):
         cases = as_cases(head, rows)
         windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
@@ -137,7 +136,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
         deltas[i][query, selected] = 0.0
     every = np.concatenate([delta.ravel() for delta in deltas])
     size = np.abs(every).sum()
-    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
+    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else np.nan
     return {"negative": negative, "low": low, "high": high}
 
 
@@ -155,7 +154,7 @@ def _spread(head: Head) -> float:
         logits = logits[logits.count(axis=1) > 1]
         squares.append((logits - logits.mean(axis=1, keepdims=True)).compressed() ** 2)
     every = np.concatenate(squares)
-    return float(np.sqrt(every.mean())) if len(every) else math.nan
+    return float(np.sqrt(every.mean())) if len(every) else np.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:

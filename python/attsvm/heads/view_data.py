@@ -234,8 +234,8 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
         support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
     lost, beside, of = {}, [], svm
     if head.space != "head":  # in the head space the own W is a multiple of the identity: no direction stands out
-        measures = [] if measured is None else measured.directions
-        lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
+        known = measured.directions if measured else ()
+        lost = {d.number: [d.damage, d.random] for d in known if d.label == head.label}
         beside = [] if svm is None else name_directions(head, report.train, svm, BESIDE)
         of = None
     return {
@@ -277,7 +277,7 @@ def _map(
         head, level = report.head, round(1000 * size / largest) if size > 0 else 0
         place = shown.index(k) if k in shown else -1
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
+        cells.append([head.layer, head.number, head.label, place, level, report.sinks >= 0.5, said])
     return {"by": by, "largest": number(largest), "cells": cells}
 
 

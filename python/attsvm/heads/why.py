@@ -84,11 +84,12 @@ class Why(Result):
         check_shapes(vars(self), dict.fromkeys(("holders", "pulls", "without", "instead"), "h"))
 
     def _title(self) -> str:
-        word, selected, rival = cased(self.head.text, self.sequence, self.query, self.selected, self.rival)
-        top = self.head.choices.top[self.head.text.query_begin[self.sequence] + self.query]
-        counts = "" if top > self.head.threshold else ", too little to count"
+        head = self.head
+        word, selected, rival = cased(head.text, self.sequence, self.query, self.selected, self.rival)
+        top = head.choices.top[head.text.query_begin[self.sequence] + self.query]
+        counts = "" if top > head.threshold else ", too little to count"
         return (
-            f"{self.head.label}, sequence {self.sequence}: {word} selects {selected} with {100 * top:.0f} % of its "
+            f"{head.label}, sequence {self.sequence}: {word} selects {selected} with {100 * top:.0f} % of its "
             f"attention{counts}, ahead of {rival} by {self.margin:.4g} ({self.of} W)"
         )
 
