@@ -39,7 +39,7 @@ class Kept:
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
         self.path, self.wanted = None if file is None else Path(file), wanted
         self.found: dict[str, dict[str, Any]] = {}
-        for record in _read(self.path, maker) if self.path is not None and self.path.exists() else ():
+        for record in _read(self.path, maker) if self.path and self.path.exists() else ():
             if wanted.get(record.name, record.digest) != record.digest:
                 raise ValueError(f"{self.path} holds {record.name} of another model, text, version or options")
             if record.name in wanted:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..common.check import as_count
 from ..common.render import drawing, new_figure
-from ..plot.curves import COLORS, style
+from ..plot.curves import COLORS
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
 from .fit import Fit, support_of
@@ -138,7 +138,7 @@ def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
     """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
     if report.fit is None:
         raise ValueError("report must have an SVM, got a head without queries")
-    look = {"marker": "o", **style("W"), **line_kw}
+    look = {"marker": "o", "color": BLUE, **line_kw}
     queries = [fit.queries for fit in report.curve]
     for label, name, line in (("accuracy", "accuracy", "-"), ("correlation of logits", "score_correlation", ":")):
         numbers = [getattr(fit, name) for fit in report.curve]
@@ -152,7 +152,7 @@ def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
 @drawing(Fit)
 def _multipliers(fit: Fit, ax: Any, **line_kw: Any) -> None:
     """Draws the multipliers of an SVM's support tokens, the largest first."""
-    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
+    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", "color": BLUE, **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
 
 

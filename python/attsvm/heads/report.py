@@ -239,8 +239,10 @@ class HeadReport(Result):
     def _lines(self) -> list[tuple[str, str]]:
         lines, fit = [("", self.summary)], self.fit
         if fit is not None and fit.margin > 0:
-            margin = f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"
-            lines += [("margin", margin), ("own W", f"{fit.learned_margin:.6g}")]
+            lines += [
+                ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
+                ("own W", f"{fit.learned_margin:.6g}"),
+            ]
         return lines
 
     def _tables(self) -> list[Table]:

@@ -301,8 +301,8 @@ def stars(reports: Sequence[HeadReport]) -> str:
     if len(looked) < 2:
         return ""
     found, chance = sum(report.beats_rules for report in looked), FALSE_STAR * len(looked)
-    plural = "s" * (found != 1)
-    return f"{found} star{plural} in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
+    counted = f"{found} star{'s' * (found != 1)} in {len(looked)} heads"
+    return f"{counted}, of which chance leaves at most {chance:.1f} on average"
 
 
 def curve_table(report: HeadReport) -> Table:

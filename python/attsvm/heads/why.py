@@ -99,8 +99,10 @@ class Why(Result):
         rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
         rows.append(("others", "", f"{self.margin - self.shares[order].sum():+.4g}", ""))
         both = [(f"{k}", known.get(k, ""), name) for k, name in enumerate(self.svm_names)]
-        pairs = zip(self.neighbours, self.likeness, strict=True)
-        cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
+        cases = [
+            (f"{like:+.3f}", f"{i}", *cased(text, i, *tokens))
+            for (i, *tokens), like in zip(self.neighbours, self.likeness, strict=True)
+        ]
         held = []
         for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
             chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
