@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import attsvm
 import numpy as np
@@ -15,6 +14,7 @@ from attsvm.heads.controls import gaussian_factors, interval, null_head, student
 from attsvm.heads.fit import fit_svm, norm_on_span
 from attsvm.heads.pictures import choose_sequence
 from attsvm.heads.table import certified
+from attsvm.svm.separation import Separation
 from compare import close
 from made import briefly, check_own_choices, make_head, make_heads, rebuilt
 from numpy.testing import assert_allclose, assert_array_equal
@@ -87,7 +87,7 @@ def margin(head, W, i, query, chosen, rival=None):
 
 def test_fit_measures_what_it_says(head):
     train, test = split(heads.hard_queries(head, 0.7), 60, 500, np.random.default_rng(1))
-    fit = fit_svm(head, train, test, "frobenius")
+    fit = fit_svm(head, train, test)
     assert fit.status == "optimal" and fit.queries == len(train) and fit.missed == 0
     W = fit.W
     assert min(margin(head, W, *row) for row in train) == pytest.approx(1, rel=1e-8)
@@ -121,7 +121,7 @@ def test_directions_that_only_late_tokens_have_count(rng, late):
 
 def test_one_svm_starts_from_another_of_its_rows(head, monkeypatch):
     train = np.random.default_rng(0).permutation(heads.hard_queries(head, 0.7))[:40]
-    frobenius = fit_svm(head, train, train, "frobenius")
+    frobenius = fit_svm(head, train, train)
     cases, starts = as_cases(head, train), []
 
     def solved(*given, **how):
@@ -129,7 +129,7 @@ def test_one_svm_starts_from_another_of_its_rows(head, monkeypatch):
         return attsvm.solve_svm(*given, **how)
 
     monkeypatch.setattr(fit, "solve_svm", solved)
-    alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, frobenius))
+    alone, near = (fit_svm(head, train, train, norm="nuclear", near=other) for other in (None, frobenius))
     dual = attsvm.solve_svm(cases.data, cases.selected).flat_dual
     assert starts[0] is None
     assert_allclose(np.concatenate(starts[1]), dual, atol=1e-8 * dual.max())
@@ -259,12 +259,15 @@ def test_an_interval_of_few_splits(head):
     assert "+0.250 [-1.000, +1.000]" in heads.results_table([report], "gain")
 
 
-def test_what_an_interior_point_leaves_is_no_support(head):
-    cases = as_cases(head, heads.hard_queries(head, 0.7)[:10])
+def test_what_an_interior_point_leaves_is_no_support(head, monkeypatch):
+    train = heads.hard_queries(head, 0.7)[:10]
+    cases = as_cases(head, train)
     dual = np.full(cases.data.indptr[-1], 1e-13)
     dual[cases.data.indptr[3] + (cases.selected[3] == 0)] = 2.0
-    rows, multipliers = fit._support(SimpleNamespace(flat_dual=dual), cases)
-    assert rows.shape == (1, 4) and rows[0, :3].tolist() == cases.rows[3].tolist() and multipliers.tolist() == [2.0]
+    monkeypatch.setattr(Separation, "flat_dual", dual)
+    found = fit_svm(head, train)
+    assert found.rows.shape == (1, 4) and found.rows[0, :3].tolist() == cases.rows[3].tolist()
+    assert found.multipliers.tolist() == [2.0]
 
 
 def test_why_adds_up(head):

@@ -117,29 +117,27 @@ def analyze_head(
     name = [seed, head.layer, head.number]
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
     sizes = {min(size, len(train)) for size in (*SIZES, len(train))} - {0}
-    curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sorted(sizes)]
+    curve = [fit_svm(head, train[:size], test, C) for size in sorted(sizes)]
     accuracies, rules = [], []  # for each split: accuracy of the SVM; name of the best rule and accuracies of all rules
     for again in range(splits if len(test) >= FEWEST else 0):
         seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
-        if len(seen) and len(unseen) >= FEWEST:
-            if not again:
-                fit = curve[-1]
-            elif C is None and len(seen) >= MANY and short(head, seen):
-                fit = _rough_fit(head, seen, unseen)
-            else:
-                fit = fit_svm(head, seen, unseen, "frobenius", C)
+        if len(unseen) >= FEWEST:
+            rough = C is None and len(seen) >= MANY and short(head, seen)
+            fit = curve[-1]
+            if again:
+                fit = _rough_fit(head, seen, unseen) if rough else fit_svm(head, seen, unseen, C)
             accuracies.append(fit.accuracy)
             rules.append(best_rule(head, seen, unseen))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
         some = train[:nuclear_queries]
         near = next((fit for fit in curve if fit.queries == len(some) and fit.status == "optimal"), None)
-        nuclear = fit_svm(head, some, test, "nuclear", near=near)
+        nuclear = fit_svm(head, some, test, norm="nuclear", near=near)
     random = gaussian = shuffled = None
     if null and len(train):
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
         drawn = random_rows(head, train, rng), random_rows(head, test, rng)
-        random = fit_svm(head, *drawn, "frobenius", C, iterations=ITERATIONS)
+        random = fit_svm(head, *drawn, C, iterations=ITERATIONS)
         if labels is None:
             wanted = len(rows), threshold, drop_sinks
             gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
@@ -156,8 +154,8 @@ def analyze_head(
 def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
     """An approximate Frobenius SVM, accurate to the two digits that the table shows."""
     few = FEW_ITERATIONS if len(train) >= MANY else ITERATIONS
-    fit = fit_svm(head, train, test, "frobenius", iterations=few)
-    return fit_svm(head, train, test, "frobenius", tol=NULL_TOL) if fit.W is None else fit
+    fit = fit_svm(head, train, test, iterations=few)
+    return fit_svm(head, train, test, tol=NULL_TOL) if fit.W is None else fit
 
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
@@ -178,7 +176,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
         # This SVM is exact: in an approximate SVM, up to twice as many sequences have a positive multiplier.
         if len(draws) == 1 and short(other, train):
-            share = support_share(fit_svm(other, train, test[:0], "frobenius", near=fit), train)
+            share = support_share(fit_svm(other, train, near=fit), train)
     columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]
     return Null(*columns) if draws else None
 
@@ -273,10 +271,8 @@ def analyze_model(
         raise
     reports = Reports(done[k] for k in sorted(done))
     if null == "layer":
-        of = {heads[k].layer: done[k] for k in middle}
-        for k, report in enumerate(reports):
-            same = of[report.head.layer]
-            reports[k] = replace(report, null=same.null, shuffled=same.shuffled)
+        of = {heads[k].layer: {"null": done[k].null, "shuffled": done[k].shuffled} for k in middle}
+        reports = Reports(replace(report, **of[report.head.layer]) for report in reports)
     return reports
 
 
@@ -293,7 +289,7 @@ def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
 def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
     """Indices of one head of each layer, the one with the median number of hard queries."""
     layers: dict[int, list[int]] = {}
-    counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
+    counts = [len(hard_queries(head, threshold)) for head in heads]
     for k in np.argsort(counts, kind="stable").tolist():
         layers.setdefault(heads[k].layer, []).append(k)
     return {own[len(own) // 2] for own in layers.values()}

@@ -76,12 +76,10 @@ def from_arrays(
     groups = len(Wk) // m
     if len(Wk) % m or heads % groups:
         raise ValueError(f"Wk must have {len(Wq)} rows, or {m} for each key head that query heads share, got {len(Wk)}")
-    bq, bk = (
-        np.zeros(len(W)) if bias is None else as_floats(name, bias, f"{letters} * m", (len(W),))
-        for name, bias, W, letters in (("bq", bq, Wq, "heads"), ("bk", bk, Wk, "groups"))
-    )
+    bq = np.zeros(len(Wq)) if bq is None else as_floats("bq", bq, "heads * m", (len(Wq),))
+    bk = np.zeros(len(Wk)) if bk is None else as_floats("bk", bk, "groups * m", (len(Wk),))
     try:
-        named = lengths.tolist() if tokens is None else [len(some) for some in tokens]
+        named = lengths.tolist() if tokens is None else [*map(len, tokens)]
     except TypeError:
         raise TypeError(f"tokens must be a list of words for each sequence, got {tokens!r:.60}") from None
     if named != lengths.tolist():

@@ -55,7 +55,7 @@ class Cases(NamedTuple):
 
     def nearest(self, margins: np.ndarray) -> np.ndarray:
         """The index of each query's entry (query, token) with the smallest of ``margins``, one margin per entry."""
-        return self.data.indptr[:-1] + [part.argmin() for part in self.split(margins)]
+        return self.data._begin + [part.argmin() for part in self.split(margins)]
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
@@ -88,7 +88,7 @@ def as_cases(head: Head, rows: np.ndarray) -> Cases:
     layout = Layout(sizes, np.ones_like(at), True, begin=start)
     data = Data("head", np.ascontiguousarray(keys), queries, None, layout)
     hits = np.flatnonzero(tokens == np.repeat(rows[:, 2], sizes))
-    return Cases(data, hits - data.indptr[:-1], rows, tokens, blocks)
+    return Cases(data, hits - data._begin, rows, tokens, blocks)
 
 
 def support_pairs(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,6 @@ from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
 from .directions import decompose
 from .head import Choices, Head
-from .sequences import Text
 
 # After this number of logits an untrained head's scale is estimated.  Queries not hard at that scale are dropped.
 ENTRIES = 2_000_000
@@ -72,7 +71,7 @@ def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.nd
 
 def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Factors K and Q of an untrained head, with independent standard Gaussian entries."""
-    K, Q = (rng.standard_normal((width, head.rank)) for width in (head.keys.shape[1], head.queries.shape[1]))
+    K, Q = (rng.standard_normal((points.shape[1], head.rank)) for points in (head.keys, head.queries))
     return K, Q
 
 
@@ -82,8 +81,7 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     The result keeps the singular values and the spans of the vectors, but pairs other left and right vectors.
     """
     K, Q = (  # without the row of K and Q by which a position bias enters
-        factor[:width].astype(np.float64)
-        for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
+        factor[: points.shape[1]].astype(np.float64) for factor, points in ((head.K, head.keys), (head.Q, head.queries))
     )
     left, values, right = decompose(K, Q, RANK)
     return left[:, rng.permutation(len(values))] * values, right[:, rng.permutation(len(values))]
@@ -111,13 +109,32 @@ def null_head(
     parts: list[Part] = []
     looked, held, steep = 0, 0, 0.0
 
-    def scaled(wanted: float) -> tuple[float, Part]:
-        """The scale of the logits at which ``wanted`` of the queries in ``parts`` are hard; and these parts as one."""
+    def scaled(deviations: int) -> tuple[float, Part]:
+        """The scale of the logits at which the wanted number of queries in ``parts`` is hard; and these parts as one.
+
+        That number is ``hard``, scaled to the queries read so far, plus this number of its standard deviations.
+        """
         part = Part(*map(np.concatenate, zip(*parts, strict=True)))
         counted = ~(drop_sinks & is_sink(head, all_queries(found)[part.at]))
-        return _scale(part, counted, wanted, threshold), part
+        wanted = hard * looked / choosing
+        wanted += deviations * (math.sqrt(wanted) + 1)
+        # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
+        low, high = -12.0, 12.0
+        unit = 1 / max(float(-np.mean(part.fall, dtype=np.float64)), 1e-300)
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            scale = unit * math.exp(middle)
+            reached = int((part.tops(scale)[counted] > threshold).sum())
+            if abs(reached - wanted) <= 0.02 * wanted:
+                break
+            low, high = (middle, high) if reached < wanted else (low, middle)
+        return scale, part
 
-    for block in rng.permutation(_blocks(text)):
+    blocks = []  # (sequence, first query, end), with at most BLOCK logits or with one query
+    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
+        rows = max(BLOCK // max(T, 1), 1)
+        blocks += [(i, first, first + rows) for first in range(0, S, rows)]
+    for block in rng.permutation(blocks):
         part = _falls(found, known.selected, *block)
         looked += len(part.at)
         parts.append(part.hard(steep, threshold) if steep else part)
@@ -125,12 +142,10 @@ def null_head(
         if steep and held > MOST:
             break
         if not steep and held > ENTRIES:
-            # Three standard deviations are added to the expected number, so that hardly any hard query is dropped.
-            wanted = hard * looked / choosing
-            steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
+            steep = scaled(3)[0]  # three standard deviations, so that hardly any hard query is dropped
             parts = [part.hard(steep, threshold) for part in parts]
             held = sum(len(part.fall) for part in parts)
-    scale, part = scaled(hard * looked / choosing)
+    scale, part = scaled(0)
     known.top[part.at] = part.tops(scale)
     return replace(found, Q=Q * scale)
 
@@ -152,15 +167,6 @@ class Part(NamedTuple):
         return Part(self.at[hard], self.fall[np.repeat(hard, self.sizes)], self.sizes[hard])
 
 
-def _blocks(text: Text) -> list[tuple[int, int, int]]:
-    """Divides all queries into blocks (sequence, first query, end) with at most ``BLOCK`` logits, or with one query."""
-    found = []
-    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
-        rows = max(BLOCK // max(T, 1), 1)
-        found += [(i, a, a + rows) for a in range(0, S, rows)]
-    return found
-
-
 def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> Part:
     """The queries of a block that see several tokens.  The tokens that they select are written into ``selected``."""
     text = head.text
@@ -175,21 +181,6 @@ def _falls(head: Head, selected: np.ndarray, i: int, first: int, last: int) -> P
         selected[at] = tokens[logits.argmax(axis=1)]
     fall = (logits - logits.max(axis=1, keepdims=True, initial=-np.inf))[seen]
     return Part(at, fall.astype(np.float32), seen.sum(axis=1))
-
-
-def _scale(part: Part, counted: np.ndarray, wanted: float, threshold: float) -> float:
-    """The scale of the logits at which ``wanted`` of the ``counted`` queries are hard."""
-    # bounds on log(scale * m), where m is the mean distance of a logit from the largest logit of its query
-    low, high = -12.0, 12.0
-    unit = 1 / max(float(-np.mean(part.fall, dtype=np.float64)), 1e-300)
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        scale = unit * math.exp(middle)
-        hard = int((part.tops(scale)[counted] > threshold).sum())
-        if abs(hard - wanted) <= 0.02 * wanted:
-            break
-        low, high = (middle, high) if hard < wanted else (low, middle)
-    return scale
 
 
 def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:

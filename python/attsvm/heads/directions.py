@@ -69,7 +69,7 @@ def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, m
     ahead = data._flat_margins(head.W if W is None else W, cases.selected)
     margins = cases.shares(cases.nearest(ahead), left, values, right).mean(axis=0)
     loads, queries = np.asarray(data.keys, np.float64) @ left, data.queries @ right
-    means = np.add.reduceat(loads[data._token_of()], data.indptr[:-1]) / data.lengths[:, None]
+    means = np.add.reduceat(loads[data._token_of()], data._begin) / data.lengths[:, None]
     moved = (loads[data.start + cases.selected] - means) * queries * values
     total = float(margins.sum())
     found = []

@@ -29,7 +29,12 @@ COLUMNS = (
 
 
 OF_DIRECTIONS = (
-    *("head", "direction", "queries → tokens", "share of the mean margin", "damage without it", "a random one"),
+    "head",
+    "direction",
+    "queries → tokens",
+    "share of the mean margin",
+    "damage without it",
+    "a random one",
     "the SVM's of this number",
 )
 

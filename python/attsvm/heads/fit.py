@@ -13,7 +13,6 @@ from ..common.check import check_shapes
 from ..common.result import Result
 from ..svm.methods import solve_request
 from ..svm.request import Request
-from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from .cases import Cases, as_cases, pulled
 from .head import Head
@@ -94,16 +93,17 @@ class Fit(Result):
 
     def columns(self) -> dict[str, Any]:
         """The support tokens as columns by name, with one row for each support token."""
-        names = ("sequence", "query", "selected", "rival")
-        return dict(zip(names, self.rows.T, strict=True)) | {"multiplier": self.multipliers}
+        rows = dict(zip(("sequence", "query", "selected", "rival"), self.rows.T, strict=True))
+        return rows | {"multiplier": self.multipliers}
 
 
 def fit_svm(
     head: Head,
     train: np.ndarray,
-    test: np.ndarray,
-    norm: Literal["frobenius", "nuclear"],
+    test: np.ndarray = NO_ROWS,
     C: float | None = None,
+    *,
+    norm: Literal["frobenius", "nuclear"] = "frobenius",
     tol: float = 1e-9,
     iterations: int | None = None,
     near: Fit | None = None,
@@ -122,11 +122,12 @@ def fit_svm(
     else:
         start = None
         if near is not None:
-            multipliers = np.zeros(len(cases.tokens))
-            multipliers[cases.entries(near.rows)] = near.multipliers
-            start = cases.split(multipliers)
+            start = cases.split(np.bincount(cases.entries(near.rows), near.multipliers, len(cases.tokens)))
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
-    support, multipliers = _support(solution, cases)
+    dual = solution.flat_dual
+    held = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
+    held = held[np.argsort(-dual[held], kind="stable")]
+    support, multipliers = np.column_stack([cases.rows[data._query_at(held)], cases.tokens[held]]), dual[held]
     W, own = solution.W, head.W
     if W is None and method == "block" and solution.status != "infeasible" and len(support):
         W = pulled(head, support, multipliers)
@@ -174,7 +175,7 @@ def norm_on_span(W: np.ndarray, cases: Cases) -> float:
     first blocks usually span what all blocks do.  The other blocks are used only if they have a part outside that span.
     """
     keys, queries, blocks = cases.data.keys, cases.data.queries, cases.blocks
-    sizes = np.cumsum(blocks[:, 1] - blocks[:, 0])
+    sizes = np.cumsum(np.diff(blocks))
     few = int(np.searchsorted(sizes, SPARE * W.shape[0])) + 1
     left, outside, least = _bases(scatter(keys, blocks[:few]))
     parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
@@ -205,18 +206,9 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     lengths = data.lengths
 
     def total(x: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(x, data.indptr[:-1])
+        return np.add.reduceat(x, data._begin)
 
     a, b = (x - np.repeat(total(x) / lengths, lengths) for x in map(data._logits, (A, B)))
     with np.errstate(invalid="ignore", divide="ignore"):
         found = total(a * b) / np.sqrt(total(a * a) * total(b * b))
     return float(np.nanmean(found)) if np.isfinite(found).any() else np.nan
-
-
-def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
-    """Returns support tokens as rows (sequence, query, selected, rival); and their multipliers, the largest first."""
-    dual = solution.flat_dual
-    entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
-    entries = entries[np.argsort(-dual[entries], kind="stable")]
-    query = cases.data._query_at(entries)
-    return np.column_stack([cases.rows[query], cases.tokens[entries]]), dual[entries]

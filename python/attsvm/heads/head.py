@@ -234,7 +234,7 @@ class Head(Mapped):
         for prob in map(self.sequence_attention, range(len(self.text.lengths))):
             top = prob.max(axis=1)  # top is nan if the query sees no token
             found.append((np.where(np.isnan(top), -1, prob.argmax(axis=1)), top, 1 / (prob**2).sum(axis=1)))
-        return Choices(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return Choices(*map(np.concatenate, zip(*found, strict=True)))
 
 
 MADE_BY = "attsvm.torch.read or attsvm.heads.from_arrays"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Kept:
     def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
         self.path, self.wanted = None if file is None else Path(file), wanted
         self.found: dict[str, dict[str, Any]] = {}
-        for record in _read(self.path, maker) if self.path is not None and self.path.exists() else ():
+        for record in _read(self.path, maker) if self.path and self.path.exists() else ():
             if wanted.get(record.name, record.digest) != record.digest:
                 raise ValueError(f"{self.path} holds {record.name} of another model, text, version or options")
             if record.name in wanted:
@@ -63,22 +64,21 @@ def digest(head: Head, options: dict[str, Any]) -> str:
     return found.hexdigest()
 
 
-def _read(path: Path, maker: str) -> list[Record]:
+def _read(path: Path, maker: str) -> Iterator[Record]:
     """The records of the file.  A last record that is incomplete, after an interruption, is removed from the file."""
-    found: list[Record] = []
     with open(path, "r+b") as file:
         while True:
             begin = file.tell()
             try:
                 whole = np.load(file, allow_pickle=False)
             except EOFError:
-                return found
+                return
             except ValueError as error:
-                if not found:
+                if begin == 0:
                     raise ValueError(f"{path} is not a file of {maker}: {error}") from None
                 file.truncate(begin)
-                return found
+                return
             record = load(io.BytesIO(whole.tobytes()))
             if not isinstance(record, Record):
                 raise ValueError(f"{path} is not a file of {maker}: it holds a {type(record).__name__}")
-            found.append(record)
+            yield record

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..common.check import as_count
 from ..common.render import drawing, new_figure
-from ..plot.curves import COLORS, style
+from ..plot.curves import COLORS
 from .choices import is_sink
 from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
 from .fit import Fit, support_of
@@ -20,7 +20,7 @@ BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
 # the accuracy with the darkest colour, and the fraction of the colour scale above which text is white
 DARK, LIGHT = 1.125, 0.6
-READABLE = (8, 24)  # least and largest number of tokens of a sequence that is chosen for a picture
+READABLE = range(8, 25)  # numbers of tokens of the sequences that are chosen for a picture, if there are any
 
 
 @drawing(Reports)
@@ -50,8 +50,7 @@ def _grid(reports: Reports, ax: Any, **image_kw: Any) -> None:
         ink = "0.5" if not known else "white" if ax.images[0].norm(value) > LIGHT else "black"
         ax.text(column, row, said, color=ink, ha="center", va="center", fontsize=8)
         if known and report.beats_rules:
-            frame = Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2)
-            ax.add_patch(frame)
+            ax.add_patch(Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2))
 
 
 def choose_sequence(report: HeadReport) -> int:
@@ -64,7 +63,7 @@ def choose_sequence(report: HeadReport) -> int:
     rows = report.train[~is_sink(report.head, report.train)]
     counts = np.bincount((rows if len(rows) else report.train)[:, 0], minlength=len(lengths))
     held = np.bincount(support[:, 0], shares, len(lengths))
-    fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1]) & (counts > 0)
+    fitting = np.isin(lengths, READABLE) & (counts > 0)
     enough = fitting & (counts >= min(3, counts[fitting].max(initial=0)))
     return int(np.argmax(np.where(enough, 1 + held, counts > 0)))
 
@@ -109,7 +108,7 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
     size = int(text.lengths[sequence])
     if ax is None:
         ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
-    rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(report.fit))
+    rows, shares = (part[fit.rows[:, 0] == sequence] for part in support_of(fit))
     shares = shares / shares.sum()
     for (_, query, _, rival), share in zip(rows, shares, strict=True):
         thick = 0.3 + 3 * share / max(shares)
@@ -139,7 +138,7 @@ def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
     """Draws the SVM's accuracy, and its logits' correlation with the head's, over the number of training queries."""
     if report.fit is None:
         raise ValueError("report must have an SVM, got a head without queries")
-    look = {"marker": "o", **style("W"), **line_kw}
+    look = {"marker": "o", "color": BLUE, **line_kw}
     queries = [fit.queries for fit in report.curve]
     for label, name, line in (("accuracy", "accuracy", "-"), ("correlation of logits", "score_correlation", ":")):
         numbers = [getattr(fit, name) for fit in report.curve]
@@ -153,7 +152,7 @@ def _curve(report: HeadReport, ax: Any, **line_kw: Any) -> None:
 @drawing(Fit)
 def _multipliers(fit: Fit, ax: Any, **line_kw: Any) -> None:
     """Draws the multipliers of an SVM's support tokens, the largest first."""
-    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", **style("W"), **line_kw})
+    ax.plot(np.arange(1, len(fit.rows) + 1), 100 * support_of(fit)[1], **{"marker": ".", "color": BLUE, **line_kw})
     ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
 
 

@@ -239,14 +239,15 @@ class HeadReport(Result):
     def _lines(self) -> list[tuple[str, str]]:
         lines, fit = [("", self.summary)], self.fit
         if fit is not None and fit.margin > 0:
-            margin = f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"
-            lines += [("margin", margin), ("own W", f"{fit.learned_margin:.6g}")]
+            lines += [
+                ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
+                ("own W", f"{fit.learned_margin:.6g}"),
+            ]
         return lines
 
     def _tables(self) -> list[Table]:
-        found = [grid([self])]
-        found += [curve_table(self)] * (len(self.curve) > 1)
-        return found + [cases_table(self)] * (self.fit is not None)
+        several, some = len(self.curve) > 1, len(self.curve) > 0
+        return [grid([self]), *[curve_table(self)] * several, *[cases_table(self)] * some]
 
     def _meaning(self) -> str:
         return meaning([self])

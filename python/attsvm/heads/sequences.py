@@ -105,20 +105,18 @@ class Text(Mapped):
         """For each row (sequence, query, ..), the number of its query, counted over the queries of all sequences."""
         return self.query_begin[rows[:, 0]] + rows[:, 1]
 
-    def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:
-        """Flags (S, T): whether each query of sequence i (or of its slice ``queries``) sees each token."""
+    def seen(self, i: int, queries: slice | int = slice(None)) -> np.ndarray:
+        """Flags (S, T): whether each query of sequence i (or of its ``queries``, or only one) sees each token."""
         if i in self.visible:
             return self.visible[i][queries]
-        own = np.arange(self.query_begin[i], self.query_begin[i] + self.counts[i])[queries, None]
+        ends = (part[self.query_begin[i] :][: self.counts[i]] for part in (self.start, self.stop))
+        start, stop = (part[queries][..., None] for part in ends)
         at = np.arange(self.lengths[i])
-        return (at >= self.start[own]) & (at < self.stop[own])
+        return (at >= start) & (at < stop)
 
     def window(self, i: int, query: int) -> np.ndarray:
         """Indices of the tokens that a query of sequence i sees."""
-        if i in self.visible:
-            return np.flatnonzero(self.visible[i][query])
-        at = self.query_begin[i] + query
-        return np.arange(self.start[at], self.stop[at])
+        return np.flatnonzero(self.seen(i, query))
 
     def find(self, sequence: int) -> int:
         """Index of a sequence among the kept sequences, from its number among all sequences that the model got."""

@@ -10,7 +10,6 @@ delta is negative, the loss asks for a larger logit of the token.
 from __future__ import annotations
 
 import csv
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from .cases import as_cases
 from .choices import all_queries, hard_queries
 from .controls import gaussian_factors, null_head
 from .fit import NO_ROWS
-from .head import Head, check_head
+from .head import Head
 from .table import PATHS, values
 
 LEAST = 100  # No SVM is solved for fewer hard queries than this, since there is almost nothing to separate.
@@ -38,14 +37,9 @@ COLUMNS = (
     "negative low high null_negative null_low null_high"
 ).split()
 WORDS = ("name", "module", "space", "status")
-COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
-# columns with numbers of a report, by their names in its data frame
-OF_REPORT = {"logits": "score_correlation", "random_margin": "random_margin_bound"}
-OF_REPORT |= {
-    name: name
-    for name in "queries status margin margin_bound cosine accuracy support null_cosine null_own null_accuracy "
-    "random_accuracy".split()
-}
+# the columns that a report's data frame has too, by their paths there
+OF_REPORT = {name: PATHS[name] for name in COLUMNS if name in PATHS}
+OF_REPORT |= {"logits": "fit.score_correlation", "random_margin": "report.random.margin_bound"}
 Row = dict[str, Any]
 
 
@@ -86,12 +80,14 @@ def measure(
     >>> row["name"], row["hard"], row["status"]
     ('L0H0', 1.0, '')
     """
-    check_head(head)
     step = as_count("step", step)
-    hard = len(hard_queries(head))
-    row: Row = dict.fromkeys(COLUMNS, math.nan)
-    row |= {"step": step, "name": head.label, "layer": head.layer, "head": head.number, "module": head.module}
-    row |= {"space": head.space, "tokens": head.tokens, "queries": 0, "support": 0, "rank": 0, "status": ""}
+    hard, report, fit = len(hard_queries(head)), None, None
+    if hard >= LEAST:
+        report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
+        fit = report.fit
+    owners = {"report": report, "fit": fit, "head": head}
+    row: Row = dict.fromkeys(COLUMNS, np.nan) | {"step": step}
+    row |= {name: values(owners, path)[""] for name, path in OF_REPORT.items()}
     choosing = np.isfinite(head.choices.top) & (head.text.sizes > 1)
     if choosing.any():
         row["hard"] = float(hard / choosing.sum())
@@ -102,15 +98,11 @@ def measure(
         row["stable_rank"] = float(squares.sum() / max(squares[0], 1e-300))
     else:
         row["norm"] = _spread(head)
-    report = None
-    if hard >= LEAST:
-        report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
     if gradients is not None:
         row |= of_head(head, gradients, NO_ROWS[:, :3] if report is None else report.train)
-    if report is None or (fit := report.fit) is None:
-        return row
-    row |= {name: values({"report": report, "fit": fit}, PATHS[of])[""] for name, of in OF_REPORT.items()}
-    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else math.nan, "rank": fit.rank or 0}
+    if report is None or fit is None:
+        return row | {"queries": 0, "support": 0, "rank": 0, "status": ""}
+    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else np.nan, "rank": fit.rank or 0}
     if gradients is not None and report.null is not None:
         rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
         other = null_head(head, gaussian_factors, hard, head.threshold, False, rng)
@@ -131,12 +123,12 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
     token's length times a query's length.
     """
     deltas = [in_logits(head.sequence_attention(i), gradient) for i, gradient in enumerate(gradients)]
-    low, high = math.nan, math.nan
+    low, high = np.nan, np.nan
     if len(rows):
         cases = as_cases(head, rows)
         windows = zip(cases.rows, cases.split(cases.tokens), strict=True)
         found = np.concatenate([deltas[i][q, seen] for (i, q, _), seen in windows])
-        found[cases.data.indptr[:-1] + cases.selected] = 0.0
+        found[cases.data._begin + cases.selected] = 0.0
         chosen = Selection(cases.data, cases.selected)
         low, high = (float(end[0]) for end in intervals(cases.data, chosen, head.W[None], found[None], "frobenius"))
     queries = all_queries(head)
@@ -144,7 +136,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> di
         deltas[i][query, selected] = 0.0
     every = np.concatenate([delta.ravel() for delta in deltas])
     size = np.abs(every).sum()
-    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else math.nan
+    negative = float(-np.minimum(every, 0).sum() / size) if size > 0 else np.nan
     return {"negative": negative, "low": low, "high": high}
 
 
@@ -157,12 +149,12 @@ def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 def _spread(head: Head) -> float:
     """Standard deviation of a head's logits on the first sequences, around the mean logit of each query."""
     squares = []
-    for logits in map(head.sequence_logits, range(min(len(head.text.lengths), 32))):
-        logits[np.isneginf(logits)] = np.nan
-        logits = logits[np.isfinite(logits).sum(axis=1) > 1]
-        squares.append(((logits - np.nanmean(logits, axis=1, keepdims=True)) ** 2).ravel())
+    for i in range(len(head.text.lengths))[:32]:
+        logits = np.ma.masked_invalid(head.sequence_logits(i))
+        logits = logits[logits.count(axis=1) > 1]
+        squares.append((logits - logits.mean(axis=1, keepdims=True)).compressed() ** 2)
     every = np.concatenate(squares)
-    return float(np.sqrt(np.nanmean(every))) if len(every) else math.nan
+    return float(np.sqrt(every.mean())) if len(every) else np.nan
 
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -222,15 +214,15 @@ def read_training(path: Any) -> list[Row]:
 
 
 def _read(name: str, text: str) -> Any:
-    """The value of a cell of the column ``name``."""
-    return text if name in WORDS else int(text) if name in COUNTS else float(text or "nan")
+    """The value of a cell of the column ``name``.  A number without a decimal point is a count."""
+    return text if name in WORDS else int(text) if text.isdigit() else float(text or "nan")
 
 
-PANELS = (  # column, column of the random heads, label, title, upper end of the axis
-    ("norm", "", "norm of W", "Weights", None),
-    ("hard", "", "share of queries", "Hard queries", 1.02),
-    ("cosine", "null_cosine", "cosine of W and its SVM", "Direction", 1.02),
-    ("own", "null_own", "margin of W / best margin", "Margin", 1.02),
+PANELS = (  # column, label, title, upper end of the axis
+    ("norm", "norm of W", "Weights", None),
+    ("hard", "share of queries", "Hard queries", 1.02),
+    ("cosine", "cosine of W and its SVM", "Direction", 1.02),
+    ("own", "margin of W / best margin", "Margin", 1.02),
 )
 
 
@@ -268,15 +260,17 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
     rows = sorted(as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training"), key=lambda row: row["step"])
     columns = {name: np.array([row[name] for row in rows]) for name in COLUMNS}
     step, layer, head = (columns[name] for name in ("step", "layer", "head"))
-    colors = colormaps["viridis"](np.linspace(0, 0.9, len(np.unique(layer))))
-    for ax, (column, control, label, title, top) in zip(axes, PANELS, strict=True):
-        for k, color in zip(np.unique(layer), colors, strict=True):
+    layers = np.unique(layer)
+    colored = list(zip(layers, colormaps["viridis"](np.linspace(0, 0.9, len(layers))), strict=True))
+    for ax, (column, label, title, top) in zip(axes, PANELS, strict=True):
+        for k, color in colored:
             for number in np.unique(head[layer == k]):
                 own = (layer == k) & (head == number)
                 named = None if number > head[layer == k].min() else f"layer {k}"
                 look = {"linewidth": 1.2, "marker": "o", "markersize": 2.5, "alpha": 0.8, "label": named}
                 ax.plot(step[own], columns[column][own], color=color, **look)
-        for k, color in zip(np.unique(layer), colors, strict=True) if control else ():
+        control = f"null_{column}"  # of the random heads
+        for k, color in colored if control in columns else ():
             known = (layer == k) & np.isfinite(columns[control])
             steps = np.unique(step[known])
             means = [columns[control][known & (step == at)].mean() for at in steps]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of the table of attention heads: its name, its explanation, and how its cells are made.
+    """A column of the table of attention heads: its explanation, and how its cells are made.
 
     ``meaning`` explains the column to a reader who does not know the paper.  ``cell`` makes its text from a report.
     ``paths`` are the numbers of the column in a data frame, with spaces between them.  A path begins with "report",
@@ -28,7 +28,6 @@ class Column(NamedTuple):
     the path's.
     """
 
-    name: str
     meaning: str
     paths: str
     cell: Callable[[Any], str]
@@ -59,15 +58,15 @@ def certified(low: float, high: float, digits: int = 5) -> str:
 
     "?" if they agree on no digit.
     """
-    if not math.isfinite(low) or low <= 0:
+    if not 0 < low < math.inf:
         return "-"
     while digits and f"{low:.{digits}g}" != f"{high:.{digits}g}":
         digits -= 1
     return f"{low:.{digits}g}" if digits else "?"
 
 
-def number(value: float, decimals: int = 3) -> str:
-    return f"{value:.{decimals}f}" if math.isfinite(value) else "-"
+def number(value: float, form: str = ".3f") -> str:
+    return f"{value:{form}}" if math.isfinite(value) else "-"
 
 
 def _random_margin(report: Any) -> str:
@@ -92,7 +91,7 @@ def _own(report: Any) -> str:
 
 def _ranks(report: Any) -> str:
     ranks = (getattr(owner, "rank", None) for owner in (report.fit, report.nuclear, report.head))
-    return " / ".join("-" if rank is None else str(rank) for rank in ranks)
+    return " / ".join("-" if rank is None else f"{rank}" for rank in ranks)
 
 
 def _nulls(report: Any, name: str, shown: Callable[[np.ndarray], str]) -> str:
@@ -124,137 +123,114 @@ def _nuclear(report: Any) -> str:
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
 
 
-COLUMNS = (
-    Column(
-        "head",
+COLUMNS = {
+    "head": Column(
         "",
         "name=head.label head.layer head=head.number head.module head.kind head.space head.tokens",
         lambda report: report.head.label,
     ),
-    Column(
-        "queries",
+    "queries": Column(
         "that count, of all.  The table is about these; of the others it knows nothing",
         "hard_queries=report.hard all_queries=head.asking",
         lambda report: share_of(report.hard, report.head.asking),
     ),
-    Column(
-        "parked",
+    "parked": Column(
         "part of these queries that select the first token or [SEP], where heads leave attention they have no use for: "
         'easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
         'the values there are short, and these queries add next to nothing; "value": they add one and the same vector',
         "parked=report.sinks report.sink_value report.sink_kind",
         lambda report: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
     ),
-    Column(
-        "accuracy",
+    "accuracy": Column(
         "how often the SVM ranks the selected token first on sequences it has not seen, mean over the splits",
         "test_queries=report.test.shape fit.missed fit.accuracy splits=report.accuracies.shape "
         "split_accuracy=report.accuracy split_accuracy_=report.accuracy_interval "
         "report.null.accuracy report.shuffled.accuracy",
         lambda report: number(report.accuracy) + _beside(report, "accuracy"),
     ),
-    Column(
-        "cosine",
+    "cosine": Column(
         "between the SVM's W and the head's own: at best 1",
         "fit.cosine report.null.cosine report.shuffled.cosine",
-        lambda report: number(report.fit.cosine, 2) + _beside(report, "cosine"),
+        lambda report: number(report.fit.cosine, ".2f") + _beside(report, "cosine"),
     ),
-    Column(
-        "damage",
+    "damage": Column(
         "change of the model's output without the head (attsvm.torch.damage measures it)",
         "report.damage report.metric",
-        lambda report: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
+        lambda report: number(report.damage, ".2g"),
     ),
-    Column(
-        "best rule",
+    "best rule": Column(
         "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
         "SVM that does not beat it explains nothing new",
         "baseline=report.rule baseline_accuracy=report.rule_accuracy",
         lambda report: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
     ),
-    Column(
-        "trained",
+    "trained": Column(
         "queries that train the SVM, at most 1,500 by default",
         "fit.norm fit.queries fit.status",
-        lambda report: str(report.fit.queries),
+        lambda report: f"{report.fit.queries}",
     ),
-    Column(
-        "margin",
-        "of the best W of unit norm.  All digits are certified",
-        "fit.margin fit.margin_bound fit.gap",
-        _margin,
+    "margin": Column(
+        "of the best W of unit norm.  All digits are certified", "fit.margin fit.margin_bound fit.gap", _margin
     ),
-    Column(
-        "random",
+    "random": Column(
         'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
         'where the exact number would take minutes; "none": no W separates them',
         "report.random.status report.random.margin report.random.margin_bound report.random.accuracy",
         _random_margin,
     ),
-    Column(
-        "capacity",
+    "capacity": Column(
         "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
         "far that is true of a model's tokens is not known",
         "report.capacity",
-        lambda report: number(report.capacity, 2),
+        lambda report: number(report.capacity, ".2f"),
     ),
-    Column(
-        "own W",
+    "own W": Column(
         "margin of the head's own W, in percent of the best",
         "fit.learned_margin report.null.own report.shuffled.own",
         _own,
     ),
-    Column(
-        "support",
+    "support": Column(
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
         "support=fit.rows.shape",
-        lambda report: str(len(report.fit.rows)),
+        lambda report: f"{len(report.fit.rows)}",
     ),
-    Column(
-        "error bound",
+    "error bound": Column(
         "share of the training sequences that hold a support token.  Without any other the SVM is the same, so that it "
         "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
         "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
         "report.support_share report.null.support_share report.shuffled.support_share",
-        lambda report: number(report.support_share, 2) + _beside(report, "support_share"),
+        lambda report: number(report.support_share, ".2f") + _beside(report, "support_share"),
     ),
-    Column(
-        "rank",
+    "rank": Column(
         "of the SVM's W / of the W of least nuclear norm / of the head's own W",
         "fit.rank own_rank=head.rank report.effective_rank report.balance",
         _ranks,
     ),
-    Column(
-        "logits",
+    "logits": Column(
         "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
         "fit.score_correlation",
-        lambda report: number(report.fit.score_correlation, 2),
+        lambda report: number(report.fit.score_correlation, ".2f"),
     ),
-    Column(
-        "gain",
+    "gain": Column(
         "accuracy minus that of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
         "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
         "split_gain=report.gain split_gain_=report.gain_interval",
         _gain,
     ),
-    Column(
-        "null gain",
+    "null gain": Column(
         "the gain of the untrained heads, least..largest of three draws: random; singular vectors permuted",
         "report.null.gain report.shuffled.gain report.null.hard report.shuffled.hard",
         lambda report: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
     ),
-    Column(
-        "nuclear",
-        "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries",
-        "",
-        _nuclear,
+    "nuclear": Column(
+        "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries", "", _nuclear
     ),
-)
-NAMES = tuple(column.name for column in COLUMNS)
+}
+NAMES = tuple(COLUMNS)
 # The path of each number of a data frame; an underscore stands for each dot after the first.
 PATHS = {
     name or path.partition(".")[2].replace(".", "_"): path
-    for column in COLUMNS
+    for column in COLUMNS.values()
     for name, _, path in (named.rpartition("=") for named in column.paths.split())
 }
 SHOWN = NAMES[:7]  # the columns that are shown by default, which fit into 120 characters
@@ -271,9 +247,8 @@ def as_columns(names: Any) -> tuple[str, ...]:
 
 def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
     """A table with the columns of these names and one row for each report of a head."""
-    cells = {column.name: column.cell for column in COLUMNS}
     return names, [
-        [cells[name](report) if report.fit or name in OF_HEAD else "-" for name in names] for report in reports
+        [COLUMNS[name].cell(report) if report.fit or name in OF_HEAD else "-" for name in names] for report in reports
     ]
 
 
@@ -310,9 +285,9 @@ def values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
 def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
     """Text that explains the columns of these names, and the spaces of these heads."""
     lines = [
-        textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<12}", subsequent_indent=" " * 12)
-        for column in COLUMNS
-        if column.name in names and column.meaning
+        textwrap.fill(column.meaning, 120, initial_indent=f"{name:<12}", subsequent_indent=" " * 12)
+        for name, column in COLUMNS.items()
+        if name in names and column.meaning
     ]
     spaces = [SPACES[space] for space in sorted({report.head.space for report in reports})]
     rest = [name for name in NAMES if name not in names]
@@ -326,8 +301,8 @@ def stars(reports: Sequence[HeadReport]) -> str:
     if len(looked) < 2:
         return ""
     found, chance = sum(report.beats_rules for report in looked), FALSE_STAR * len(looked)
-    plural = "s" * (found != 1)
-    return f"{found} star{plural} in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
+    counted = f"{found} star{'s' * (found != 1)} in {len(looked)} heads"
+    return f"{counted}, of which chance leaves at most {chance:.1f} on average"
 
 
 def curve_table(report: HeadReport) -> Table:
@@ -365,8 +340,6 @@ def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
     if text.words is None:
         return f"{sequence}"
     words = [printable(word) for word in text.words[sequence]]
-    if any(word[:1] in SPACED for word in words):
-        joined = "".join(f" {word[1:]}" if word[:1] in SPACED else word for word in words).strip()
-    else:
-        joined = " ".join(words).replace(" ##", "")
-    return joined if len(joined) <= longest else joined[: longest - 3] + "..."
+    spaced = [f" {word[1:]}" if word[:1] in SPACED else word for word in words]
+    joined = " ".join(words).replace(" ##", "") if spaced == words else "".join(spaced).strip()
+    return joined if len(joined) <= longest else f"{joined[: longest - 3]}..."

@@ -145,9 +145,11 @@ def view(
     room = f"{count_heads(left_out)} had no room on this page." if left_out else ""
     # With "<" escaped, no text of a token can close the page's script element that holds the data.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    parts = {"TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe}
     order = sorted(reports, key=lambda report: -np.nan_to_num(report.ahead, nan=-np.inf))
-    parts["TABLE"] = Reports(order)._repr_html_()
+    parts = {
+        "TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe,
+        "TABLE": Reports(order)._repr_html_(),
+    }  # fmt: skip
     html = re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html"))
     return View(html, left_out)
 

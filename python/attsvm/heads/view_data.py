@@ -24,7 +24,6 @@ from .fit import NO_ROWS, support_of
 from .head import Head
 from .pictures import READABLE
 from .report import HeadReport
-from .sequences import Text
 from .table import SPACES, number, sequence_text
 from .why import svm_weights
 
@@ -56,35 +55,31 @@ def contents(
     """
     keys = [_same_text(report.head) for report in shown]
     distinct = list(dict.fromkeys(keys))
-    chosen: list[list[int]] = []
-    texts: list[dict[str, Any]] = []
+    chosen: list[Sequence[int]] = []
+    texts, heads, cases = [], [], []
     for key in distinct:
         members = [report for report, own in zip(shown, keys, strict=True) if own == key]
         head = members[0].head
-        first = list(range(min(count, len(head.text.lengths))))
+        first = range(len(head.text.lengths))[:count]
         chosen.append(choose_sequences(members, count) if shown is reports else first)
-        texts.append({"sentences": [_sequence(head.text, i, head.kind, images) for i in chosen[-1]]})
-    heads, sizes = [], []
+        texts.append([_sequence(head, i, images) for i in chosen[-1]])
     for report, own, key in counted(zip(reports, shown, keys, strict=True), len(keys), "view", "head", progress):
         text = distinct.index(key)
-        heads.append(_head(report, text, measured) | {"cases": _cases(own, chosen[text])})
-        sizes.append([len(_compact(found)) + 1 for found in heads[-1]["cases"]])
+        heads.append(_head(report, text, measured))
+        cases.append(_cases(own, chosen[text]))
+    sizes = [[len(_compact(found)) + 1 for found in own] for own in cases]
     while count > FEWEST and sum(sum(own[:count]) for own in sizes) > MOST:
         count -= 1
     order = np.argsort([-report.hard for report in reports], kind="stable")
     whole = np.cumsum([sum(sizes[k][:count]) for k in order])
-    kept = sorted(order[: max(1, int(np.searchsorted(whole, MOST, side="right")))].tolist())
-    for part in texts:
-        del part["sentences"][count:]
-    for part in heads:
-        del part["cases"][count:]
+    kept = np.sort(order[np.append(True, whole[1:] <= MOST)]).tolist()  # the first stays even if it is too long
     by, known = _importances(reports, measured)
     page = {
-        "start": int(np.argmax(np.nan_to_num(known[kept], nan=-1.0))),
+        "start": int(np.argmax(np.nan_to_num([known[k] for k in kept], nan=-1.0))),
         "spaces": {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})},
-        "texts": texts,
+        "texts": [{"sentences": found[:count]} for found in texts],
         "map": _map(reports, kept, by, known, measured),
-        "heads": [heads[k] for k in kept],
+        "heads": [heads[k] | {"cases": cases[k][:count]} for k in kept],
     }
     return _compact(page), len(reports) - len(kept)
 
@@ -116,8 +111,8 @@ def _compact(value: Any) -> str:
 def _same_text(head: Head) -> Any:
     """A key that is equal for heads that read the same text."""
     text = head.text
-    words = None if text.words is None else tuple(tuple(some) for some in text.words)
-    return head.kind, text.numbers.tobytes(), text.lengths.tobytes(), text.counts.tobytes(), words
+    numbers = (part.tobytes() for part in (text.numbers, text.lengths, text.counts))
+    return head.kind, tuple(map(tuple, text.words or ())), *numbers
 
 
 def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
@@ -132,16 +127,17 @@ def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
         return sum(np.bincount(rows[:, 0], weights, len(text.lengths)) for rows, weights in map(of, reports))
 
     held, tests, hard = map(total, (lambda r: support_of(r.fit), lambda r: (r.test, None), lambda r: (r.train, None)))
-    readable = (text.lengths >= READABLE[0]) & (text.lengths <= READABLE[1])
-    first, unseen = (np.lexsort((text.lengths, -hard, -score, ~readable)).tolist() for score in (held, tests))
+    unreadable = np.isin(text.lengths, READABLE, invert=True)
+    first, unseen = (np.lexsort((text.lengths, -hard, -score, unreadable)).tolist() for score in (held, tests))
     chosen = first[: most - most // 4]
     return chosen + [i for i in unseen if i not in chosen][: most // 4]
 
 
-def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
+def _sequence(head: Head, i: int, images: Sequence[str]) -> dict[str, Any]:
+    text = head.text
     keys, number = text.names(i, range(text.lengths[i])).tolist(), int(text.numbers[i])
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
-    if kind == "cross":
+    if head.kind == "cross":
         found["queries"] = text.query_names(i, range(text.counts[i])).tolist()
     given = "" if number == i else f"number {number} of those given"
     if text.words is None:
@@ -165,11 +161,14 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
     - W: the matrix of the margin and the shares, 0 for the head's own W, 1 for the SVM's;
     - shares: direction, singular value, share, direction, ..
     """
-    head = report.head
+    head, (support, _) = report.head, support_of(report.fit)
     kinds = hard_queries(head, report.threshold), report.train, report.test
     roles = {(i, q): role for role, rows in enumerate(kinds, 1) for i, q, _ in rows.tolist()}
-    every = all_queries(head)
-    shown = [_shown(report, every[(every[:, 0] == i) & (every[:, 2] >= 0)]) for i in chosen]
+    every, shown = all_queries(head), []
+    for i in chosen:  # of each sequence at most QUERIES, those with support tokens first
+        at = np.flatnonzero((every[:, 0] == i) & (every[:, 2] >= 0))
+        without = np.isin(every[at, 1], support[support[:, 0] == i, 1], invert=True)
+        shown.append(every[np.sort(at[np.lexsort((-head.choices.top[at], without))[:QUERIES]])])
     rows = np.concatenate(shown)
     several = rows[head.window(rows) > 1]
     rivals = _rivals(report, as_cases(head, several)) if len(several) else {}
@@ -183,13 +182,6 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
             queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
         found.append(queries)
     return found
-
-
-def _shown(report: HeadReport, rows: np.ndarray) -> np.ndarray:
-    """The rows (sequence, query, selected) of one sequence that the page shows, at most ``QUERIES`` of them."""
-    support, top = support_of(report.fit)[0], report.head.choices.top[report.head.text.query_rows(rows)]
-    holding = np.isin(rows[:, 1], support[np.isin(support[:, 0], rows[:, 0]), 1])
-    return rows[np.sort(np.lexsort((-top, ~holding))[:QUERIES])]
 
 
 def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
@@ -226,7 +218,7 @@ def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]
 def _rounded(value: float) -> float | None:
     """The number rounded to ``DIGITS`` significant digits; None if it is not finite."""
     value = float(f"{value:.{DIGITS}g}")
-    return (int(value) if value == int(value) else value) if math.isfinite(value) else None
+    return int(value) if value.is_integer() else value if math.isfinite(value) else None
 
 
 def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[str, Any]:
@@ -242,8 +234,8 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
         support = f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
     lost, beside, of = {}, [], svm
     if head.space != "head":  # in the head space the own W is a multiple of the identity: no direction stands out
-        measures = [] if measured is None else measured.directions
-        lost = {d.number: [d.damage, d.random] for d in measures if d.label == head.label}
+        known = measured.directions if measured else ()
+        lost = {d.number: [d.damage, d.random] for d in known if d.label == head.label}
         beside = [] if svm is None else name_directions(head, report.train, svm, BESIDE)
         of = None
     return {
@@ -260,32 +252,32 @@ def _name(direction: Direction) -> list[Any]:
     return [str(direction), None if math.isnan(direction.share) else round(100 * direction.share)]
 
 
-def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
+def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, list[float]]:
     """Returns the name of the quantity that the map of heads shows; and its value for each head (nan if not known)."""
     if measured is not None:
         known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
-        return f"importance ({measured.metric})", np.array(known)
-    damages = np.array([report.damage for report in reports])
+        return f"importance ({measured.metric})", known
+    damages = [report.damage for report in reports]
     if np.isfinite(damages).any():
         return f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
-    return "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
+    return "accuracy above that of untrained heads", [report.ahead for report in reports]
 
 
 def _map(
-    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: np.ndarray, measured: Faithfulness | None
+    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: list[float], measured: Faithfulness | None
 ) -> dict[str, Any]:
     """The map of all heads, one cell for each.
 
     A cell is [layer, number, name, index among the heads on the page or -1, number in thousandths of the largest,
     whether most hard queries select a sink, description].
     """
-    largest = float(max(sizes[sizes > 0], default=1.0))
-    places = {k: place for place, k in enumerate(shown)}
+    largest = max((size for size in sizes if size > 0), default=1.0)
     cells = []
     for k, (report, size) in enumerate(zip(reports, sizes, strict=True)):
         head, level = report.head, round(1000 * size / largest) if size > 0 else 0
+        place = shown.index(k) if k in shown else -1
         said = report.summary + _recovered(head.label, measured)
-        cells.append([head.layer, head.number, head.label, places.get(k, -1), level, bool(report.sinks >= 0.5), said])
+        cells.append([head.layer, head.number, head.label, place, level, report.sinks >= 0.5, said])
     return {"by": by, "largest": number(largest), "cells": cells}
 
 

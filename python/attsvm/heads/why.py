@@ -84,11 +84,12 @@ class Why(Result):
         check_shapes(vars(self), dict.fromkeys(("holders", "pulls", "without", "instead"), "h"))
 
     def _title(self) -> str:
-        word, selected, rival = cased(self.head.text, self.sequence, self.query, self.selected, self.rival)
-        top = self.head.choices.top[self.head.text.query_begin[self.sequence] + self.query]
-        counts = "" if top > self.head.threshold else ", too little to count"
+        head = self.head
+        word, selected, rival = cased(head.text, self.sequence, self.query, self.selected, self.rival)
+        top = head.choices.top[head.text.query_begin[self.sequence] + self.query]
+        counts = "" if top > head.threshold else ", too little to count"
         return (
-            f"{self.head.label}, sequence {self.sequence}: {word} selects {selected} with {100 * top:.0f} % of its "
+            f"{head.label}, sequence {self.sequence}: {word} selects {selected} with {100 * top:.0f} % of its "
             f"attention{counts}, ahead of {rival} by {self.margin:.4g} ({self.of} W)"
         )
 
@@ -98,8 +99,10 @@ class Why(Result):
         rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
         rows.append(("others", "", f"{self.margin - self.shares[order].sum():+.4g}", ""))
         both = [(f"{k}", known.get(k, ""), name) for k, name in enumerate(self.svm_names)]
-        pairs = zip(self.neighbours, self.likeness, strict=True)
-        cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
+        cases = [
+            (f"{like:+.3f}", f"{i}", *cased(text, i, *tokens))
+            for (i, *tokens), like in zip(self.neighbours, self.likeness, strict=True)
+        ]
         held = []
         for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
             chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
@@ -235,7 +238,7 @@ def _support(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple
         rest, kept = report.train[report.train[:, 0] != i], rows[:, 0] != i
         if len(rest):  # the multipliers of the other sequences are the warm start
             start = replace(fit, rows=rows[kept], multipliers=fit.multipliers[kept])
-            W: Any = fit_svm(report.head, rest, rest[:0], "frobenius", near=start).W
+            W: Any = fit_svm(report.head, rest, near=start).W
             without[k] = case.data._flat_margins(W, case.selected)[at]
             instead[k] = case.tokens[case.data.select(W)[0]]
     return rows[near], like[near], sequences[order], pulls[order], without, instead
