@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,8 @@ class Selection:
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, of_margins=True).copy()
-        rhs[data._begin + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
+        # A reference outside its window is found later.  Clipped to the array, it raises no IndexError here.
+        rhs.put(data._begin + self.reference, 0.0, mode="clip")
         largest = float(np.abs(rhs[rhs > -np.inf]).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
             raise ValueError(
@@ -169,7 +171,7 @@ def as_entries(data: Data, name: str, value: Any, of_margins: bool = False) -> n
 
     def read(name: str, part: Any) -> np.ndarray:
         array = as_doubles(as_numeric(name, part))
-        check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if of_margins else array)
+        check_finite(name, np.maximum(array, -sys.float_info.max) if of_margins else array)
         return array
 
     parts = as_parts(name, value, not data._layout.uniform, read)

@@ -328,7 +328,7 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
     if not head.shared:
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
-    if problem._loss_name == "log":
+    if problem._own_loss is None and problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
     return head.row() if runs is None else np.tile(head.row(), (runs, 1))
 
