@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -87,11 +88,10 @@ class _Parametric:
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head for the queries of the given sequences."""
-        if self.shared:
-            return self
-        v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
-        make: Any = type(self)
-        return make(**self._state() | {"v": v})
+        part = copy.copy(self)
+        if not self.shared:
+            part.v = _of_sequences(self.v, sequences)
+        return part
 
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float]:
         """The head's parameters (v, a, lam) as C reads them, for attended vectors of length ``dv``."""
@@ -101,6 +101,11 @@ class _Parametric:
         else:
             v = np.ascontiguousarray(data._layout.flatten_queries("v", v, dv))
         return v, self.a, self.lam
+
+
+def _of_sequences(parts: Any, sequences: np.ndarray) -> Any:
+    """The rows of an array, or the parts of a list, that belong to the given sequences."""
+    return parts[sequences] if isinstance(parts, np.ndarray) else [parts[i] for i in sequences]
 
 
 @storable
@@ -318,8 +323,7 @@ class SoftmaxHead(CallableHead):
         return value, -(p @ self.V.T)
 
     def take(self, sequences: np.ndarray) -> SoftmaxHead:
-        own = self.classes
-        return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
+        return SoftmaxHead(self.V, _of_sequences(self.classes, sequences))
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float]:
         check_shape("V", self.V, "dv, C", (dv, None))

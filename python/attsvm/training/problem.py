@@ -104,17 +104,15 @@ class Problem:
         self._labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
         self._concatenated = combine == "concatenate" and self.heads is not None
         length = data.values.shape[1] * (self.heads if self._concatenated else 1)
-        v: Any
-        v, a, lam = head.parameters(data, length)
-        # The head as C reads it: a are an MLP's output weights, lam is a quadratic head's factor of |o|^2.
-        self._head: tuple[int, Any, Any, float] = _core.HEAD[head.kind], v, a, lam
+        # The head as C reads it: its kind, its v, an MLP's output weights a, a quadratic head's factor lam of |o|^2.
+        self._head: tuple[int, Any, Any, float] = _core.HEAD[head.kind], *head.parameters(data, length)
         # scores of a linear head, one per entry, which C reads instead of the values of the tokens
         scores: np.ndarray | None = None
         if head.kind == "linear" and self.heads is None:
-            scores = _core.scores(data._handle, np.ascontiguousarray(data.values), self._labels, v)
+            scores = _core.scores(data._handle, np.ascontiguousarray(data.values), self._labels, self._head[1])
             check_finite("the scores y v.x", scores)
         self._fixed_scores = scores
-        # __getitem__ passes a CallableLoss, which was checked for the whole problem
+        # _with passes a CallableLoss, which was checked for the whole problem
         own = loss if isinstance(loss, CallableLoss) else None
         if isinstance(loss, tuple):
             # every output u is a mean of scores, so it lies between the least and the largest score
@@ -154,8 +152,7 @@ class Problem:
         """
         data, chosen, rows = self.data._take(index)
         y = data._layout.shape_queries(self._labels[rows])
-        state: dict[str, Any] = self._state() | {"data": data, "y": y, "head": self.head.take(chosen)}
-        return Problem(**state | {"loss": self._own_loss or self._loss_name})
+        return self._with(data=data, y=y, head=self.head.take(chosen))
 
     def _capsule(self, trains_head: bool = False) -> Any:
         """The objective as a C object.  If a linear head is trained, C reads the values of the tokens as well as their
@@ -164,23 +161,20 @@ class Problem:
         # data without sequences hold one query of zeros in place of none; the linear loss is finite for any score of it
         if self.data._none:
             loss = _core.LOSS["linear"]
-        data, scores, values = self.data, None, None
-        if self._from_scores:
-            scores = self._fixed_scores
-            values = as_doubles(data.values) if trains_head else None
-        else:
-            values = self._values
-        windows, several = data._handle if scores is None else data._stored, (self.heads or 1, self._concatenated)
-        return _core.objective(windows, loss, scores, values, self._labels, *self._head, *several)
+        last = self._labels, *self._head, self.heads or 1, self._concatenated
+        if not self._from_scores:
+            return _core.objective(self.data._handle, loss, None, self._values, *last)
+        values = as_doubles(self.data.values) if trains_head else None
+        return _core.objective(self.data._stored, loss, self._fixed_scores, values, *last)
 
     @cached_property
     def _values(self) -> np.ndarray | None:
         """The values of the tokens as C reads them; None for those of a vocabulary, the identity."""
         return None if self.data._identity and self.data._given_values is None else as_doubles(self.data.values)
 
-    def _with_head(self, head: Any) -> Problem:
-        """A copy of this problem with another output head."""
-        return Problem(**(self._state() | {"head": head}))
+    def _with(self, **changes: Any) -> Problem:
+        """A copy of this problem with other arguments.  A loss of the user's own is not checked again."""
+        return Problem(**self._state() | {"loss": self._own_loss or self._loss_name} | changes)
 
     def _state(self) -> dict[str, Any]:
         names = ("data", "y", "head", "heads", "combine")
