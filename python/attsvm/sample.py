@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,7 @@ def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np
     >>> X.shape, Z.shape, y.shape, v.shape
     ((6, 8, 10), (6, 10), (6,), (10,))
     """
-    n, T, d = as_count("n", n, 1), as_count("T", T, 1), as_count("d", d, 1)
-    _check_size("n, T, d", n, T, d)
+    n, T, d = _counts(n=n, T=T, d=d)
     rng = _generator(rng)
     v = _normalized(rng.standard_normal(d))
     y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
@@ -105,10 +105,9 @@ def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndar
     >>> found.data
     <attsvm cross_attention: 6 queries over 24 tokens, 4 tokens each, dk=8, dz=8>
     """
-    n, T, K, d = as_count("n", n, 1), as_count("T", T, 1), as_count("K", K, 1), as_count("d", d, 1)
-    if T > K:
+    n, K, d = _counts(n=n, K=K, d=d)
+    if (T := as_count("T", T, 1)) > K:
         raise ValueError(f"T must be at most K = {K}, since no token comes twice, got {T}")
-    _check_size("n, K, d", n, K, d)
     rng = _generator(rng)
     embeddings = _normalized(rng.standard_normal((K, d)))
     sequences = rng.random((n, K)).argsort(axis=1)[:, :T]
@@ -151,8 +150,7 @@ def signal_noise(
     >>> X.shape, int((y != truth).sum())
     ((20, 8, 100), 3)
     """
-    n, T, d = as_count("n", n, 1), as_count("T", T, 3), as_count("d", d, 2)
-    _check_size("n, T, d", n, T, d)
+    n, T, d = _counts(n=n, T=as_count("T", T, 3), d=as_count("d", d, 2))
     signal, weak = as_number("signal", signal), as_number("weak", weak)
     wrong = as_number("wrong", wrong, least=0.0)
     if wrong > 1:
@@ -205,8 +203,7 @@ def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, n
         raise ValueError(f"P must be positive, got {P.min():g}")
     if np.abs(P.sum(axis=1) - 1).max() > 1e-9:
         raise ValueError(f"P must have rows that sum to 1, got {P.sum(axis=1)[np.abs(P.sum(axis=1) - 1).argmax()]:g}")
-    n, T = as_count("n", n, 1), as_count("T", T, 1)
-    _check_size("n, T", n, T)
+    n, T = _counts(n=n, T=T)
     rng = _generator(rng)
     sequences = rng.integers(len(P), size=(n, T))
     reached = P[sequences[:, -1:], sequences].cumsum(axis=1)
@@ -221,9 +218,12 @@ def _generator(rng: Any) -> np.random.Generator:
         raise type(error)(f"rng must be a seed or a Generator: {error}") from None
 
 
-def _check_size(names: str, *sizes: int) -> None:
-    if math.prod(sizes) > np.iinfo(np.intp).max // 8:
-        raise ValueError(f"{names} must make an array that memory can address, got {sizes}")
+def _counts(**sizes: Any) -> list[int]:
+    """The sizes of an array, each an integer of at least 1.  Raises ValueError if memory cannot hold the array."""
+    counts = [as_count(name, size, 1) for name, size in sizes.items()]
+    if math.prod(counts) > sys.maxsize // 8:
+        raise ValueError(f"{', '.join(sizes)} must make an array that memory can address, got {tuple(counts)}")
+    return counts
 
 
 def _normalized(x: np.ndarray) -> np.ndarray:

@@ -75,21 +75,20 @@ class Selection:
         self.within(data)
 
     def _read(self, data: Data, selected: Any) -> None:
-        run = selected if hasattr(selected, "undecided") else None
-        if run is not None:
-            if run.stacked:
+        scores = None  # of a training run
+        if hasattr(selected, "undecided"):
+            if selected.stacked:
                 raise ValueError("selected must be one selection, got several runs: take one, run[r]")
-            if run.problem.heads is not None:
+            if selected.problem.heads is not None:
                 raise ValueError(
                     "selected must be one selection, got a run of attention heads: take one, run.selected[h]"
                 )
-            selected = run.selected
+            selected, scores = selected.selected, selected.problem._fixed_scores
         layout = data._layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
             self.reference = np.array(layout.flatten_queries("selected", array), dtype=np.intp)
-            if run is not None:
-                self._free_ties(data, run.problem._fixed_scores)
+            self._free_ties(data, scores)
             return
         kept = np.array(layout.flatten_entries("selected", array))
         some = np.logical_or.reduceat(kept, data._begin)

@@ -248,5 +248,4 @@ def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
 def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Writes a CSV table to a file, which replaces an older file at ``path``."""
     with replacing(path, "w") as file:
-        write_lines(file, [header])
-        write_lines(file, rows)
+        write_lines(file, [header, *rows])

@@ -36,8 +36,9 @@ class CallableLoss:
         derivative = self._derivative(grid)
         if (derivative == 0).any():
             raise ValueError(f"loss[1], the derivative, must be negative, got 0 at u = {grid[derivative == 0][0]:g}")
-        off = np.abs(self.evaluate(grid)[1] - np.log(-derivative))
-        if off.max() > AGREE * (1 + np.abs(np.log(-derivative)).max()):
+        size = np.log(-derivative)
+        off = np.abs(self.evaluate(grid)[1] - size)
+        if off.max() > AGREE * (1 + np.abs(size).max()):
             raise ValueError(
                 f"loss[2] must be the logarithm of the derivative's size, got one that is off by {off.max():g} at "
                 f"u = {grid[off.argmax()]:g}"
