@@ -258,7 +258,7 @@ class Data:
         """Raises ValueError if X or Z is no longer finite because it was changed after the data were made."""
         for name, array in (("X", self.keys), ("Z", self.queries)):
             if not (self._identity and name == "X") and not math.isfinite(largest(array)):
-                row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                row, column = np.argwhere(~np.isfinite(array))[0]
                 raise ValueError(
                     f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
                     "it was changed after the data were made"

@@ -48,7 +48,16 @@ class Selection:
         else:
             self._read(data, selected)
         if margins is not None:
-            self._ask(data, margins)
+            rhs = as_entries(data, "margins", margins, of_margins=True).copy()
+            # A reference outside its window is found later.  Clipped to the array, it raises no IndexError here.
+            rhs.put(data._begin + self.reference, 0.0, mode="clip")
+            largest = float(np.abs(rhs[rhs > -np.inf]).max())
+            if largest > 0 and not SMALLEST <= largest <= LARGEST:
+                raise ValueError(
+                    f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
+                )
+            self.power = math.frexp(largest)[1] - 1
+            self.rhs = np.ldexp(rhs, -self.power)
 
     def _state(self) -> dict[str, Any]:
         return vars(self)
@@ -110,18 +119,6 @@ class Selection:
             self.rhs = np.where(tied, -np.inf, 1.0)
             self.rhs[chosen] = 0.0
             self.tied = int(np.logical_or.reduceat(tied, data._begin).sum())
-
-    def _ask(self, data: Data, margins: Any) -> None:
-        rhs = as_entries(data, "margins", margins, of_margins=True).copy()
-        # A reference outside its window is found later.  Clipped to the array, it raises no IndexError here.
-        rhs.put(data._begin + self.reference, 0.0, mode="clip")
-        largest = float(np.abs(rhs[rhs > -np.inf]).max())
-        if largest > 0 and not SMALLEST <= largest <= LARGEST:
-            raise ValueError(
-                f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
-            )
-        self.power = math.frexp(largest)[1] - 1
-        self.rhs = np.ldexp(rhs, -self.power)
 
     def flags(self, data: Data) -> np.ndarray:
         """Which entries (pairs of a query and a token) are selected, as a flat bool array."""

@@ -124,7 +124,7 @@ def check_finite(name: str, array: np.ndarray) -> None:
     # C finds the largest number without a temporary array; it returns None for types and layouts that it does not read.
     largest = _core.largest(array)
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
-        bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        bad = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
         raise ValueError(f"{name} must be finite, got {array[bad]}{where}")
 

@@ -19,7 +19,7 @@ from ..common.norms import Metric, read_norm
 from ..common.storage import storable
 from ..common.types import Loss, MetricLike, Norm
 from .checked_losses import CallableLoss, check_log_loss
-from .gradient import Gradient
+from .gradient import Gradient, product
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
 QUERIES, TOKENS = 64, 256  # largest numbers of queries, and of tokens of a window, for an estimate of the data's scale
@@ -459,9 +459,7 @@ class Problem:
         """
         shape = self.data._W_shape
         kind, (stack, left, right) = read_norm(norm, metric, *shape), self._read_weights(W, K, Q)
-        if stack is None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the error about the logits says it
-                stack = left @ right.mT
+        stack = product(left, right) if stack is None else stack
         low, high = self._intervals(stack.reshape(1, -1, *shape), selected, kind)[:, 0]
         return (float(low), float(high)) if self.heads is None else (low, high)
 
@@ -486,9 +484,9 @@ class Problem:
 
     def _mean_loss(self, u: np.ndarray) -> float:
         """The mean loss at the outputs u, one of each query."""
-        if self._own_loss is not None:
-            return float(self._own_loss.value(u).mean())
-        return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
+        own = self._own_loss
+        values = _core.loss_values(_core.LOSS[self._loss_name], u) if own is None else own.value(u)
+        return float(values.mean())
 
     def _stack(self, runs: int | None) -> tuple[int, ...]:
         """The leading axes of an array of weights: one for several runs, one for several attention heads."""

@@ -13,7 +13,7 @@ from .. import _core
 from ..common.norms import Metric
 from ..common.workers import Workers
 from ..rules import UpdateRule
-from .gradient import metric_of, weights_of
+from .gradient import metric_of, product, weights_of
 from .problem import Problem
 from .run import Run
 
@@ -57,10 +57,6 @@ class Descent(NamedTuple):
     log_grad_norm: np.ndarray
     half_squares: Array
     reached: np.ndarray  # the current step, and the number of records made
-
-    @property
-    def trained(self) -> list[np.ndarray]:
-        return [a for a in (self.W, self.K, self.Q, self.v) if a is not None]
 
 
 def memory_of(
@@ -184,7 +180,8 @@ class Training:
 
     def _combine(self, numbers: np.ndarray) -> None:
         """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
-        R, v, trained = self.runs or 1, self.descent.v, self.descent.trained
+        descent, R, v = self.descent, self.runs or 1, self.descent.v
+        trained = [array for array in (descent.W, descent.K, descent.Q, v) if array is not None]
         N = R * (self.problem.heads or 1)  # number of matrices W, or K, or Q: one per run and attention head
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
         parts = zip(trained, np.split(gradient, np.cumsum([array.size for array in trained])[:-1]), strict=True)
@@ -237,10 +234,7 @@ class Training:
             W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, descent.span)
         metric = None if self.metric is None else self.metric.value
         if W is None:
-            mean = None
-            # no warning here: the status of the run reports weights that left the range of double precision
-            with np.errstate(over="ignore", invalid="ignore"):
-                W = K @ Q.mT
+            mean, W = None, product(K, Q)
         else:
             if self.rule.squares:
                 metric = metric_of(descent.root, self.rule.squares, W.shape, R)
