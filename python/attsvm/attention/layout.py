@@ -122,7 +122,7 @@ class Layout:
         if self.uniform:
             return self._filled(flat.reshape(len(self.lengths), -1), self.lengths[0], fill)
         start, stop = self.windows()
-        ends = np.cumsum(np.add.reduceat(stop - start, np.cumsum(self.counts) - self.counts))
+        ends = np.cumsum(stop - start)[np.cumsum(self.counts) - 1]
         parts = zip(np.split(flat, ends[:-1]), self.lengths, strict=True)
         return [self._filled(part, T, fill) for part, T in parts]
 

@@ -72,13 +72,12 @@ class Selection:
         """Raises an error unless this selection, read from a file, fits ``data``."""
         as_count("power", self.power, -(2**12))
         as_count("tied", self.tied)
-        queries, entries = len(data.queries), data._entries
-        for name, kinds, count in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
+        for name, kinds in (("reference", "iu"), ("kept", "b"), ("rhs", "f")):
             array = getattr(self, name)
             if array is not None or name == "reference":
                 if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
                     raise TypeError(f"{name} must be an array, got {array!r:.100}")
-                check_shape(name, array, "n", (count,))
+                check_shape(name, array, "n", (len(data.queries) if name == "reference" else data._entries,))
         if self.rhs is not None:
             check_finite("rhs", self.rhs[self.rhs > -np.inf])
         self.within(data)

@@ -262,6 +262,5 @@ def as_norm(name: str, value: Any) -> Norm:
     if not number or not value > 1:
         meant = [word for word in NORMS if isinstance(value, str) and value and word.startswith(value.lower()[:3])]
         hint = f": say {meant[0]!r}" if meant else ""
-        words = ", ".join(map(repr, NORMS))
-        raise ValueError(f"{name} must be one of {words}, or a number p > 1, got {value!r}{hint}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, NORMS))}, or a number p > 1, got {value!r}{hint}")
     return "frobenius" if value == 2 else "max" if value == math.inf else float(value)

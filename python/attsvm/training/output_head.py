@@ -81,10 +81,10 @@ class _Parametric:
 
     def from_row(self, row: np.ndarray) -> Any:
         """A head of the kind of this one, with the parameters of a flat array."""
-        own = self._state()
-        parts = np.split(row, np.cumsum([np.size(value) for value in own.values()])[:-1])
+        own = self._state().values()
+        parts = np.split(row, np.cumsum([np.size(value) for value in own])[:-1])
         make: Any = type(self)
-        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own.values(), strict=True)))
+        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own, strict=True)))
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head for the queries of the given sequences."""

@@ -122,8 +122,7 @@ class Training:
         if self.rule.target_loss is None:
             descent = descent._replace(target=float(target))
         if self.default_lr:
-            rate = self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale)
-            descent = descent._replace(lr=rate)
+            descent = descent._replace(lr=self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale))
         said = {"v": "the start of the head", "record": "steps or record", "root": "metric"}
         same = {said.get(name, name): getattr(descent, name) for name in SETTINGS}
         kind, v, *others = problem._head
