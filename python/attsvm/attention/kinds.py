@@ -136,7 +136,7 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
         index = as_count("query", query, least=-int(lengths.min()))
         if index >= lengths.min():
             raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
-        Z = as_doubles(keys[np.cumsum(lengths) - (lengths if index >= 0 else 0) + index])
+        Z = as_doubles(keys[np.cumsum(lengths) - lengths + index % lengths])
     return _make("self_attention", X, Z, values, copy, tokens=tokens)
 
 

@@ -106,8 +106,9 @@ def _means(
     array = array.reshape(*array.shape[: len(over)], -1)
     mean = f"{value}, mean of {array.shape[-1]}"
     ax.set_xlabel(x)
-    numbers = y is None and all(isinstance(each, (int, float)) for each in grid[x])
-    at = grid[x] if numbers else range(len(grid[x]))
+    ticks = grid[x]
+    numbers = y is None and all(isinstance(each, (int, float)) for each in ticks)
+    at = ticks if numbers else range(len(ticks))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
@@ -122,7 +123,7 @@ def _means(
             ax.legend(frameon=False)
         ax.set_ylabel(f"{mean} and its 95 % interval")
     if not numbers:
-        ax.set_xticks(at, map(str, grid[x]))
+        ax.set_xticks(at, map(str, ticks))
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -143,7 +144,7 @@ def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, n
         true = middle * count
         low = special.betaincinv(true, count - true + 1, 0.025)  # SciPy gives NaN if no flag is true: 0 replaces it
         high = special.betaincinv(true + 1, count - true, 0.975)  # SciPy gives NaN if all flags are true: 1 replaces it
-        return middle, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
+        return middle, np.nan_to_num(low), np.nan_to_num(high, nan=1.0)
     half = special.stdtrit(count - 1, 0.975) * error
     return middle, middle - half, middle + half
 
