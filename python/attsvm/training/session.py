@@ -193,7 +193,7 @@ class Training:
 
     def _rows(self, count: int) -> dict[str, Any]:
         """The first ``count`` records of each kind (weights, loss, norm and so on)."""
-        arrays = ((name, getattr(self.descent, name)) for name in ROWS)
+        arrays: Any = zip(ROWS, self.descent[FIRST:-1], strict=True)
         return {name: None if array is None else array[:count] for name, array in arrays}
 
     def record_end(self, interrupted: bool) -> BaseException | None:
