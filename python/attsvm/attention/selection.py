@@ -110,9 +110,9 @@ class Selection:
         separate such tokens."""
         if scores is None or len(scores) != data._entries:
             return
-        chosen, lengths = data._begin + self.reference, data.lengths
+        chosen, query = data._begin + self.reference, data._query_of()
         largest = np.maximum.reduceat(np.abs(scores), data._begin)
-        tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
+        tied = np.abs(scores - scores[chosen][query]) <= TIED * largest[query]
         tied[chosen] = False
         if tied.any():
             self.rhs = np.where(tied, -np.inf, 1.0)
