@@ -95,7 +95,7 @@ def test_runs_side_by_side_are_each_alone(part, kind, trained):
         norm = {"metric": metric} if metric is not None else {"norm": alone.own_norm}
         for k, W in enumerate(alone.weights):
             trained = alone.start is not None
-            at = problem._with_head(alone.start.from_row(alone.head_records[k])) if trained else problem
+            at = problem._with(head=alone.start.from_row(alone.head_records[k])) if trained else problem
             ends = at.margin_interval(W, alone.selected, **norm)
             assert_allclose([end[k] for end in alone.margins()], ends, rtol=1e-9)
         printed = re.search(r"margin +(\S+) \.\. (\S+) \(proved\)", repr(alone))

@@ -120,6 +120,15 @@ def test_a_loss_is_checked_at_every_call():
         attsvm.train(made, steps=20)
 
 
+def test_a_loss_named_log_trains_the_head():
+    def log(u):
+        return soft(u)
+
+    losses = ((value, *LOGISTIC[1:]) for value in (log, soft))
+    own, plain = (attsvm.train(problem(loss), steps=5, train_head=True) for loss in losses)
+    assert_array_equal(own.W, plain.W)
+
+
 def test_functions_are_not_saved():
     head = attsvm.CallableHead(lambda o: (o.sum(axis=1), np.ones_like(o)))
     for made, name in ((problem(LOGISTIC), "function"), (problem("logistic", head), "CallableHead")):

@@ -205,7 +205,7 @@ def test_each_step_of_the_head_is_the_twins(name, kind, H, combine, rule):
         assert_array_equal(run.head_records, [head.row(), run.parameters])
         assert_array_equal(run.v, parts(head, run.parameters)[0])
         assert {"linear": "W and v:", "mlp": "W and V, a:", "quadratic": "W and v, lam:"}[kind] in repr(run)
-        W, problem = run.W, problem._with_head(run.head)
+        W, problem = run.W, problem._with(head=run.head)
         assert problem.loss(W) == pytest.approx(run.loss[-1], rel=1e-12)
 
 
@@ -217,7 +217,7 @@ def test_a_constant_step_is_the_gradient_by_differences(kind, H, combine, traine
     case, problem, *_ = make("cross_ragged_several", kind, H, combine, loss)
     weights, lr, row = starts(case, trained, H), 1e-6, problem.head.row()
     run = attsvm.train(problem, **weights, train_head=True, rule="constant", lr=lr, steps=1)
-    slope = differences(lambda r: problem._with_head(problem.head.from_row(r)).loss(**weights), row)  # no kink is near
+    slope = differences(lambda r: problem._with(head=problem.head.from_row(r)).loss(**weights), row)  # no kink is near
     assert_allclose((row - run.parameters) / lr, slope, rtol=0, atol=1e-8 * max(1.0, np.abs(slope).max()))
 
 

@@ -264,7 +264,7 @@ def test_an_error_in_one_head_stops_all(trained):
         calls.append(1)
         return head(o) if len(calls) < 15 else (np.ones(7), o)
 
-    parts = [part._with_head(attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)]
+    parts = [part._with(head=attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)]
     errors = apart(parts, record=10, **starts(s, trained))
     check_told(errors, 1, ValueError)
     for error in errors:

@@ -60,10 +60,10 @@ class Data:
     _causal: bool
 
     def __init__(self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Any):
-        self._handle = _core.windows(None if isinstance(keys, int) else keys, queries, *layout.windows())
         self._name = name
         if isinstance(keys, int):
             self._identity, keys = True, _identity(keys)
+        self._handle = _core.windows(None if self._identity else keys, queries, *layout.windows())
         self.keys = read_only(keys)
         self.queries = read_only(queries)
         self._given_values = None if values is None else read_only(values)
@@ -116,10 +116,11 @@ class Data:
     def _from_state(cls, state: dict[str, Any]) -> Data:
         """Makes data from the state read from a file, after checking it."""
         keys, values, layout = state["keys"], state["values"], state["layout"]
-        keys = (
-            as_count("keys", keys, 1) if isinstance(keys, int) else as_floats("keys", keys, "N, dk", keep_single=True)
-        )
-        N = keys if isinstance(keys, int) else len(keys)
+        if isinstance(keys, int):
+            N = as_count("keys", keys, 1)
+        else:
+            keys = as_floats("keys", keys, "N, dk", keep_single=True)
+            N = len(keys)
         queries = as_floats("queries", state["queries"], "M, dz")
         if values is not None:
             values = as_floats("values", values, "N, dv", (N, None), keep_single=True)
@@ -257,7 +258,7 @@ class Data:
         """Raises ValueError if X or Z is no longer finite because it was changed after the data were made."""
         for name, array in (("X", self.keys), ("Z", self.queries)):
             if not (self._identity and name == "X") and not math.isfinite(largest(array)):
-                row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                row, column = np.argwhere(~np.isfinite(array))[0]
                 raise ValueError(
                     f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
                     "it was changed after the data were made"

@@ -26,7 +26,7 @@ def _make(
     """Data of queries Z that attend to the tokens X of their sequence.  ``tokens`` are X as ``read_tokens`` reads it,
     if the caller has done so.  The caller has copied X and Z, but not the values."""
     if has_none(X):
-        return _without_sequences(name, np.shape(X), np.shape(Z), values, np.shape(X)[2:], causal)
+        return _without_sequences(name, X, Z, values, causal)
     data = Data._of_plain(name, X, Z, causal) if window is None else None
     if data is None:
         keys, lengths = tokens or read_tokens("X", X)
@@ -37,20 +37,21 @@ def _make(
     return data
 
 
-def _without_sequences(
-    name: str, X: tuple[int, ...], Z: tuple[int, ...], values: Any, dk: tuple[int, ...], causal: bool = False
-) -> Data:
-    """Makes data without sequences, for tokens of the shape ``X``, which is (0, T, d), queries of the shape ``Z``,
-    which is (0, dz) or (0, S, dz), and keys of the shape ``dk``, which is (dk,)."""
-    shapes = {"X": X, "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
-    for what, shape in shapes.items():
-        if len(shape) not in (2, 3) or shape[0] != 0 or 0 in shape[1:]:
-            letters = "0, T, d" if what != "Z" else "0, dz) or (0, S, dz"
-            raise ValueError(f"X has no sequences, so {what} must have shape ({letters}), got {shape}")
-    single = len(Z) == 2
-    layout = Layout(np.array([X[1]]), np.array([1 if single else Z[1]]), single, causal, none=True)
-    given = None if values is None else np.zeros((1, shapes["values"][-1]))
-    return Data(name, np.zeros((1, *dk)), np.zeros((1, Z[-1])), given, layout)
+def _without_sequences(name: str, X: Any, Z: Any, values: Any, causal: bool = False) -> Data:
+    """Makes data without sequences, for tokens X (0, T, d), queries Z (0, dz) or (0, S, dz), and values (0, T, dv)."""
+    keys, lengths = _placeholder("X", X)
+    queries, counts = _placeholder("Z", Z, "0, dz) or (0, S, dz")
+    given = None if values is None else _placeholder("values", values)[0]
+    return Data(name, keys, queries, given, Layout(lengths, counts, np.ndim(Z) == 2, causal, none=True))
+
+
+def _placeholder(name: str, array: Any, letters: str = "0, T, d") -> tuple[np.ndarray, np.ndarray]:
+    """Returns one zero row in place of the rows of an array without sequences; and, as an array of one number, the
+    number of rows that each sequence would have."""
+    shape = np.shape(array)
+    if len(shape) not in (2, 3) or shape[0] != 0 or 0 in shape[1:]:
+        raise ValueError(f"X has no sequences, so {name} must have shape ({letters}), got {shape}")
+    return np.zeros((1, shape[-1])), np.array(shape[1:-1] or [1])
 
 
 def cross_attention(
@@ -135,7 +136,7 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
         index = as_count("query", query, least=-int(lengths.min()))
         if index >= lengths.min():
             raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
-        Z = as_doubles(keys[np.cumsum(lengths) - (lengths if index >= 0 else 0) + index])
+        Z = as_doubles(keys[np.cumsum(lengths) - lengths + index % lengths])
     return _make("self_attention", X, Z, values, copy, tokens=tokens)
 
 
@@ -204,8 +205,9 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     array([[1., 3.]])
     """
     if has_none(X):
-        dk = np.shape(X)[2:] if key is None else as_floats("key", key, "dk, d", (None, np.shape(X)[2])).shape[:1]
-        return _without_sequences("prompt_attention", np.shape(X), (0, 1), None if key is None else X, dk)
+        T, d = np.shape(X)[1:]
+        keys = X if key is None else np.empty((0, T, len(as_floats("key", key, "dk, d", (None, d)))))
+        return _without_sequences("prompt_attention", keys, np.empty((0, 1)), None if key is None else X)
     X = own(X, copy)
     if key is None and type(X) is np.ndarray and X.ndim == 3:  # the usual case, which needs no reading of X
         return _make("prompt_attention", X, np.ones((len(X), 1)), None, copy)

@@ -45,23 +45,24 @@ class Layout:
 
         It is called on layouts from files, before arrays of their size are allocated.
         """
+        lengths, counts = self.lengths, self.counts
         if self.none:
             if (tokens, queries) != (1, 1):
                 raise ValueError(
                     f"data without sequences must hold one token and one query, got {tokens} and {queries}"
                 )
-            tokens, queries = int(self.lengths[0]), int(self.counts[0])
+            tokens, queries = int(lengths[0]), int(counts[0])
         if self.begin is None:
-            check_parts("lengths", self.lengths, tokens)
+            check_parts("lengths", lengths, tokens)
         else:  # C checks that the windows lie within the tokens
-            check_shape("begin", self.begin, "n", self.lengths.shape)
-        check_parts("counts", self.counts, queries)
+            check_shape("begin", self.begin, "n", lengths.shape)
+        check_parts("counts", counts, queries)
         if self.window is not None:
             as_count("window", self.window, 1)
-        check_shape("counts", self.counts, "n", self.lengths.shape)
-        if self.single and (self.counts != 1).any():
+        check_shape("counts", counts, "n", lengths.shape)
+        if self.single and (counts != 1).any():
             raise ValueError("counts must be 1 where a sequence has a single query")
-        if self.causal and (self.counts != self.lengths).any():
+        if self.causal and (counts != lengths).any():
             raise ValueError("counts must be the lengths in causal attention")
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +123,7 @@ class Layout:
         if self.uniform:
             return self._filled(flat.reshape(len(self.lengths), -1), self.lengths[0], fill)
         start, stop = self.windows()
-        ends = np.cumsum(np.add.reduceat(stop - start, np.cumsum(self.counts) - self.counts))
+        ends = np.cumsum(stop - start)[np.cumsum(self.counts) - 1]
         parts = zip(np.split(flat, ends[:-1]), self.lengths, strict=True)
         return [self._filled(part, T, fill) for part, T in parts]
 
@@ -160,8 +161,7 @@ class Layout:
         if self.none:
             return _placeholder(name, array, (*self._shape, int(self.lengths[0])), ())
         if isinstance(array, np.ndarray) and self.uniform:
-            sizes = (*self._shape, int(self.lengths[0]))
-            check_shape(name, array, "n, T" if self.single else "n, S, T", sizes)
+            check_shape(name, array, "n, T" if self.single else "n, S, T", (*self._shape, int(self.lengths[0])))
             if not self.causal:
                 return array.reshape(-1)
             parts = list(array)

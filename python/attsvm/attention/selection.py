@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,16 @@ class Selection:
         else:
             self._read(data, selected)
         if margins is not None:
-            self._ask(data, margins)
+            rhs = as_entries(data, "margins", margins, of_margins=True).copy()
+            # A reference outside its window is found later.  Clipped to the array, it raises no IndexError here.
+            rhs.put(data._begin + self.reference, 0.0, mode="clip")
+            largest = float(np.abs(rhs[rhs > -np.inf]).max())
+            if largest > 0 and not SMALLEST <= largest <= LARGEST:
+                raise ValueError(
+                    f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
+                )
+            self.power = math.frexp(largest)[1] - 1
+            self.rhs = np.ldexp(rhs, -self.power)
 
     def _state(self) -> dict[str, Any]:
         return vars(self)
@@ -62,33 +72,31 @@ class Selection:
         """Raises an error unless this selection, read from a file, fits ``data``."""
         as_count("power", self.power, -(2**12))
         as_count("tied", self.tied)
-        queries, entries = len(data.queries), data._entries
-        for name, kinds, count in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
+        for name, kinds in (("reference", "iu"), ("kept", "b"), ("rhs", "f")):
             array = getattr(self, name)
             if array is not None or name == "reference":
                 if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
                     raise TypeError(f"{name} must be an array, got {array!r:.100}")
-                check_shape(name, array, "n", (count,))
+                check_shape(name, array, "n", (len(data.queries) if name == "reference" else data._entries,))
         if self.rhs is not None:
             check_finite("rhs", self.rhs[self.rhs > -np.inf])
         self.within(data)
 
     def _read(self, data: Data, selected: Any) -> None:
-        run = selected if hasattr(selected, "undecided") else None
-        if run is not None:
-            if run.stacked:
+        scores = None  # of a training run
+        if hasattr(selected, "undecided"):
+            if selected.stacked:
                 raise ValueError("selected must be one selection, got several runs: take one, run[r]")
-            if run.problem.heads is not None:
+            if selected.problem.heads is not None:
                 raise ValueError(
                     "selected must be one selection, got a run of attention heads: take one, run.selected[h]"
                 )
-            selected = run.selected
+            selected, scores = selected.selected, selected.problem._fixed_scores
         layout = data._layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
             self.reference = np.array(layout.flatten_queries("selected", array), dtype=np.intp)
-            if run is not None:
-                self._free_ties(data, run.problem._fixed_scores)
+            self._free_ties(data, scores)
             return
         kept = np.array(layout.flatten_entries("selected", array))
         some = np.logical_or.reduceat(kept, data._begin)
@@ -102,25 +110,14 @@ class Selection:
         separate such tokens."""
         if scores is None or len(scores) != data._entries:
             return
-        chosen, lengths = data._begin + self.reference, data.lengths
+        chosen, query = data._begin + self.reference, data._query_of()
         largest = np.maximum.reduceat(np.abs(scores), data._begin)
-        tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
+        tied = np.abs(scores - scores[chosen][query]) <= TIED * largest[query]
         tied[chosen] = False
         if tied.any():
             self.rhs = np.where(tied, -np.inf, 1.0)
             self.rhs[chosen] = 0.0
             self.tied = int(np.logical_or.reduceat(tied, data._begin).sum())
-
-    def _ask(self, data: Data, margins: Any) -> None:
-        rhs = as_entries(data, "margins", margins, of_margins=True).copy()
-        rhs[data._begin + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
-        largest = float(np.abs(rhs[rhs > -np.inf]).max())
-        if largest > 0 and not SMALLEST <= largest <= LARGEST:
-            raise ValueError(
-                f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
-            )
-        self.power = math.frexp(largest)[1] - 1
-        self.rhs = np.ldexp(rhs, -self.power)
 
     def flags(self, data: Data) -> np.ndarray:
         """Which entries (pairs of a query and a token) are selected, as a flat bool array."""
@@ -169,7 +166,7 @@ def as_entries(data: Data, name: str, value: Any, of_margins: bool = False) -> n
 
     def read(name: str, part: Any) -> np.ndarray:
         array = as_doubles(as_numeric(name, part))
-        check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if of_margins else array)
+        check_finite(name, np.maximum(array, -sys.float_info.max) if of_margins else array)
         return array
 
     parts = as_parts(name, value, not data._layout.uniform, read)

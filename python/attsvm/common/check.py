@@ -73,11 +73,12 @@ def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.
 
 
 def describe(value: Any, array: np.ndarray) -> str:
-    if array.dtype.kind in "OUSV" and array.ndim == 0:
+    kind = array.dtype.kind
+    if kind in "OUSV" and array.ndim == 0:
         return type(value).__name__ + (": give its W" if hasattr(value, "W") else "")
-    if array.dtype.kind == "O":
+    if kind == "O":
         return "an array of objects: give arrays of different lengths as a list, numbers as an array of float"
-    if array.dtype.kind == "b":
+    if kind == "b":
         return "an array of bool: give numbers, np.where(condition, 1.0, -1.0) for labels"
     return f"an array of {array.dtype}"
 
@@ -124,7 +125,7 @@ def check_finite(name: str, array: np.ndarray) -> None:
     # C finds the largest number without a temporary array; it returns None for types and layouts that it does not read.
     largest = _core.largest(array)
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
-        bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        bad = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
         raise ValueError(f"{name} must be finite, got {array[bad]}{where}")
 
@@ -207,13 +208,14 @@ def as_index(index: Any, length: int) -> np.ndarray:
         chosen = np.arange(length)[index]
     else:
         array = np.asarray(index)
-        array = array[None] if array.ndim == 0 and array.dtype.kind in "iu" else array
-        if array.ndim != 1 or array.dtype.kind not in "biu":
+        kind = array.dtype.kind
+        array = array[None] if array.ndim == 0 and kind in "iu" else array
+        if array.ndim != 1 or kind not in "biu":
             came = type(index).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
             raise TypeError(f"index must be an integer, a slice, a list of integers or an array of bool, got {came}")
-        if array.dtype.kind == "b" and len(array) != length:
+        if kind == "b" and len(array) != length:
             raise IndexError(f"index must hold {length} bool, got {len(array)}")
-        chosen = np.flatnonzero(array) if array.dtype.kind == "b" else array.astype(np.intp)
+        chosen = np.flatnonzero(array) if kind == "b" else array.astype(np.intp)
         outside = (chosen < -length) | (chosen >= length)
         if outside.any():
             raise IndexError(f"index must be below {length}, the number of sequences, got {chosen[outside][0]}")
@@ -262,6 +264,5 @@ def as_norm(name: str, value: Any) -> Norm:
     if not number or not value > 1:
         meant = [word for word in NORMS if isinstance(value, str) and value and word.startswith(value.lower()[:3])]
         hint = f": say {meant[0]!r}" if meant else ""
-        words = ", ".join(map(repr, NORMS))
-        raise ValueError(f"{name} must be one of {words}, or a number p > 1, got {value!r}{hint}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, NORMS))}, or a number p > 1, got {value!r}{hint}")
     return "frobenius" if value == 2 else "max" if value == math.inf else float(value)

@@ -39,12 +39,10 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     # the largest entry becomes 1, so that squares and powers do not leave the range of doubles
     W = W / np.where(largest > 0, largest, 1.0)[..., None, None]
     if isinstance(norm, Metric):
-        found = norm.size(W, dual)
-    else:
-        singular, p = of_values(norm)
-        values = np.linalg.svd(W, compute_uv=False) if singular else W.reshape(*W.shape[:-2], -1)
-        found = np.linalg.norm(values, conjugate(p) if dual else p, axis=-1)
-    return largest * found
+        return largest * norm.size(W, dual)
+    singular, p = of_values(norm)
+    values = np.linalg.svd(W, compute_uv=False) if singular else W.reshape(*W.shape[:-2], -1)
+    return largest * np.linalg.norm(values, conjugate(p) if dual else p, axis=-1)
 
 
 def of_values(norm: str | float) -> tuple[bool, float]:

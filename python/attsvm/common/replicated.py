@@ -72,7 +72,8 @@ class Replicated(Result, dict[str, np.ndarray]):
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Replicated:
         lengths = tuple(map(len, state["grid"].values()))
-        for key, shape in ((key, np.shape(array)) for key, array in state["arrays"].items()):
+        for key, array in state["arrays"].items():
+            shape = np.shape(array)
             if len(shape) <= len(lengths) or shape[: len(lengths)] != lengths:
                 raise ValueError(f"{key} must have the axes {lengths} of the grid and one of runs, got {shape}")
         return cls(**state)
@@ -102,11 +103,12 @@ def _means(
     if len(over) > 2 or len(set(over)) < len(over) or array.ndim != len(names) + 1:
         raise ValueError(f"plot needs two parameters and a single number, got {over} and {value!r}")
     array = np.moveaxis(array, [names.index(name) for name in over], range(len(over)))
-    array = array.reshape(*(len(grid[name]) for name in over), -1)
+    array = array.reshape(*array.shape[: len(over)], -1)
     mean = f"{value}, mean of {array.shape[-1]}"
     ax.set_xlabel(x)
-    numbers = y is None and all(isinstance(each, (int, float)) for each in grid[x])
-    at = grid[x] if numbers else range(len(grid[x]))
+    ticks = grid[x]
+    numbers = y is None and all(isinstance(each, (int, float)) for each in ticks)
+    at = ticks if numbers else range(len(ticks))
     if y is not None:
         image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
         ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
@@ -121,7 +123,7 @@ def _means(
             ax.legend(frameon=False)
         ax.set_ylabel(f"{mean} and its 95 % interval")
     if not numbers:
-        ax.set_xticks(at, map(str, grid[x]))
+        ax.set_xticks(at, map(str, ticks))
 
 
 def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -142,7 +144,7 @@ def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, n
         true = middle * count
         low = special.betaincinv(true, count - true + 1, 0.025)  # SciPy gives NaN if no flag is true: 0 replaces it
         high = special.betaincinv(true + 1, count - true, 0.975)  # SciPy gives NaN if all flags are true: 1 replaces it
-        return middle, np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
+        return middle, np.nan_to_num(low), np.nan_to_num(high, nan=1.0)
     half = special.stdtrit(count - 1, 0.975) * error
     return middle, middle - half, middle + half
 
@@ -170,13 +172,12 @@ def cells_of(grid: Mapping[str, Iterable[Any]]) -> tuple[dict[str, list[Any]], d
             raise ValueError(f"grid must have names that a function can take, but for 'run' and 'rng', got {name!r}")
         if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
             raise TypeError(f"grid[{name!r}] must be a list of values, got {type(values).__name__}")
-        plain[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
-        for value in plain[name]:
+        given = plain[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
+        for value in given:
             if not isinstance(value, (int, float, str, type(None))):
                 raise TypeError(f"grid[{name!r}] must hold numbers, words, bool or None, got {type(value).__name__}")
-        texts = [str(value) for value in plain[name]]
-        if not texts or len(set(texts)) < len(texts):
-            raise ValueError(f"grid[{name!r}] must hold values, each of them once, got {plain[name]}")
+        if not given or len(set(map(str, given))) < len(given):
+            raise ValueError(f"grid[{name!r}] must hold values, each of them once, got {given}")
     cells = itertools.product(*plain.values())
     return plain, {tuple(map(str, cell)): dict(zip(plain, cell, strict=True)) for cell in cells}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import itertools
 import json
@@ -144,8 +143,8 @@ def _numbers(result: Mapping[str, Any]) -> Numbers:
     file."""
     if not isinstance(result, Mapping) or not result:
         raise TypeError(f"experiment must return a mapping of names to numbers, got {type(result).__name__}")
-    arrays = {}
-    for key, array in ((str(key), np.asarray(value)) for key, value in result.items()):
+    arrays = {str(key): np.asarray(value) for key, value in result.items()}
+    for key, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise TypeError(f"experiment must return numbers, got {array.dtype} for {key!r}")
         arrays[key] = np.asarray(array.tolist())
@@ -214,8 +213,8 @@ class _Found:
 
     def stacked(self, runs: int) -> Replicated:
         """The numbers of all runs below ``runs`` that are done in every cell of the grid."""
-        count = collections.Counter(run for run, _ in self.rows if run < runs)
-        done = sorted(run for run in count if count[run] == len(self.cells))
+        begun = sorted({run for run, _ in self.rows if run < runs})
+        done = [run for run in begun if all((run, cell) in self.rows for cell in self.cells)]
         axes = [*map(len, self.grid.values()), len(done)]
         arrays = {}
         for key, shape in self.shapes.items() if done else ():

@@ -144,13 +144,14 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         name = f"array{len(arrays)}"
         arrays[name] = value
         return {"array": name}
-    if type(value) in (tuple, list):
+    cls = type(value)
+    if cls in (tuple, list):
         parts = [_pack(part, arrays) for part in value]
-        return parts if type(value) is list else {"tuple": parts}
-    if type(value) is dict:
-        return {"dict": [[_pack(key, arrays), _pack(part, arrays)] for key, part in value.items()]}
-    name = type(value).__name__
-    if _classes.get(name) is not type(value):
+        return parts if cls is list else {"tuple": parts}
+    if cls is dict:
+        return {"dict": [_pack(list(pair), arrays) for pair in value.items()]}
+    name = cls.__name__
+    if _classes.get(name) is not cls:
         raise TypeError(f"{name} cannot be saved: a file holds numbers, no functions")
     return {"type": name, "state": {key: _pack(part, arrays) for key, part in state_of(value).items()}}
 
@@ -170,7 +171,7 @@ def _unpack(content: Any, archive: Any) -> Any:
     if "tuple" in content:
         return tuple(_unpack(content["tuple"], archive))
     if "dict" in content:
-        return {_unpack(key, archive): _unpack(part, archive) for key, part in content["dict"]}
+        return dict(_unpack(content["dict"], archive))
     name = content["type"]
     if name not in _classes:
         for load_module in _late:
@@ -248,5 +249,4 @@ def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
 def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Writes a CSV table to a file, which replaces an older file at ``path``."""
     with replacing(path, "w") as file:
-        write_lines(file, [header])
-        write_lines(file, rows)
+        write_lines(file, [header, *rows])

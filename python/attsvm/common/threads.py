@@ -98,12 +98,14 @@ def on_workers(
     core or no joblib installed.
     """
     alone = n_jobs is None and sys.modules.get("joblib") is None
-    alone = alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)
-    if n_jobs == 1 or alone:
+    if n_jobs == 1 or (alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)):
         with one_blas_thread():
             yield itertools.starmap(function, tasks)
         return
-    Parallel, delayed, effective_n_jobs = _joblib(name)
+    try:
+        from joblib import Parallel, delayed, effective_n_jobs
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{name} needs joblib: pip install joblib", name=error.name) from None
     # no joblib backend is configured, so joblib would use one worker: use all cores
     if n_jobs is None and effective_n_jobs(None) == 1:
         n_jobs = -1
@@ -119,14 +121,6 @@ def on_workers(
 def _cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _joblib(name: str) -> tuple[Any, Any, Any]:
-    try:
-        from joblib import Parallel, delayed, effective_n_jobs
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{name} needs joblib: pip install joblib", name=error.name) from None
-    return Parallel, delayed, effective_n_jobs
 
 
 def _call(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> Any:

@@ -93,7 +93,7 @@ class Workers:
     def table(self, numbers: Iterable[float]) -> np.ndarray:
         """A table (workers, len(numbers)) with the numbers of each worker.  It is an exact sum, since each worker
         leaves the rows of the other workers zero."""
-        row = np.asarray(list(numbers), dtype=np.float64)
+        row = list(numbers)
         table = np.zeros((self._count, len(row)))
         table[self.rank] = row
         self._sum(table.reshape(-1))

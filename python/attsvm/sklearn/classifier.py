@@ -249,7 +249,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         if values.ndim != self._ndim:
             raise ValueError(f"X must have {self._ndim} dimensions as in fit, got shape {values.shape}")
         data = self._data(values, Z)
-        if (data.dk, data.dz) != self.W_.shape:
+        if data._W_shape != self.W_.shape:
             raise ValueError(
                 f"tokens and queries must have lengths {self.W_.shape} as in fit, got {(data.dk, data.dz)}: "
                 "give Z where fit had it, and only there"

@@ -139,7 +139,7 @@ class TokenSelector(BaseEstimator):
     def _new_data(self, X: Any, Z: Any) -> Data:
         check_is_fitted(self)
         data = sequences(X, Z)
-        if (data.dk, data.dz) != self.W_.shape:
+        if data._W_shape != self.W_.shape:
             raise ValueError(
                 f"X has {data.dk} features, but TokenSelector is expecting {self.W_.shape[0]} features as input; "
                 f"queries must have length {self.W_.shape[1]}, got {data.dz}: give Z where fit had it, and only there"

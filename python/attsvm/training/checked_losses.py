@@ -36,8 +36,9 @@ class CallableLoss:
         derivative = self._derivative(grid)
         if (derivative == 0).any():
             raise ValueError(f"loss[1], the derivative, must be negative, got 0 at u = {grid[derivative == 0][0]:g}")
-        off = np.abs(self.evaluate(grid)[1] - np.log(-derivative))
-        if off.max() > AGREE * (1 + np.abs(np.log(-derivative)).max()):
+        size = np.log(-derivative)
+        off = np.abs(self.evaluate(grid)[1] - size)
+        if off.max() > AGREE * (1 + np.abs(size).max()):
             raise ValueError(
                 f"loss[2] must be the logarithm of the derivative's size, got one that is off by {off.max():g} at "
                 f"u = {grid[off.argmax()]:g}"
@@ -76,15 +77,16 @@ class CallableLoss:
         except TypeError as error:  # a function that takes single numbers only, such as math.exp
             raise TypeError(f"loss[{k}] must take an array u, as np.exp does and math.exp does not: {error}") from error
 
-    def value(self, u: np.ndarray) -> np.ndarray:
-        return as_floats("the value of loss[0]", self._call(0, u), "M", u.shape)
+    def value(self, u: np.ndarray, k: int = 0) -> np.ndarray:
+        """The loss at u; with ``k=2`` the user's logarithm of the derivative's size."""
+        return as_floats(f"the value of loss[{k}]", self._call(k, u), "M", u.shape)
 
     def evaluate(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the loss at u; and the logarithm of the derivative's absolute value, ``-inf`` where the derivative
         underflows."""
         derivative = self._derivative(u)
         if len(self.functions) == 3:
-            return self.value(u), as_floats("the value of loss[2]", self._call(2, u), "M", u.shape)
+            return self.value(u), self.value(u, 2)
         with np.errstate(divide="ignore"):
             return self.value(u), np.log(-derivative)
 

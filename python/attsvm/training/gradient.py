@@ -132,9 +132,7 @@ def span_of(problem: Any, W: np.ndarray, trains_head: bool = False) -> np.ndarra
         return None
     matrices = W.reshape(-1, dk, dz)
     span = np.zeros((len(matrices), 2 * M, dk))
-    # no warning here: C reports weights that leave the range of double precision
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.matmul(data.queries, matrices.mT, out=span[:, :M])
+    span[:, :M] = product(data.queries, matrices)
     return span
 
 
@@ -143,3 +141,9 @@ def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
     C = span[:, len(problem.data.queries) :]
     with np.errstate(over="ignore", invalid="ignore"):
         return W + (C.mT @ problem.data.queries).reshape(W.shape)
+
+
+def product(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """K Q^T without a warning: C, or the status of a run, reports weights that left the range of double precision."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return K @ Q.mT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -80,18 +81,17 @@ class _Parametric:
 
     def from_row(self, row: np.ndarray) -> Any:
         """A head of the kind of this one, with the parameters of a flat array."""
-        own = self._state()
-        parts = np.split(row, np.cumsum([np.size(value) for value in own.values()])[:-1])
+        own = self._state().values()
+        parts = np.split(row, np.cumsum([np.size(value) for value in own])[:-1])
         make: Any = type(self)
-        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own.values(), strict=True)))
+        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own, strict=True)))
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head for the queries of the given sequences."""
-        if self.shared:
-            return self
-        v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
-        make: Any = type(self)
-        return make(**self._state() | {"v": v})
+        part = copy.copy(self)
+        if not self.shared:
+            part.v = _of_sequences(self.v, sequences)
+        return part
 
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float]:
         """The head's parameters (v, a, lam) as C reads them, for attended vectors of length ``dv``."""
@@ -101,6 +101,11 @@ class _Parametric:
         else:
             v = np.ascontiguousarray(data._layout.flatten_queries("v", v, dv))
         return v, self.a, self.lam
+
+
+def _of_sequences(parts: Any, sequences: np.ndarray) -> Any:
+    """The rows of an array, or the parts of a list, that belong to the given sequences."""
+    return parts[sequences] if isinstance(parts, np.ndarray) else [parts[i] for i in sequences]
 
 
 @storable
@@ -318,8 +323,7 @@ class SoftmaxHead(CallableHead):
         return value, -(p @ self.V.T)
 
     def take(self, sequences: np.ndarray) -> SoftmaxHead:
-        own = self.classes
-        return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
+        return SoftmaxHead(self.V, _of_sequences(self.classes, sequences))
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float]:
         check_shape("V", self.V, "dv, C", (dv, None))

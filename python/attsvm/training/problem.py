@@ -19,7 +19,7 @@ from ..common.norms import Metric, read_norm
 from ..common.storage import storable
 from ..common.types import Loss, MetricLike, Norm
 from .checked_losses import CallableLoss, check_log_loss
-from .gradient import Gradient
+from .gradient import Gradient, product
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
 QUERIES, TOKENS = 64, 256  # largest numbers of queries, and of tokens of a window, for an estimate of the data's scale
@@ -104,17 +104,15 @@ class Problem:
         self._labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
         self._concatenated = combine == "concatenate" and self.heads is not None
         length = data.values.shape[1] * (self.heads if self._concatenated else 1)
-        v: Any
-        v, a, lam = head.parameters(data, length)
-        # The head as C reads it: a are an MLP's output weights, lam is a quadratic head's factor of |o|^2.
-        self._head: tuple[int, Any, Any, float] = _core.HEAD[head.kind], v, a, lam
+        # The head as C reads it: its kind, its v, an MLP's output weights a, a quadratic head's factor lam of |o|^2.
+        self._head: tuple[int, Any, Any, float] = _core.HEAD[head.kind], *head.parameters(data, length)
         # scores of a linear head, one per entry, which C reads instead of the values of the tokens
         scores: np.ndarray | None = None
         if head.kind == "linear" and self.heads is None:
-            scores = _core.scores(data._handle, np.ascontiguousarray(data.values), self._labels, v)
+            scores = _core.scores(data._handle, np.ascontiguousarray(data.values), self._labels, self._head[1])
             check_finite("the scores y v.x", scores)
         self._fixed_scores = scores
-        # __getitem__ passes a CallableLoss, which was checked for the whole problem
+        # _with passes a CallableLoss, which was checked for the whole problem
         own = loss if isinstance(loss, CallableLoss) else None
         if isinstance(loss, tuple):
             # every output u is a mean of scores, so it lies between the least and the largest score
@@ -154,8 +152,7 @@ class Problem:
         """
         data, chosen, rows = self.data._take(index)
         y = data._layout.shape_queries(self._labels[rows])
-        state: dict[str, Any] = self._state() | {"data": data, "y": y, "head": self.head.take(chosen)}
-        return Problem(**state | {"loss": self._own_loss or self._loss_name})
+        return self._with(data=data, y=y, head=self.head.take(chosen))
 
     def _capsule(self, trains_head: bool = False) -> Any:
         """The objective as a C object.  If a linear head is trained, C reads the values of the tokens as well as their
@@ -164,23 +161,20 @@ class Problem:
         # data without sequences hold one query of zeros in place of none; the linear loss is finite for any score of it
         if self.data._none:
             loss = _core.LOSS["linear"]
-        data, scores, values = self.data, None, None
-        if self._from_scores:
-            scores = self._fixed_scores
-            values = as_doubles(data.values) if trains_head else None
-        else:
-            values = self._values
-        windows, several = data._handle if scores is None else data._stored, (self.heads or 1, self._concatenated)
-        return _core.objective(windows, loss, scores, values, self._labels, *self._head, *several)
+        last = self._labels, *self._head, self.heads or 1, self._concatenated
+        if not self._from_scores:
+            return _core.objective(self.data._handle, loss, None, self._values, *last)
+        values = as_doubles(self.data.values) if trains_head else None
+        return _core.objective(self.data._stored, loss, self._fixed_scores, values, *last)
 
     @cached_property
     def _values(self) -> np.ndarray | None:
         """The values of the tokens as C reads them; None for those of a vocabulary, the identity."""
         return None if self.data._identity and self.data._given_values is None else as_doubles(self.data.values)
 
-    def _with_head(self, head: Any) -> Problem:
-        """A copy of this problem with another output head."""
-        return Problem(**(self._state() | {"head": head}))
+    def _with(self, **changes: Any) -> Problem:
+        """A copy of this problem with other arguments.  A loss of the user's own is not checked again."""
+        return Problem(**self._state() | {"loss": self._own_loss or self._loss_name} | changes)
 
     def _state(self) -> dict[str, Any]:
         names = ("data", "y", "head", "heads", "combine")
@@ -465,9 +459,7 @@ class Problem:
         """
         shape = self.data._W_shape
         kind, (stack, left, right) = read_norm(norm, metric, *shape), self._read_weights(W, K, Q)
-        if stack is None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the error about the logits says it
-                stack = left @ right.mT
+        stack = product(left, right) if stack is None else stack
         low, high = self._intervals(stack.reshape(1, -1, *shape), selected, kind)[:, 0]
         return (float(low), float(high)) if self.heads is None else (low, high)
 
@@ -492,9 +484,9 @@ class Problem:
 
     def _mean_loss(self, u: np.ndarray) -> float:
         """The mean loss at the outputs u, one of each query."""
-        if self._own_loss is not None:
-            return float(self._own_loss.value(u).mean())
-        return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
+        own = self._own_loss
+        values = _core.loss_values(_core.LOSS[self._loss_name], u) if own is None else own.value(u)
+        return float(values.mean())
 
     def _stack(self, runs: int | None) -> tuple[int, ...]:
         """The leading axes of an array of weights: one for several runs, one for several attention heads."""

@@ -150,18 +150,27 @@ class Run(Result):
     watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]
 
     def _check(self) -> None:
-        R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
-        letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
+        R, H = "runs, " * self.stacked, "H, " * (self.problem.heads is not None)
         # a metric given by the user is the same for all runs and heads
         each = f"{R}{H}" if as_rule(self.rule).squares else ""
-        letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
-        letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
-        letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
-        letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")} | ({"lr": "runs"} if self.stacked else {})
+        letters = {
+            **dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records"),
+            **dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz"),
+            "steps": "records",
+            "weights": f"{R}records, {H}dk, dz",
+            "K": f"{R}{H}dk, m",
+            "Q": f"{R}{H}dz, m",
+            "parameters": f"{R}P",
+            "head_records": f"{R}records, P",
+            "half_squares": f"{R}records, {H}".removesuffix(", "),
+            **({"lr": "runs"} if self.stacked else {}),
+        }
         arrays, P = vars(self), None if self.start is None else len(self.start.row())
         if isinstance(self.metric, tuple):
-            arrays = arrays | {"metric": None, "metric[0]": self.metric[0], "metric[1]": self.metric[1]}
+            arrays = arrays | dict(zip(("metric[0]", "metric[1]"), self.metric, strict=True))
             letters |= {"metric[0]": f"{each}dk, dk", "metric[1]": f"{each}dz, dz"}
+        else:
+            letters["metric"] = f"{each}dk, dz"
         check_shapes(arrays, letters, dk=self.data.dk, dz=self.data.dz, H=self.problem.heads, P=P)
 
     @property
@@ -275,7 +284,7 @@ class Run(Result):
     @property
     def trained(self) -> Problem:
         """The problem with the output head as it is at the end of a single run."""
-        return self.problem if self.parameters is None else self.problem._with_head(self.head)
+        return self.problem if self.parameters is None else self.problem._with(head=self.head)
 
     @property
     def multipliers(self) -> Any:
@@ -336,20 +345,20 @@ class Run(Result):
         if self.stacked:  # the bounds of several runs are computed one by one, since each run may have its own metric
             low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
             return np.stack(low), np.stack(high)
-        own = norm is None and metric is None
-        kind = self.own_norm if own else read_norm("frobenius" if norm is None else norm, metric, *self.W.shape[-2:])
         problem, heads, H = self.problem, self.head_records, self.problem.heads or 1
-        selected = self.selected if selected is None else selected
         records, dk, dz = len(self.weights), *self.W.shape[-2:]
+        kind = self.own_norm
+        if norm is not None or metric is not None:
+            kind = read_norm("frobenius" if norm is None else norm, metric, dk, dz)
+        selected = self.selected if selected is None else selected
         weights = np.ascontiguousarray(self.weights).reshape(records, H, dk, dz)
         ends = np.empty((2, *self.weights.shape[:-2]))
         # with one problem for each record if the output head was trained
         chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(self.data._entries, dk * dz)))
-        for first in range(0, records, chunk):
-            at = problem if heads is None else problem._with_head(self.start.from_row(heads[first]))
-            ends[:, first : first + chunk] = at._intervals(weights[first : first + chunk], selected, kind)
-        low, high = ends
-        return low, high
+        for part in (slice(first, first + chunk) for first in range(0, records, chunk)):
+            at = problem if heads is None else problem._with(head=self.start.from_row(heads[part.start]))
+            ends[:, part] = at._intervals(weights[part], selected, kind)
+        return ends[0], ends[1]
 
     @property
     def own_norm(self) -> Norm | Metric:

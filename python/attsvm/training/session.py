@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -12,7 +13,7 @@ from .. import _core
 from ..common.norms import Metric
 from ..common.workers import Workers
 from ..rules import UpdateRule
-from .gradient import metric_of, weights_of
+from .gradient import metric_of, product, weights_of
 from .problem import Problem
 from .run import Run
 
@@ -57,10 +58,6 @@ class Descent(NamedTuple):
     half_squares: Array
     reached: np.ndarray  # the current step, and the number of records made
 
-    @property
-    def trained(self) -> list[np.ndarray]:
-        return [a for a in (self.W, self.K, self.Q, self.v) if a is not None]
-
 
 def memory_of(
     rule: UpdateRule, momentum: float, trained: list[np.ndarray], blocks: int, metric: Metric | None, before: Run | None
@@ -79,24 +76,24 @@ def memory_of(
         elif rule.squares == "sides":
             root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in trained))
         past = np.full((4 * blocks, 2), -np.inf)  # a block has at most two matrices, and a head two parameters
-    if before is not None:
-        if before.memory is None:
-            raise ValueError(
-                "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
-            )
-        pairs: Any = zip(before.memory, (mean, root, past), strict=True)
-        if before.rule != rule.word or any(np.shape(a) != np.shape(b) for a, b in pairs):
-            raise ValueError(
-                f"W is a run by {before.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: "
-                "give its weights, W=run.W, to begin with an empty memory"
-            )
-        mean, root, past = (None if a is None else a.copy() for a in before.memory)
-    return mean, root, past
+    memory: Any = mean, root, past
+    if before is None:
+        return memory
+    if before.memory is None:
+        raise ValueError(
+            "W must be a run of this process to go on with, got one from a file: give its weights, W=run.W"
+        )
+    if before.rule != rule.word or [*map(np.shape, before.memory)] != [*map(np.shape, memory)]:
+        raise ValueError(
+            f"W is a run by {before.rule!r}, and a run goes on by its own rule, runs, momentum and train_head: "
+            "give its weights, W=run.W, to begin with an empty memory"
+        )
+    return copy.deepcopy(before.memory)
 
 
 # the fields of a Descent that are records, and the fields that all workers have in common: arguments, weights, memory
-ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
-SETTINGS = slice(Descent._fields.index("ridge"), ROWS.start)
+FIRST = Descent._fields.index("weights")
+ROWS, SETTINGS = Descent._fields[FIRST:-1], Descent._fields[Descent._fields.index("ridge") : FIRST]
 
 
 @dataclass
@@ -125,15 +122,18 @@ class Training:
         if self.rule.target_loss is None:
             descent = descent._replace(target=float(target))
         if self.default_lr:
-            rate = self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale)
-            descent = descent._replace(lr=rate)
+            descent = descent._replace(lr=self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale))
         said = {"v": "the start of the head", "record": "steps or record", "root": "metric"}
-        settings: Any = zip(Descent._fields[SETTINGS], descent[SETTINGS], strict=True)  # type: ignore[arg-type]
-        same = {said.get(name, name): value for name, value in settings}
-        kind, v, a, lam = problem._head
-        same |= {"head": [kind, v if problem.head.shared else None, a, lam], "heads": problem.heads}
-        same |= {"loss": problem._loss_name, "combine": problem.combine}
-        workers.agree(**same, **{"callback (given or not)": self.callback is not None})
+        same = {said.get(name, name): getattr(descent, name) for name in SETTINGS}
+        kind, v, *others = problem._head
+        same |= {
+            "head": [kind, v if problem.head.shared else None, *others],
+            "heads": problem.heads,
+            "loss": problem._loss_name,
+            "combine": problem.combine,
+            "callback (given or not)": self.callback is not None,
+        }
+        workers.agree(**same)
         self.descent, self.workers = descent, workers
 
     @property
@@ -168,21 +168,19 @@ class Training:
         step."""
         callback, workers, descent, last = self.callback, self.workers, self.descent, self.done - 1
 
-        def show() -> Any:
+        def show() -> bool:
             if self.proves is not None:
                 self.limit_proved = self.proves(descent.weights[last], self.step, descent.loss[last])
             answer = None if callback is None else callback(self.run("running"))
-            return True if self.limit_proved else answer
+            return self.limit_proved or (isinstance(answer, (bool, np.bool_)) and bool(answer))
 
-        answer = show() if workers is None else workers.together(show)
-        enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
-        if workers is not None:
-            enough = workers.any(enough)
-        return enough and self.step < self.descent.record[-1]
+        enough = show() if workers is None else workers.any(workers.together(show))
+        return enough and self.step < descent.record[-1]
 
     def _combine(self, numbers: np.ndarray) -> None:
         """Replaces the losses, scales and gradients of this worker by the means over all workers, in place."""
-        R, v, trained = self.runs or 1, self.descent.v, self.descent.trained
+        descent, R, v = self.descent, self.runs or 1, self.descent.v
+        trained = [array for array in (descent.W, descent.K, descent.Q, v) if array is not None]
         N = R * (self.problem.heads or 1)  # number of matrices W, or K, or Q: one per run and attention head
         losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
         parts = zip(trained, np.split(gradient, np.cumsum([array.size for array in trained])[:-1]), strict=True)
@@ -195,8 +193,8 @@ class Training:
 
     def _rows(self, count: int) -> dict[str, Any]:
         """The first ``count`` records of each kind (weights, loss, norm and so on)."""
-        rows: Any = zip(Descent._fields[ROWS], self.descent[ROWS], strict=True)  # type: ignore[arg-type]
-        return {name: None if array is None else array[:count] for name, array in rows}
+        arrays: Any = zip(ROWS, self.descent[FIRST:-1], strict=True)
+        return {name: None if array is None else array[:count] for name, array in arrays}
 
     def record_end(self, interrupted: bool) -> BaseException | None:
         """Records the last step of a run that stopped early, and shows it unless an error was raised.  Returns an error
@@ -235,10 +233,7 @@ class Training:
             W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, descent.span)
         metric = None if self.metric is None else self.metric.value
         if W is None:
-            mean = None
-            # no warning here: the status of the run reports weights that left the range of double precision
-            with np.errstate(over="ignore", invalid="ignore"):
-                W = K @ Q.mT
+            mean, W = None, product(K, Q)
         else:
             if self.rule.squares:
                 metric = metric_of(descent.root, self.rule.squares, W.shape, R)

@@ -328,7 +328,7 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
     if not head.shared:
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
-    if problem._loss_name == "log":
+    if problem._own_loss is None and problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
     return head.row() if runs is None else np.tile(head.row(), (runs, 1))
 
@@ -371,15 +371,14 @@ def record_steps(record: Any, steps: int, size: int) -> np.ndarray:
         if array.ndim > 1:
             raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
         if array.ndim == 1:
-            if array.size and (array.min() < 0 or array.max() > steps):
-                raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
             wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique would be slow for a million steps
+            if wanted[0] < 0 or wanted[-1] > steps:
+                raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
             return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
         record = array[()]
-    every = as_count("record", record)
-    if every and steps // every * size > sys.maxsize // 8:
+    every = as_count("record", record) or max(steps, 1)
+    if steps // every * size > sys.maxsize // 8:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
-    every = every or max(steps, 1)
     return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))
 
 
