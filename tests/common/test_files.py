@@ -91,7 +91,7 @@ def test_no_other_way_to_write():
         "common/replication.py": ["open(path, 'ab+')"],  # runs as they finish
         "heads/kept.py": ["open(path, 'r+b')", "open(self.path, 'ab')"],  # heads as they finish, or what is cut short
         "heads/steps.py": ["open(path, 'a', encoding='utf-8', newline='')"],  # rows as checks finish
-        "torch/monitor.py": ["open(path, 'rb+')"],  # a line cut short is cut off
+        "torch/monitor.py": ["open(self.file, 'rb+')"],  # a line cut short is cut off
         "torch/sampling.py": ["open(self.store / f'{self.name}.part', 'w+b')"],  # scratch
     }
 

@@ -99,10 +99,20 @@ def probabilities_that_ran(size):
     call = pytest.importorskip("attsvm.torch.standard_form")
     import torch
 
-    ran = torch.tensor([0.5 + size, 0.5 - size]).reshape(1, 1, 1, 2)
-    q = torch.zeros(1, 1, 1, 2)
-    of = SimpleNamespace(q=q, result=ran, fused=False, module="")
-    return refuses(call._check, of, ran[0], torch.full((1, 1, 2), 0.5), None, 0.0, error=call.Disagreement)
+    ran, q = torch.tensor([[[[0.5 + size, 0.5 - size]]]]), torch.zeros(1, 1, 1, 2)
+    of = SimpleNamespace(
+        q=q,
+        k=torch.zeros(1, 1, 2, 2),
+        tensor=q,
+        v=None,
+        scale=1.0,
+        cap=None,
+        plain=True,
+        result=ran,
+        fused=False,
+        module="",
+    )
+    return refuses(call.sequence, of, 0, error=call.Disagreement)
 
 
 def parallel_columns(size):
@@ -121,7 +131,9 @@ def tolerance_of_replaced_heads(size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "as_cases", lambda *_: SimpleNamespace(data=None, selected=None))
         patch.setattr(candidates, "solve_svm", lambda *_, tol: asked.append(tol) or SimpleNamespace(W=None))
-        candidates._of_column(SimpleNamespace(rows=np.zeros((1, 3)), head=None), "SVM", 1, np.random.default_rng(0))
+        candidates._of_column(
+            SimpleNamespace(rows=np.zeros((1, 3)), head=SimpleNamespace(rank=1)), "SVM", 1, np.random.default_rng(0)
+        )
     return asked[0] < size
 
 
