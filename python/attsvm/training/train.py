@@ -211,6 +211,8 @@ def train(
         several = None if runs is None else as_count("runs", runs, 1)
         before: Any = W if isinstance(W, Run) else None
         begun = 0 if before is None else int(before.steps[-1])
+        if before is not None and (K is not None or Q is not None):
+            raise ValueError("W is a run, which goes on from its own weights: give it without K and Q")
         given = (W, K, Q) if before is None else (before.W if before.K is None else None, before.K, before.Q)
         W0, K0, Q0 = start_of(problem, several, *given)
         stack, shape = problem._stack(several), problem.data._W_shape
