@@ -9,7 +9,7 @@
     STATUS(NO_CONSTRAINT, 2, "no constraint")     /* no row constrains the weights, so zero is the answer */ \
     STATUS(ITERATION_LIMIT, 3, "iteration limit") /* the iteration limit came before the tolerance */ \
     STATUS(UNDECIDED, 4, "undecided")     /* neither a separating matrix nor a proof that there is none was found */ \
-    STATUS(STATIONARY, 5, "stationary")   /* the gradient is exactly zero */ \
+    STATUS(STATIONARY, 5, "stationary")   /* the gradient is zero, exactly or, with a capped rank, to 5e-5 */ \
     STATUS(INTERRUPTED, 6, "interrupted") /* stopped from outside; what was computed is kept */ \
     STATUS(STOPPED, 7, "stopped")         /* the callback returned true */ \
     STATUS(TARGET_REACHED, 8, "target reached") /* the loss has come down to the target of the Polyak step */ \

@@ -124,7 +124,7 @@ PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
 const struct windows *bind_windows(PyObject *capsule);
 const struct objective *bind_objective(ptrdiff_t *heads, PyObject *capsule);
 
-/* The tables of bindings, one for each file of csrc/binding.  A table ends with an entry without a function. */
+/* The tables of bindings, one for each file that binds functions.  A table ends with an entry without a function. */
 extern struct bind_entry bind_call_table[], bind_data_table[], bind_windows_table[], bind_objective_table[],
     bind_train_table[], bind_output_table[], bind_svm_table[], bind_path_table[];
 

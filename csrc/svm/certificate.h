@@ -14,7 +14,7 @@
  *                   upper / lower - 1 <= certificate_tolerance(tol)
  *     infeasible    ||A^*(lambda)||_F <= CERTIFICATE_FARKAS sum_k |b_k lambda_k| length_k,  b . lambda > 0
  *
- * solver_conclude (svm/solver.h) is the only function that turns these numbers into a status. */
+ * solver_conclude and solver_conclude_dual (svm/solver.h) alone turn these numbers into a status. */
 #ifndef SVM_CERTIFICATE_H
 #define SVM_CERTIFICATE_H
 

@@ -1,5 +1,6 @@
-/* The contract of a solver of    min ||W||  subject to the rows.    Each method is one file <norm>/<method>.c, and all
- * methods have one signature.  svm/methods.h lists them. */
+/* The contract of a solver of    min ||W||  subject to the rows.    All methods have one
+ * signature; svm/methods.h lists them.  A method is one file <norm>/<method>.c, but `interior` of every norm other than
+ * Frobenius is svm/interior/method.c. */
 #ifndef SVM_SOLVER_H
 #define SVM_SOLVER_H
 
@@ -17,11 +18,12 @@ struct svm_options {
     ptrdiff_t rank; /* largest rank of W, for nuclear_capped */
     /* Warm start (m): multipliers near those of the solution, of any sign and scale; NULL: none. */
     const double *start;
-    /* Warm start (dk, dz): weights of any scale, for nuclear_factored and the presolve; NULL: none. */
+    /* Warm start (dk, dz): weights of any scale, for nuclear_factored, nuclear_auto, solver_check and the presolve;
+     * NULL: none. */
     const double *start_W;
     /* 1 if the method may return STATUS_DECLINED, because method="auto" will try another method: frobenius_block does
-     * if a few epochs show that the problem is tight, nuclear_factored if its first round takes long.  Such a
-     * frobenius_block does not search for a proof of infeasibility. */
+     * if a few epochs show that the problem is tight, nuclear_factored if its first round takes long or a polish leaves
+     * a gap above 1.  Such a frobenius_block does not search for a proof of infeasibility. */
     int declines;
     /* Cache for several methods that run on the same rows; NULL: no cache.  The first method that finds a Frobenius
      * answer with a positive lower bound stores it here, and later methods reuse it. */
@@ -94,10 +96,11 @@ int solver_from_start(svm_method *method, struct svm_answer *answer, const struc
  * is not positive; or STATUS_NO_MEMORY. */
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena);
 
-/* The only function that names the status of an answer.  Computes answer->bound from the tokens (certificate.h; bounds
- * of the soft margin's objective if the options ask for one), sets wrong signs in lambda to zero, scales W, and returns
- * the status that the bounds prove.  `stopped` is the reason why the method ended: STATUS_INTERRUPTED and
- * STATUS_STATIONARY are returned where the bounds are not final; a negative status is returned at once. */
+/* Names the status of an answer; solver_conclude_dual is the only other function that does.  Computes answer->bound
+ * from the tokens (certificate.h; bounds of the soft margin's objective if the options ask for one), sets wrong signs
+ * in lambda to zero, scales W, and returns the status that the bounds prove.  `stopped` is the reason why the method
+ * ended: STATUS_INTERRUPTED and STATUS_STATIONARY are returned where the bounds are not final; a negative status is
+ * returned at once. */
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena);
 
@@ -108,7 +111,7 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
 svm_method solver_check;
 
 /* Concludes in the Frobenius norm from lambda alone: sets W = A^*(lambda), which is formed once for both bounds, and
- * calls solver_conclude. */
+ * names the status as solver_conclude does. */
 int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          int stopped, struct arena *arena);
 

@@ -50,7 +50,7 @@ void general_init(struct general_work *work, int short_windows, const struct obj
     work->output = work->fixed ? (struct general_output){.heads = 1} : *objective->output;
     work->padded = padded;
     work->block = transform_block(w, work->fixed ? M : BLOCK / (w->dk * w->longest));
-    work->linear = head->kind == HEAD_LINEAR && H == 1 && output->values != NULL && !windows_identity(w);
+    work->at_once = head->kind == HEAD_LINEAR && H == 1 && output->values != NULL && !windows_identity(w);
     work->whole = head->kind == HEAD_CALL || objective->loss == LOSS_CALL;
     work->short_windows = short_windows;
     if (short_windows) {
@@ -205,7 +205,7 @@ static void attend(struct general_work *work, const struct general_scratch *scra
     if (!work->short_windows) {
         transform_forward(work->U + first * H * dk, work->transform, work->run, first, last - first);
         for (ptrdiff_t q = first; q < last; ++q)
-            (work->linear && work->scale == NULL ? attend_linear : attend_one)(O + q - first, lead, work, scratch, q);
+            (work->at_once && work->scale == NULL ? attend_linear : attend_one)(O + q - first, lead, work, scratch, q);
         return;
     }
     ptrdiff_t columns = simd_padded(last - first);
@@ -227,7 +227,7 @@ static void attend_backward(struct general_work *work, const struct general_scra
     const struct interleaved *windows = &work->windows.interleaved;
     if (!work->short_windows) {
         for (ptrdiff_t q = first; q < last; ++q)
-            if (work->linear && work->scale == NULL)
+            if (work->at_once && work->scale == NULL)
                 work->log_scale[q] += work->log_slope[q];
             else
                 attend_one_backward(G + q - first, lead, work, scratch, q);

@@ -51,7 +51,7 @@ struct general_work {
     ptrdiff_t block, padded;         /* number of queries in a block; M, rounded up to whole vectors */
     int whole;                       /* 1 if a Python function evaluates all queries at once */
     int fixed;                       /* 1 for a fixed linear head on short windows, whose scores are given */
-    int linear; /* 1 if the forward pass of windows one by one is the backward pass as well (attend_linear) */
+    int at_once;       /* 1 if the forward pass of windows one by one is the backward pass as well (attend_linear) */
     int short_windows; /* 1 if windows are short and go eight at a time, through `windows` and `kept`; 0 if they go one
                           by one */
     struct short_windows windows;

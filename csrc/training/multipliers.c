@@ -46,7 +46,7 @@ int multipliers_make(struct multipliers *out, const struct objective *objective,
     work.linear.rows.c = out->delta;
     work.linear.rows.top = out->top;
     int status = STATUS_DONE;
-    if (work.is_linear)
+    if (work.by_linear)
         linear_gradient(&gradient, &work.linear);
     else
         status = general_gradient(&gradient, &work.general, 0);

@@ -22,8 +22,8 @@ void objective_init(struct objective_work *work, const struct objective *objecti
     transform_init(&work->transform, w, at, linear ? at->runs : at->heads,
                    short_windows ? ALONE * (double)w->n_queries : 0, arena);
     short_windows &= !work->transform.through_factors;
-    work->is_linear = linear && !short_windows;
-    if (work->is_linear)
+    work->by_linear = linear && !short_windows;
+    if (work->by_linear)
         linear_init(&work->linear, rows, objective, at, &work->transform, threads, arena);
     else
         general_init(&work->general, short_windows, objective, at, &work->transform, threads, arena);
@@ -31,7 +31,7 @@ void objective_init(struct objective_work *work, const struct objective *objecti
 
 static int evaluate(struct gradient *gradient, struct objective_work *work, int loss_alone)
 {
-    if (!work->is_linear)
+    if (!work->by_linear)
         return general_gradient(gradient, &work->general, loss_alone);
     linear_gradient(gradient, &work->linear);
     return STATUS_DONE;

@@ -18,7 +18,7 @@ struct objective_work {
     const struct objective *objective;
     const struct weights *at;
     struct transform transform;
-    int is_linear; /* 1 if `linear` is made and evaluates the objective; 0 if `general` does */
+    int by_linear; /* 1 if `linear` is made and evaluates the objective; 0 if `general` does */
     struct linear_work linear;
     struct general_work general;
 };

@@ -293,7 +293,7 @@ int frobenius_auto_first(struct svm_answer *answer, const struct rows *rows, con
     answer->method = NULL;
     rows->monitor->iterations = 0;
     rows->monitor->gap = INFINITY; /* the gap of the Frobenius answer says nothing about the gap in options->norm */
-    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED)
+    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED || status == STATUS_INFEASIBLE)
         return solver_conclude(answer, rows, options, status, arena);
     return status;
 }

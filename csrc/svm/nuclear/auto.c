@@ -1,6 +1,6 @@
 /* method="auto" of the nuclear norm: first the augmented Lagrangian in factors, within a budget, then the interior
  * point.  The augmented Lagrangian is left out if its budget is too small, and given up if its first round takes
- * long. */
+ * long or a polish leaves a gap above 1. */
 #include <math.h>
 
 #include "base/arena.h"

@@ -1,3 +1,4 @@
+/* The iteration of both polishes; polish.h declares it, with the functions of the files beside this one. */
 #include "svm/polish/polish.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-"""The SVM in a metric: solved as a Frobenius problem over whitened tokens."""
+"""The SVM in any norm as it is, and in a metric as a Frobenius problem over whitened tokens."""
 
 from dataclasses import replace
 

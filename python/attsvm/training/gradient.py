@@ -14,7 +14,8 @@ from ..rules import UpdateRule, as_rule
 # Relative to the largest singular value, values below RANK times the longer side of a matrix count as zero.
 # This threshold is also in csrc/training/update.c.
 RANK = 4 * 2.0**-52
-# Largest number of elements in a window's keys for which C processes eight windows at a time, if it trains W itself.
+# Up to this number of elements in a window's keys, C processes eight windows at a time, if it trains W itself.  The
+# limit is twice as large if the keys leave a remainder in vectors.
 # The limit is eight times SIDE_BY_SIDE if a key has fewer than SHORT_KEYS elements.
 SIDE_BY_SIDE, SHORT_KEYS = 1024, 16
 IN_RANGE = 1e-50, 1e50  # smallest and largest size of the queries' largest number, so that Z Z^T stays in range
