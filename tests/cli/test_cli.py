@@ -160,7 +160,6 @@ def test_run_says_that_no_weights_separate(tmp_path, capsys, arrays):
         ({"X": np.array([[1], [1, 2]], dtype=object)}, "X cannot be read .* pickled objects are refused"),
         ({"X": np.full((6, 5, 4), 1e-200)}, "problem must be of a scale at which"),
         ({"Z": np.ones((6, 2, 4))}, r"Z must have shape \(n, dz\)"),
-        ({"y": np.arange(6)}, "y must hold labels -1 and "),
         ({"lengths": np.full(5, 3)}, r"lengths must have shape \(n,\)"),
         ({"lengths": np.full(6, 6)}, "lengths must be whole numbers from 1 to T = 5"),
         ({"lengths": np.zeros(6, int)}, "lengths must be whole numbers from 1 to T = 5"),

@@ -273,7 +273,7 @@ def test_own_weights_change_no_family(name, implementation):
         own = outputs(model, batches)
         with substitute(model, {head: head.W for head in found}):
             same = outputs(model, batches)
-        with substitute(model, {head: "uniform" for head in found}):
+        with substitute(model, dict.fromkeys(found, "uniform")):
             other = outputs(model, batches)
         for x, y in zip(own, same, strict=True):
             assert_allclose(y, x, atol=NEAR * np.nanmax(np.abs(x[np.isfinite(x)])))
