@@ -3,7 +3,7 @@
 import attsvm
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_array_equal, assert_equal
 
 pytest.importorskip("joblib")
 GRID = {"d": [2, 3], "rule": ["plain", "double"], "bias": [True, None, 0.5]}
@@ -29,8 +29,7 @@ def test_a_grid_is_a_loop_over_its_cells(found):
     for cell in np.ndindex(2, 2, 3):
         d, rule, bias = ([values[i]] for values, i in zip(GRID.values(), cell, strict=True))
         one = replicate(4, {"bias": bias, "d": np.array(d), "rule": rule})
-        for key, array in found.items():
-            assert_array_equal(one[key][0, 0, 0], array[cell])
+        assert_equal(one, {key: array[cell][None, None, None] for key, array in found.items()})
     assert found["biased"][:, :, [0, 2]].all() and not found["biased"][:, :, 1].any()
 
 
@@ -114,9 +113,8 @@ def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):
     text = path.read_text()
     small = resumed(3, GRID | {"bias": [0.5], "d": [2]}, 0)
     assert path.read_text() == text
-    for key in found:
-        assert_array_equal(grown[key], found[key])
-        assert_array_equal(small[key], found[key][:1, :, 2:, :3])
+    assert_equal(grown, found)
+    assert_equal(small, {key: array[:1, :, 2:, :3] for key, array in found.items()})
     with pytest.raises(ValueError, match=r"line 1 of '.*grid' is of the parameters \['d', 'rule', 'bias'\], not"):
         resumed(2, {"d": [2], "bias": [1]}, 0)
 

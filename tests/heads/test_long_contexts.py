@@ -38,17 +38,21 @@ def arrays(N, m, seed=0):
 def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
     """Whether all logits are held at one time, or only those of queries that may be hard."""
     head = long_head(*arrays(4 * 300, 8), 300, 30)
-    whole = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
+
+    def random_head():
+        return null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
+
+    whole = random_head()
     monkeypatch.setattr(attsvm.heads.controls, "ENTRIES", 20_000)
     monkeypatch.setattr(attsvm.heads.controls, "BLOCK", 5_000)
-    parts = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
+    parts = random_head()
     for other in (whole, parts):
         assert abs(len(hard_queries(other, 0.9)) - 120) <= 3  # 2 % of them
         check_own_choices(other)
     np.testing.assert_array_equal(whole.K, parts.K)
     assert whole.Q == pytest.approx(parts.Q, rel=0.05)  # scales at which 118 to 122 queries are hard
     monkeypatch.setattr(attsvm.heads.controls, "MOST", 15_000)
-    seen = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
+    seen = random_head()
     # Of the queries looked at until these are too many: its scale, but for chance, and the choices of those alone.
     assert (seen.Q != parts.Q).any() and seen.Q == pytest.approx(parts.Q, rel=0.2)
     assert 30 < len(hard_queries(seen, 0.9)) < 90

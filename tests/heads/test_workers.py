@@ -10,7 +10,7 @@ from attsvm import heads
 from attsvm.heads import analysis
 from attsvm.heads.sequences import Text
 from made import make_heads
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_array_equal, assert_equal
 
 joblib = pytest.importorskip("joblib")
 OPTIONS = dict(threshold=0.6, queries=40, nuclear_queries=0, splits=2, progress=False)
@@ -32,15 +32,10 @@ def found(tmp_path):
     return stored(tmp_path)
 
 
-def columns(reports):
-    return {name: np.asarray(column) for name, column in reports.columns().items()}
-
-
 def same(a, b):
-    a, b = columns(a), columns(b)
+    a, b = a.columns(), b.columns()
     assert list(a) == list(b)
-    for name in a:
-        assert_array_equal(a[name], b[name])
+    assert_equal(a, b)
 
 
 def test_mapped_arrays_are_pickled_as_places(found):

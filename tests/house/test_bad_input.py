@@ -202,8 +202,8 @@ solve = options(lambda g, **how: attsvm.solve_svm(**{"data": g.data, "selected":
 two_heads = options(lambda g, head=None, **how: changed(g, head=head or g.head, heads=2, combine="sum").loss(**how))
 
 # fmt: off
-cross("X", [ones((3, 2)), K], [None, None], [K, None], ["ab", "cd"], [[[1.0, 2.0], [3.0]], [[1.0, 2.0]]], K)
-cross("Z", ones((3, 2)), ones((3, 4, 2)), ragged(2), [[1.0], [1.0, 2.0]], ones((2, 0, 2)), [1.0, 2.0])
+cross("X", [ones((3, 2)), K], [None, None], [K, None], ["ab", "cd"], [[[1.0, 2.0], [3.0]], [[1.0, 2.0]]])
+cross("Z", ones((3, 2)), ones((3, 4, 2)), ragged(2), [[1.0], [1.0, 2.0]], ones((2, 0, 2)))
 cross("Z[1]", Z=[ones((2, 2)), ones((3, 3))])
 cross("values", ones((2, 4, 2)), ones((3, 3, 2)))
 refuse("X", lambda g, x: attsvm.self_attention([ones((3, 2)), x]), ones((0, 2)), ones(2), np.full((1, 2), nan),
@@ -237,7 +237,7 @@ for outputs, classes, words in (
     (ones((3, 5)), [0, 0], "V must have shape (dv, C) = (2, C), got (3, 5)"),
 ):
     row(words, lambda g, V=outputs, c=classes: changed(g, y=None, head=attsvm.SoftmaxHead(V, c), loss="linear"))
-problem("y", [1.0, 0.0], [1, 2], [1.0, 1.0 + 1e-15], [0, 1], [1.0, 1.0, 1.0], [[1.0], [1.0]])
+problem("y", [1.0, 0.0], [1.0, 1.0 + 1e-15], [1.0, 1.0, 1.0], [[1.0], [1.0]])
 problem("loss", "hinge", "Logistic", None, ["logistic"], "log")
 problem("or (value, derivative), got a function alone", loss=np.exp)
 problem("loss", y=None, head=LinearHead([0.0, 0.0]), loss="log")
@@ -298,7 +298,7 @@ train("ball", 1.0, rule="mirror")
 train("ball", "spectral", ball=1.0)
 train("ball", K=K, Q=K, ball=1.0)
 train("lr must have shape (steps,) = (3,), got (1,)", lr=[1.0], steps=3)
-train("lr", ones((1, 3)), [0.1, 0.1], [0.1] * 4, [0.1], [0.1, -0.1, 0.1], steps=3)
+train("lr", ones((1, 3)), [0.1, 0.1], [0.1] * 4, [0.1, -0.1, 0.1], steps=3)
 train("lr", ones((3, 1)), ones((2, 4)), runs=2, steps=3)
 train("steps", None, 2**63, *WHOLE)
 train("record", -1, 10.0, [1.0, 2.0], True, None, "all", HUGE, UNSIGNED, [HUGE], [1, [2, 3]], MASKED)
@@ -326,7 +326,7 @@ row("W", lambda g: attsvm.train(changed(g, heads=2), steps=3))
 
 solve("data", ones((2, 3, 2)))
 row("got Problem: pass its .data", lambda g: attsvm.solve_svm(g.problem, [0, 0]))
-solve("selected", None, [0.0, 1.0], "01", 0, [0], [0, 3], [0, -1], UNSIGNED, [0, HUGE], [0, [1]], [True, False], MASKED,
+solve("selected", [0.0, 1.0], "01", 0, [0], [0, 3], [0, -1], UNSIGNED, [0, HUGE], [0, [1]], [True, False], MASKED,
       [], np.eye(2, 3, 2, dtype=bool), ones((2, 4), dtype=bool))
 refuse("selected", lambda g, x: attsvm.solve_svm(g.ragged, x), [2, 1, 0], [a > 0 for a in ragged()])
 refuse("selected", lambda g, x: attsvm.solve_svm(g.causal, x), [[0, 2, 0], [0, 0, 0]], ones((2, 3, 3), dtype=bool))
@@ -358,7 +358,6 @@ refuse("selected", lambda g, x: attsvm.feasible(g.data, x), [0, 3], [0.0, 1.0])
 refuse("data", lambda g, x: attsvm.feasible(x, [0, 0]), ones((2, 3, 2)))
 
 solve("(one token per query) or bools (per entry), got NoneType", selected=None)
-solve("tol must be a number, got '1'", tol="1")
 solve("tol must be a number, got None", tol=None)
 solve("got 'fro': say 'frobenius'", norm="fro")
 solve("got 'nuc': say 'nuclear'", norm="nuc")
@@ -452,8 +451,7 @@ def test_bad_input_is_refused_by_name(argument, call):
     with pytest.raises((ValueError, TypeError)) as caught:
         call(g)
     assert re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", str(caught.value)), str(caught.value)
-    for now, then in zip(arrays(g), before, strict=True):
-        np.testing.assert_array_equal(now, then)
+    np.testing.assert_equal(arrays(g), before)
 
 
 def test_good_arguments_are_good():

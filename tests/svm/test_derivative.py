@@ -53,9 +53,10 @@ def check(way, seed):
     dX, dZ, G = (rng.standard_normal(shape) for shape in (X.shape, Z.shape, sol.W.shape))
     try:
         dW, dmargin = sol.derivative(dX, dZ)
-        ends = [exact(X + h * dX, Z + h * dZ, selected, options) for h in (STEP, -STEP)]
-        # of a support that changes within the step the two differences do not agree
-        second = [exact(X + h * dX, Z + h * dZ, selected, options) for h in (3 * STEP, -3 * STEP)]
+        # If the support changes within the longer step, the two differences do not agree.
+        ends, second = (
+            [exact(X + h * dX, Z + h * dZ, selected, options) for h in (step, -step)] for step in (STEP, 3 * STEP)
+        )
     except ValueError:
         return 0
     differences = (ends[0][0] - ends[1][0]) / (2 * STEP)

@@ -105,8 +105,9 @@ def test_what_takes_much_others_solve(module, name, most, always, monkeypatch):
 
 def test_a_zero_context_and_numbers_far_from_one_are_for_others(always):
     Z, counts = contexts(3)
-    sol = attsvm.solve_svm(attsvm.theory.soft_labels(Z, counts).data, counts > 0)
-    far = attsvm.solve_svm(attsvm.theory.soft_labels(2.0**400 * Z, counts).data, counts > 0)
+    sol, far = (
+        attsvm.solve_svm(attsvm.theory.soft_labels(scale * Z, counts).data, counts > 0) for scale in (1, 2.0**400)
+    )
     assert far.status == "optimal" and far.margin == pytest.approx(2.0**400 * sol.margin, rel=1e-8)
     Z[7] = 0
     zero = attsvm.solve_svm(attsvm.theory.soft_labels(Z, counts).data, counts > 0)

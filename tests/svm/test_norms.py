@@ -83,8 +83,8 @@ def test_support_tokens_are_at_their_margin(norm, seed):
 
 @pytest.mark.parametrize("scale", [1.0, 1e-140, 1e140])
 def test_a_multiplier_at_rounding_level_is_no_support(scale):
-    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
-    sol = attsvm.solve_svm(attsvm.cross_attention(scale * X, Z), [0] * 6)
+    s = paper()
+    sol = attsvm.solve_svm(attsvm.cross_attention(scale * s.X, s.Z), [0] * 6)
     as_left = copy.deepcopy(sol)
     multipliers = as_left.answer.dual.reshape(6, 8)  # the reference's is not read
     multipliers[multipliers == 0] = 1e-14 * multipliers.max()
@@ -139,20 +139,15 @@ def test_an_equality_without_a_multiplier_can_make_an_answer_unique():
 
 
 @pytest.mark.parametrize("norm", NORMS[:3])
-@pytest.mark.parametrize("margin", [1e-12, 1e12])
-def test_the_support_does_not_depend_on_the_size_of_the_margins(norm, margin):
-    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
-    data = attsvm.cross_attention(X, Z)
-    plain, scaled = (attsvm.solve_svm(data, [0] * 6, norm, margins=np.full((6, 8), m)) for m in (1.0, margin))
-    assert_array_equal(scaled.support, plain.support)
-    assert scaled.unique is plain.unique
-
-
-@pytest.mark.parametrize("norm", NORMS[:3])
-@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
-def test_unique_has_no_units(norm, scale):
-    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
-    plain, scaled = (attsvm.solve_svm(attsvm.cross_attention(x, Z), [0] * 6, norm) for x in (X, scale * X))
+@pytest.mark.parametrize(
+    "scale, margins",
+    [*((1.0, np.full((6, 8), m)) for m in (1e-12, 1e12)), *((x, None) for x in (1e-300, 1e-160, 1e160, 1e300))],
+    ids=str,
+)
+def test_support_and_uniqueness_have_no_units(norm, scale, margins):
+    s = paper()
+    plain = attsvm.solve_svm(s.data, [0] * 6, norm)
+    scaled = attsvm.solve_svm(attsvm.cross_attention(scale * s.X, s.Z), [0] * 6, norm, margins=margins)
     assert plain.unique is not None and scaled.unique is plain.unique
     assert_array_equal(scaled.support, plain.support)
 

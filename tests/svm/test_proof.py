@@ -35,6 +35,18 @@ def text_of(proof):
     return json.dumps(proof).encode()
 
 
+def interval(statement):
+    if statement == "no W exists":
+        return math.inf, math.inf
+    return tuple(float(x) for x in FLOATS.findall(statement.partition("above")[2])[:2])
+
+
+def stated(sol):
+    """The proof of an answer, with its statement."""
+    proof, statement, _ = proved(sol)
+    return proof | {"statement": statement}
+
+
 def drawn(seed):
     """A random answer: any norm, any kind of selection; None where nothing is asked or nothing was found."""
     rng = np.random.default_rng([27, seed])
@@ -54,13 +66,7 @@ def drawn(seed):
 @pytest.fixture(scope="module")
 def proofs():
     """True proofs of many kinds, small ones."""
-    found = []
-    for seed in range(80):
-        sol = drawn(seed)
-        if sol is not None:
-            proof, statement, _ = proved(sol)
-            found.append(proof | {"statement": statement})
-    return found
+    return [stated(sol) for sol in map(drawn, range(80)) if sol is not None]
 
 
 def verdict(proof):
@@ -81,7 +87,7 @@ def test_bounds_enclose_what_the_solver_says(norm, sphere):
     assert isinstance(gap, Fraction) and 0 <= gap
     assert abs(float(gap) - sol.gap) < 1e-12  # rounding of products of 10 numbers, times the gap's condition
     _, statement, _ = proved(sol)
-    low, high = (float(x) for x in FLOATS.findall(statement.partition("above")[2])[:2])
+    low, high = interval(statement)
     assert low < 1 / sol.margin < high * (1 + 1e-15) and high / low - 1 < 1e-7
 
 
@@ -228,19 +234,16 @@ def test_malicious_files_get_a_line(tmp_path):
 
 @pytest.fixture
 def optimal(sphere):
-    sol = attsvm.solve_svm(sphere().data, [0, 1, 2, 3, 4, 5])
-    proof, statement, _ = proved(sol)
-    return proof | {"statement": statement}
+    return stated(attsvm.solve_svm(sphere().data, [0, 1, 2, 3, 4, 5]))
 
 
 @pytest.fixture
 def infeasible():
     rng = np.random.default_rng(4)
     data = attsvm.cross_attention(rng.standard_normal((30, 6, 3)), rng.standard_normal((30, 3)))
-    sol = attsvm.solve_svm(data, np.zeros(30, dtype=int))
-    proof, statement, _ = proved(sol)
+    proof = stated(attsvm.solve_svm(data, np.zeros(30, dtype=int)))
     assert len(proof["witness"]["basis"]) == 9
-    return proof | {"statement": statement}
+    return proof
 
 
 def test_a_name_twice(optimal):
@@ -291,12 +294,6 @@ def test_dependence_that_is_none(infeasible):
     for q, t in witness["basis"]:
         for terms in ([[0, 0, 1]], [[0, 0, 1], [0, 1, -1]], [[0, 0, 0]], [[q, t, 1]]):
             assert verdict(infeasible | {"witness": witness | fewer | {"dependent": [terms]}}) is None
-
-
-def interval(statement):
-    if statement == "no W exists":
-        return math.inf, math.inf
-    return tuple(float(x) for x in FLOATS.findall(statement.partition("above")[2])[:2])
 
 
 def campaign(proofs, count, seed):

@@ -1,6 +1,5 @@
 """Planes between two classes, by their own proofs and in exact numbers."""
 
-import warnings
 from fractions import Fraction
 
 import attsvm
@@ -175,15 +174,14 @@ def test_influence_is_the_plane_without_the_point(bias):
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
+@pytest.mark.filterwarnings("error")
 def test_units_do_not_matter(scale):
     X, y = cloud(5, n=20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plane, far = attsvm.separable(X, y), attsvm.separable(X * scale, y)
-        assert far.margin / scale == pytest.approx(plane.margin, rel=1e-9) and far.status == "optimal"
-        assert_allclose(far.decision_function(X * scale), plane.decision_function(X), rtol=1e-6)
-        assert_allclose(far.influence().margin / scale, plane.influence().margin, rtol=1e-8)
-        assert far.separation.margin / scale == pytest.approx(plane.margin, rel=1e-9)
+    plane, far = attsvm.separable(X, y), attsvm.separable(X * scale, y)
+    assert far.margin / scale == pytest.approx(plane.margin, rel=1e-9) and far.status == "optimal"
+    assert_allclose(far.decision_function(X * scale), plane.decision_function(X), rtol=1e-6)
+    assert_allclose(far.influence().margin / scale, plane.influence().margin, rtol=1e-8)
+    assert far.separation.margin / scale == pytest.approx(plane.margin, rel=1e-9)
 
 
 def test_a_plane_in_two_dimensions_is_drawn(ax):

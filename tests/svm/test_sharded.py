@@ -153,10 +153,8 @@ WRONG += [dict(data=None), dict(norm="nuc"), dict(tol=0), dict(method="fast"), d
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_what_one_worker_refuses_stops_all(wrong):
-    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
-
-    parts = [attsvm.cross_attention(X[part], Z[part]) for part in (slice(3), slice(3, 6))]
-    each = [dict(data=data, selected=[0, 1, 2]) for data in parts]
+    data = paper().data
+    each = [dict(data=data[part], selected=[0, 1, 2]) for part in (slice(3), slice(3, 6))]
     each[1] |= wrong
     fine, own = Network(2).apart(attsvm.solve_svm, each)
     assert isinstance(own, (ValueError, TypeError)) and next(iter(wrong)) in str(own)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from attsvm.theory.next_tokens import strong_components
 from limits import by_scores
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,7 @@ def test_graphs_are_the_edges_from_labels_to_the_other_tokens(instances):
         assert {k: set(map(tuple, edges.tolist())) for k, edges in found.graphs.items()} == by_hand
         assert all(edges.shape == (len(by_hand[k]), 2) for k, edges in found.graphs.items())
         assert found.acyclic == all((c == np.arange(len(c))).all() for c in found.components.values())
-        for k, component in found.components.items():
-            assert_array_equal(component, strong_components(found.graphs[k], 6))
+        assert_equal(found.components, {k: strong_components(edges, 6) for k, edges in found.graphs.items()})
         for kept, tokens, y in zip(found.selected, sequences, labels, strict=True):
             component = found.components[int(tokens[-1])]
             assert_array_equal(kept, component[tokens] == component[y])
@@ -112,6 +111,6 @@ def test_sample():
     assert set(sequences.ravel().tolist()) == set(range(6))
     assert_allclose(np.linalg.norm(E, axis=1), 1)
     again = attsvm.sample.next_token(n=50, T=4, K=6, d=8, rng=np.random.default_rng(3))
-    assert all(np.array_equal(a, b) for a, b in zip((sequences, labels, E), again, strict=True))
+    assert_equal(again, (sequences, labels, E))
     with pytest.raises(ValueError, match="T must be at most K = 3"):
         attsvm.sample.next_token(n=1, T=4, K=3, d=2)

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import attsvm.torch
@@ -21,6 +22,7 @@ from torch.nn import functional as F
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
 runs_of = sys.modules["attsvm.torch.faithfulness"]  # which the function of that name hides
 IDLE, OFFSET, LOW, RANDOM = range(4)
+faithfulness = partial(attsvm.torch.faithfulness, progress=False)
 
 
 class Made(torch.nn.Module):
@@ -59,7 +61,7 @@ def made():
     model = Made()
     found = attsvm.torch.read(model, [{"x": tokens(rng, 60)}])
     held_out = [{"x": tokens(rng, 30)} for _ in range(2)]
-    return model, found, held_out, attsvm.torch.faithfulness(model, found, held_out, [12, 150], 2, progress=False)
+    return model, found, held_out, faithfulness(model, found, held_out, [12, 150], 2)
 
 
 @pytest.mark.parametrize(("small", "threads"), [(10**8, 1), (0, 3)])
@@ -184,7 +186,7 @@ def test_padding_is_not_counted(made):
     x = tokens(np.random.default_rng(2), 6)
     short = {"x": x[:, :5], "attention_mask": torch.ones(6, 5)}
     padded = {"x": x, "attention_mask": (torch.arange(T) < 5).expand(6, T).float()}
-    one, other = (attsvm.torch.faithfulness(model, found[1:2], [b], [5], 1, progress=False) for b in (short, padded))
+    one, other = (faithfulness(model, found[1:2], [b], [5], 1) for b in (short, padded))
     for key in one.damages:
         assert_allclose(one.damages[key], other.damages[key], atol=1e-5)
 
@@ -195,7 +197,7 @@ def test_logits_are_compared_as_distributions(made):
     def forward(x):
         return SimpleNamespace(logits=model(x))
 
-    table = attsvm.torch.faithfulness(model, found[1:2], held_out[:1], [20], 1, forward=forward, progress=False)
+    table = faithfulness(model, found[1:2], held_out[:1], [20], 1, forward=forward)
     with torch.no_grad():
         own = torch.log_softmax(model(**held_out[0]).double(), -1)
         with attsvm.torch.substitute(model, {found[1]: "uniform"}):
@@ -209,7 +211,7 @@ def test_what_a_direction_does(made):
     """Of the low-rank head: two directions; without the larger one it loses more than without a random one."""
     model, found, held_out, _ = made
     head = found[LOW]
-    table = attsvm.torch.faithfulness(model, [head], held_out, [20], 1, directions=True, progress=False)
+    table = faithfulness(model, [head], held_out, [20], 1, directions=True)
     left, sizes, right = np.linalg.svd(head.W)
     assert [d.number for d in table.directions] == [0, 1]
     assert [d.value for d in table.directions] == pytest.approx(sizes[:2], rel=1e-6)
@@ -256,7 +258,7 @@ def test_directions_of_the_svm_are_named_beside(made):
     old = found[RANDOM].text
     words = [[f"word {(i * t) % 5}" for t in range(T)] for i in range(60)]
     head = replace(found[RANDOM], text=Text(old.keys, old.lengths, words))
-    table = attsvm.torch.faithfulness(model, [head], held_out[:1], [20], 1, directions=True, progress=False)
+    table = faithfulness(model, [head], held_out[:1], [20], 1, directions=True)
     hard = attsvm.heads.hard_queries(head)
     cases = as_cases(head, np.random.default_rng([0, 0, RANDOM, 0]).permutation(hard)[:20])
     named = name_directions(head, hard, attsvm.solve_svm(cases.data, cases.selected).W, 4)
@@ -305,13 +307,12 @@ def same(a, b, renamed=None):
 def test_layers_first_to_last(deep, ax):
     model, found, held_out = deep
     found = [found[k] for k in (OFFSET, LOW, 4 + OFFSET)]
-    options = dict(seeds=1, progress=False)
-    table = attsvm.torch.faithfulness(model, found[::-1], held_out, [6, 20], rows="layers", **options)
+    table = faithfulness(model, found[::-1], held_out, [6, 20], 1, rows="layers")
     last = "all of these"
     assert table.rows == ["layers to 0", last] and table.layers == {"layers to 0": 0, last: 1}
     assert table.labels[0].startswith("L0") and table.labels[-1].startswith("L1")
-    same(table, attsvm.torch.faithfulness(model, found, held_out, [6, 20], **options), {last: last})
-    same(table, attsvm.torch.faithfulness(model, found[:2], held_out, [20], **options), {last: "layers to 0"})
+    same(table, faithfulness(model, found, held_out, [6, 20], 1), {last: last})
+    same(table, faithfulness(model, found[:2], held_out, [20], 1), {last: "layers to 0"})
     # All that the second layer reads of the first is its "offset -1" head.
     assert table.recovered("layers to 0", "rule") > 0.99 and table.recovered("layers to 0", "random head") < 0.3
     assert table.recovered(last, "rule") > 0.99 and table.recovered(last, "SVM", 6) < 0.8
@@ -327,8 +328,8 @@ def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
     found, path = [found[1], found[6]], tmp_path / "runs.log"
 
     def table(found=found, held_out=held_out, **changed):
-        options = dict(queries=[6, 20], seeds=2, directions=True, progress=False, n_jobs=1, file=path)
-        return attsvm.torch.faithfulness(model, found, held_out, **options | changed)
+        options = dict(queries=[6, 20], seeds=2, directions=True, n_jobs=1, file=path)
+        return faithfulness(model, found, held_out, **options | changed)
 
     damage, interrupted = HeldOut.damage, 20
     done = {make: 0, damage: 0}
@@ -380,4 +381,4 @@ def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
 def test_arguments_that_do_not_fit(made, change, message):
     model, found, held_out, _ = made
     with pytest.raises((ValueError, TypeError), match=message):
-        attsvm.torch.faithfulness(**{"model": model, "found": found, "batches": held_out, "progress": False} | change)
+        faithfulness(**{"model": model, "found": found, "batches": held_out} | change)

@@ -8,7 +8,7 @@ from attsvm.torch import substitute
 from attsvm.torch.replacement import _recorded, as_form
 from compare import close
 from marks import slow
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from spellings import SPELLINGS, made
 
 CLOSE = 5e-6  # of the largest value, in single precision: logits here are below 10
@@ -33,8 +33,7 @@ def test_own_weights_change_nothing_and_others_do(spelling, space, batches):
         close(y, x, CLOSE)
         assert_array_equal(z[:, [0, 1, 3]], x[:, [0, 1, 3]])
         assert np.abs(z[:, 2] - x[:, 2]).max() > 0.1
-    for x, y in zip(own, run(model, batches), strict=True):
-        assert_array_equal(x, y)
+    assert_equal(run(model, batches), own)
 
 
 def by_hand(head, value, b):
@@ -209,8 +208,7 @@ def test_everything_is_undone(error, batches, monkeypatch):
     monkeypatch.undo()
     assert vars(model).keys() == before.keys() and "forward" not in vars(model)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    for x, y in zip(own, run(model, batches), strict=True):
-        assert_array_equal(x, y)
+    assert_equal(run(model, batches), own)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +273,7 @@ def test_own_weights_change_no_family(name, implementation):
         own = outputs(model, batches)
         with substitute(model, {head: head.W for head in found}):
             same = outputs(model, batches)
-        with substitute(model, {head: "uniform" for head in found}):
+        with substitute(model, dict.fromkeys(found, "uniform")):
             other = outputs(model, batches)
         for x, y in zip(own, same, strict=True):
             assert_allclose(y, x, atol=NEAR * np.nanmax(np.abs(x[np.isfinite(x)])))
