@@ -30,7 +30,7 @@ def _make(
     data = Data._of_plain(name, X, Z, causal) if window is None else None
     if data is None:
         keys, lengths = tokens or read_tokens("X", X)
-        queries, counts, single = read_queries(Z, len(lengths))
+        queries, counts, single = (as_doubles(keys), lengths, False) if Z is X else read_queries(Z, len(lengths))
         data = Data(name, keys, queries, None, Layout(lengths, counts, single, causal, window))
     if values is not None:
         data._given_values = read_only(read_values(own(values, copy), data._layout.lengths))

@@ -55,7 +55,9 @@ def solve_in_norm(data: Data, request: Request) -> Separation:
     W = left.T @ V @ right if metric.D is None else V.reshape(metric.D.shape) / np.sqrt(metric.D)
     low, high = answer.lower, answer.upper
     if request.C is None and request.selection.rhs is None and plain.W is not None and plain.status != "no constraint":
-        low, high = (end[0] for end in intervals(data, request.selection, W[None], plain.flat_dual[None], metric))
+        low, high = (
+            float(end[0]) for end in intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
+        )
         if low > 0:  # scale W so that its least margin is 1 again after rounding in the whitening
             W = W / (low * size(W, metric))
         if not high <= low * (1 + LOOSEST):

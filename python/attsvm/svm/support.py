@@ -113,8 +113,11 @@ def _face(norm: str, M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
     Returns whether W lies inside the face, and a function that restricts rows to the face; None if rounding does not
     decide the dimension of the face.
     """
-    U, s, Vt = np.linalg.svd(M, full_matrices=norm == "spectral")
-    fixed = _split(M, np.abs(M).max()) if norm == "max" else _split(s if norm == "spectral" else s[0] - s, s[0])
+    if norm == "max":
+        fixed = _split(M, np.abs(M).max())
+    else:
+        U, s, Vt = np.linalg.svd(M, full_matrices=norm == "spectral")
+        fixed = _split(s if norm == "spectral" else s[0] - s, s[0])
     if fixed is None:
         return None
     if norm == "max":

@@ -347,5 +347,7 @@ def _choice(p: np.ndarray, queries: np.ndarray | bool, selected: float, layer: i
 
 def _holds(sol: Separation, T: int) -> Any:
     """Which tokens have a multiplier so large that they hold an SVM in place, as a bool array (queries, T)."""
+    if sol.W is None:
+        raise ValueError(f"the tokens that a layer selects must be separable: {sol.message}")
     sizes = np.abs(sol.flat_dual).reshape(-1, T)
     return sizes > HOLDS * sizes.max()

@@ -34,6 +34,7 @@ UNIT = 2.0**-53  # relative error of one rounding in double precision
 # Bound on the rounding error of a computed excess loss, relative to the numbers from which it is computed.
 # The computation of an excess loss takes at most 20 operations.
 EVALUATED = 64 * UNIT
+CHUNK = 2**16  # largest count of entries of token differences computed at once, so that they stay in cache
 LARGEST = 700  # the exponential of a larger number may leave double precision
 SPARE = 1e-9  # relative reserve for rounding in comparisons of margins, lengths, distances and steps
 CERTIFIED = ("optimal", "iteration limit")  # statuses of answers with a certified margin
@@ -259,12 +260,21 @@ class BestTokens:
 def lengths_of_rows(data: Any, best: np.ndarray | None) -> np.ndarray:
     """The Frobenius norm of each query's longest row ``(x_a - x_t) z^T``, (M,).  ``best`` has each query's token a; if
     it is None, x_a is the mean of the query's tokens."""
-    squares = np.empty(len(data.queries))
-    for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
-        tokens = data.keys[start:stop].astype(np.float64)
-        tokens -= tokens.mean(axis=0) if best is None else tokens[best[q]]
-        squares[q] = np.einsum("ij,ij->i", tokens, tokens).max()
-    return np.sqrt(squares) * np.linalg.norm(data.queries, axis=1)
+    found, of_entry = np.empty(len(data.queries)), data._token_of()
+    chunk = max(1, CHUNK // (data.dk * data._longest))
+    for first in range(0, len(found), chunk):
+        part = slice(first, first + chunk)
+        lengths, begin = data.lengths[part], data._begin[part]
+        tokens = data.keys[of_entry[begin[0] :][: lengths.sum()]].astype(np.float64)
+        begin = begin - begin[0]
+        if best is None:
+            centre = np.add.reduceat(tokens, begin, axis=0) / lengths[:, None]
+        else:
+            centre = data.keys[(data.start + best)[part]]
+        tokens -= np.repeat(centre, lengths, axis=0)
+        squares = np.maximum.reduceat(np.einsum("ij,ij->i", tokens, tokens), begin)
+        found[part] = np.sqrt(squares) * np.linalg.norm(data.queries[part], axis=1)
+    return found
 
 
 def curvature(best: BestTokens, longest: np.ndarray) -> float:

@@ -72,8 +72,8 @@ class NextToken(Result):
         """One row per edge."""
         edges = np.concatenate(list(self.graphs.values()))
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
-        tied = [len({*self.components[k][edge]}) == 1 for k, edge in zip(after, edges, strict=True)]
-        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.array(tied, dtype=bool)}
+        tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
+        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
@@ -136,9 +136,10 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         i = there.argmin()
         raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
     last = tokens[first + lengths - 1]
-    after, kept, graphs, components = np.repeat(last, lengths), np.empty(len(tokens), dtype=bool), {}, {}
-    for k in np.unique(last).tolist():
-        of = np.flatnonzero(after == k)
+    by_last = np.argsort(np.repeat(last, lengths), kind="stable")
+    known, entries = np.unique(np.repeat(last, lengths), return_counts=True)
+    kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
+    for k, of in zip(known.tolist(), np.split(by_last, np.cumsum(entries)), strict=False):
         others = of[tokens[of] != label[of]]
         graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
         components[k] = strong_components(graphs[k], len(embeddings))

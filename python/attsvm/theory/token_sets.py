@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
+from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection, undecided
 from ..common.check import as_finite, as_floats, as_norm, as_number, as_parts, is_ragged
 from ..common.result import Lines, Solved
@@ -211,15 +212,7 @@ def decompose(
     svm = solve_svm(data, selected, norm)
     if svm.W is None:
         raise ValueError(f"no W separates the selected sets: {svm.message}")
-    # W_fin solves the SVM of the selected tokens alone: every row is an equality (x_ref - x_t)^T W z = log(p_ref / p_t)
-    logs = np.log(np.where(kept, p, 1.0))
-    differences = np.repeat(logs[data._begin + selection.reference], data.lengths) - logs
-    selection.rhs = np.where(kept, differences, -np.inf)  # other tokens have no row
-    # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
-    sol = solve_request(data, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
-    if sol.status not in ("optimal", "no constraint"):
-        raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    W_fin = sol.W
+    W_fin = _finite_part(data, kept, p, norm)
     largest = np.abs(svm.W).max() or 1.0
     direction = svm.W / largest
     R = float(np.vdot(direction, W - W_fin) / (np.vdot(direction, direction) or 1.0) / largest)
@@ -241,6 +234,25 @@ def decompose(
         data.probabilities(total),
         data._layout.shape_queries(behind),
     )
+
+
+def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
+    """The weights of least norm under which attention has the given log ratios within each set of selected tokens.
+
+    They solve the SVM of the selected tokens alone, in which every row is an equality ``(x_ref - x_t)^T W z = log(p_ref
+    / p_t)``.
+    """
+    lengths = np.add.reduceat(kept, data._begin, dtype=np.intp)
+    _, _, token = data._rows_of(np.zeros_like(lengths))
+    layout = Layout(lengths, np.ones_like(lengths), single=True)
+    alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
+    selection, logs = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool))), np.log(p[kept])
+    selection.rhs = np.repeat(logs[alone._begin], lengths) - logs
+    # the nuclear norm's interior-point method needs margin rows, and there are none; the factored method does not
+    sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
+    if sol.status not in ("optimal", "no constraint"):
+        raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
+    return sol.W  # W is not None, since the status is optimal or no constraint
 
 
 def tokens_kept(scores: ArrayLike, lam: float) -> Any:

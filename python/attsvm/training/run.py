@@ -225,11 +225,12 @@ class Run(Result):
 
     def _proved(self) -> Lines:
         """The printed line about the margin that the last weights prove; no line for several attention heads."""
-        if self.problem.heads is not None or self.data._none or not np.isfinite(self.W).all():
+        W = self.weights[-1]  # after an overflow self.W is that of a later step, which no record holds
+        if self.problem.heads is not None or self.data._none or not np.isfinite(W).all():
             return []
         kind = self.own_norm
         try:
-            low, high = map(float, self.trained._intervals(self.W[None, None], None, kind)[:, 0])
+            low, high = map(float, self.trained._intervals(W[None, None], self.selected, kind)[:, 0])
         except FloatingPointError:  # the logits overflow
             return []
         norm = "" if kind == "frobenius" else f", {norm_name(kind)} norm"

@@ -93,6 +93,7 @@ def memory_of(
 
 # the fields of a Descent that are records, and the fields that all workers have in common: arguments, weights, memory
 FIRST = Descent._fields.index("weights")
+MEMORY = ("mean", "root", "past")  # what a rule keeps of the gradients
 ROWS, SETTINGS = Descent._fields[FIRST:-1], Descent._fields[Descent._fields.index("ridge") : FIRST]
 
 
@@ -123,14 +124,15 @@ class Training:
             descent = descent._replace(target=float(target))
         if self.default_lr:
             descent = descent._replace(lr=self.rule.default_rate(*problem.data._W_shape, descent.W is None, *scale))
-        said = {"v": "the start of the head", "record": "steps or record", "root": "metric"}
-        same = {said.get(name, name): getattr(descent, name) for name in SETTINGS}
+        said = {"v": "the start of the head", "record": "steps or record"}
+        same = {said.get(name, name): getattr(descent, name) for name in SETTINGS if name not in MEMORY}
         kind, v, *others = problem._head
         same |= {
             "head": [kind, v if problem.head.shared else None, *others],
             "heads": problem.heads,
             "loss": problem._loss_name,
             "combine": problem.combine,
+            "metric": self.metric and self.metric.numbers,
             "callback (given or not)": self.callback is not None,
         }
         workers.agree(**same)
