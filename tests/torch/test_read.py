@@ -3,6 +3,7 @@
 import contextlib
 import math
 import random
+import tracemalloc
 from types import SimpleNamespace
 
 import attsvm.torch
@@ -11,6 +12,7 @@ import pytest
 import torch
 from attsvm.torch import watch
 from attsvm.torch.batch import Batch
+from attsvm.torch.sampling import Column
 from numpy.testing import assert_allclose, assert_array_equal
 from spellings import SPELLINGS, Own, made
 from torch.nn import functional as F
@@ -169,6 +171,12 @@ def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
     read(tokens=30, seed=1, store=tmp_path)
     assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
     assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}
+    column = Column("x", tmp_path)
+    parts = [column.add(np.ones((1000, 1, 100))) for _ in range(20)]
+    tracemalloc.start()
+    column.collect(parts)
+    assert tracemalloc.get_traced_memory()[1] < 4e6  # a column of 16 MB is written part by part
+    tracemalloc.stop()
 
 
 def test_layers_and_heads_are_chosen(batches):
