@@ -245,15 +245,17 @@ def test_half_precision_is_read_exactly():
             assert (head.choices.selected[8 * i : 8 * i + 8] == logits.argmax(axis=1)).all()
 
 
-def test_one_token_sequences_and_a_sliding_window():
+def test_one_token_sequences_a_sliding_window_and_a_query_of_nan():
     def sliding(x):
         at = torch.arange(x.shape[1])
         seen = (at[:, None] >= at) & (at[:, None] - at < 3)
-        return F.scaled_dot_product_attention(*[x[:, None]] * 3, attn_mask=seen)
+        q = x.masked_fill(at[:, None] == 5, math.nan)
+        return F.scaled_dot_product_attention(*(a[:, None] for a in (q, x, x)), attn_mask=seen)
 
     batches = [torch.randn(1, 6, 12), torch.randn(2, 1, 12)]
     (head,) = attsvm.torch.read(torch.nn.Identity(), batches, forward=sliding)
-    assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 3] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 6]
+    assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 0] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 0]
+    assert head.choices.selected[5] == -1 and np.isnan(head.choices.top[5])
     assert head.attention(2).tolist() == [[1.0]]
 
 
