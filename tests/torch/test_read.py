@@ -3,6 +3,7 @@
 import contextlib
 import math
 import random
+import tracemalloc
 from types import SimpleNamespace
 
 import attsvm.torch
@@ -11,6 +12,7 @@ import pytest
 import torch
 from attsvm.torch import watch
 from attsvm.torch.batch import Batch
+from attsvm.torch.sampling import Column
 from numpy.testing import assert_allclose, assert_array_equal
 from spellings import SPELLINGS, Own, made
 from torch.nn import functional as F
@@ -169,6 +171,12 @@ def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
     read(tokens=30, seed=1, store=tmp_path)
     assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
     assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}
+    column = Column("x", tmp_path)
+    parts = [column.add(np.ones((1000, 1, 100))) for _ in range(20)]
+    tracemalloc.start()
+    column.collect(parts)
+    assert tracemalloc.get_traced_memory()[1] < 4e6  # a column of 16 MB is written part by part
+    tracemalloc.stop()
 
 
 def test_layers_and_heads_are_chosen(batches):
@@ -237,15 +245,17 @@ def test_half_precision_is_read_exactly():
             assert (head.choices.selected[8 * i : 8 * i + 8] == logits.argmax(axis=1)).all()
 
 
-def test_one_token_sequences_and_a_sliding_window():
+def test_one_token_sequences_a_sliding_window_and_a_query_of_nan():
     def sliding(x):
         at = torch.arange(x.shape[1])
         seen = (at[:, None] >= at) & (at[:, None] - at < 3)
-        return F.scaled_dot_product_attention(*[x[:, None]] * 3, attn_mask=seen)
+        q = x.masked_fill(at[:, None] == 5, math.nan)
+        return F.scaled_dot_product_attention(*(a[:, None] for a in (q, x, x)), attn_mask=seen)
 
     batches = [torch.randn(1, 6, 12), torch.randn(2, 1, 12)]
     (head,) = attsvm.torch.read(torch.nn.Identity(), batches, forward=sliding)
-    assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 3] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 6]
+    assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 0] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 0]
+    assert head.choices.selected[5] == -1 and np.isnan(head.choices.top[5])
     assert head.attention(2).tolist() == [[1.0]]
 
 

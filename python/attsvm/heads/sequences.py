@@ -43,7 +43,8 @@ class Text(Mapped):
     start, stop : (M,) integer arrays
         Query q sees the tokens ``start[q] .. stop[q] - 1`` of its sequence, no token if both are equal.
     visible : dict of int to (S, T) bool array
-        For each sequence in which the visible tokens have gaps: whether each query sees each token.
+        For each sequence in which the visible tokens have gaps: whether each query sees each token between its start
+        and its stop.
     numbers : (n,) integer array
         Number of each kept sequence among all sequences that the model was given.
     places : (n, 4) integer array
@@ -91,8 +92,8 @@ class Text(Mapped):
     def sizes(self) -> np.ndarray:
         """Number of tokens that each query sees."""
         sizes = self.stop - self.start
-        for i, seen in self.visible.items():
-            sizes[self.query_begin[i] :][: len(seen)] = seen.sum(axis=1)
+        for i in self.visible:
+            sizes[self.query_begin[i] :][: self.counts[i]] = self.seen(i).sum(axis=1)
         return sizes
 
     @property
@@ -107,12 +108,11 @@ class Text(Mapped):
 
     def seen(self, i: int, queries: slice | int = slice(None)) -> np.ndarray:
         """Flags (S, T): whether each query of sequence i (or of its ``queries``, or only one) sees each token."""
-        if i in self.visible:
-            return self.visible[i][queries]
         ends = (part[self.query_begin[i] :][: self.counts[i]] for part in (self.start, self.stop))
         start, stop = (part[queries][..., None] for part in ends)
         at = np.arange(self.lengths[i])
-        return (at >= start) & (at < stop)
+        window = (at >= start) & (at < stop)
+        return window & self.visible[i][queries] if i in self.visible else window
 
     def window(self, i: int, query: int) -> np.ndarray:
         """Indices of the tokens that a query of sequence i sees."""

@@ -53,18 +53,17 @@ def contents(
     same text show the same sequences, at most ``count``.  If the JSON is too long, fewer sequences are shown, and then
     fewer heads: the heads with the largest numbers of queries that count stay.
     """
-    keys = [_same_text(report.head) for report in shown]
-    distinct = list(dict.fromkeys(keys))
+    numbers: dict[Any, int] = {}  # the number of each text on the page
+    read = [numbers.setdefault(_same_text(report.head), len(numbers)) for report in shown]
     chosen: list[Sequence[int]] = []
     texts, heads, cases = [], [], []
-    for key in distinct:
-        members = [report for report, own in zip(shown, keys, strict=True) if own == key]
+    for text in range(len(numbers)):
+        members = [report for report, own in zip(shown, read, strict=True) if own == text]
         head = members[0].head
         first = range(len(head.text.lengths))[:count]
         chosen.append(choose_sequences(members, count) if shown is reports else first)
         texts.append([_sequence(head, i, images) for i in chosen[-1]])
-    for report, own, key in counted(zip(reports, shown, keys, strict=True), len(keys), "view", "head", progress):
-        text = distinct.index(key)
+    for report, own, text in counted(zip(reports, shown, read, strict=True), len(read), "view", "head", progress):
         heads.append(_head(report, text, measured))
         cases.append(_cases(own, chosen[text]))
     sizes = [[len(_compact(found)) + 1 for found in own] for own in cases]
@@ -89,7 +88,7 @@ def on_text(reports: Sequence[HeadReport], heads: Sequence[Head]) -> tuple[list[
 
     ``heads``: the heads on the other text.  The SVM keeps its W, and has no support tokens there.
     """
-    others = {head.name: head for head in heads}
+    others = {head.name: head for head in reversed(heads)}  # the first, if a head occurs twice
     found = [report for report in reports if report.head.name in others]
     if not found:
         raise ValueError("text must hold one of the heads of the reports, got none")

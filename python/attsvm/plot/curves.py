@@ -150,10 +150,9 @@ def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     >>> ax.get_ylabel()
     'largest softmax probability'
     """
-    ax = axes(ax)
     trained = _trained(run)
     curves = np.stack([largest(run.data.probabilities(W)) for W in run.weights])
-    band(run.steps, curves.T, ax=ax, **{"label": trained, **style(trained), **line_kw})
+    ax = band(run.steps, curves.T, ax=ax, **{"label": trained, **style(trained), **line_kw})
     ax.set(xlabel="training step", ylabel="largest softmax probability", ylim=(0, 1.03))
     return ax
 
@@ -188,7 +187,6 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     >>> ax.get_legend_handles_labels()[1]
     ['W, max norm']
     """
-    ax = axes(ax)
     trained = _trained(run)
     low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
     look = {"label": f"{trained}, {norm_name(norm)} norm"} | line_kw
@@ -220,12 +218,13 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
     >>> ax.get_legend_handles_labels()[1]
     ['W and its Frobenius SVM']
     """
-    W, ax, trained = weights_of(solution), axes(ax), _trained(run)
+    W, trained = weights_of(solution), _trained(run)
     look = {"label": f"{trained} and its {norm_name(solution.norm)} SVM"} | style(trained, solution.norm) | line_kw
     return _along(run, correlations(run.weights, W), ax, "correlation with the SVM solution", look)
 
 
 def _along(run: Run, numbers: np.ndarray, ax: Any, label: str, look: dict[str, Any]) -> Any:
+    ax = axes(ax)
     ax.plot(run.steps, numbers, **look)
     ax.set(xlabel="training step", ylabel=label)
     ax.set_ylim(top=1.03)

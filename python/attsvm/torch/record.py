@@ -88,6 +88,7 @@ class Layer:
             raise ValueError(
                 f"layer {self.number} ({self.module}) hides other tokens from each head, which this package cannot hold"
             )
+        dead = ~live | as_array(prob[:, rows].isnan().any(-1).any(0))  # with nan, in any head, a query does not count
         arrays = {"q": q[:, rows].transpose(0, 1), "k": k[:: self.shared, columns].transpose(0, 1)}
         if self.residual is not None:
             arrays["x"] = self.residual.keys.inputs(call, b)[columns, None]
@@ -97,8 +98,8 @@ class Layer:
         self.kept.append(
             KeptSequence(
                 entry, self.passed + b, (S, T, rows.start, columns.start), seen.shape[-1],
-                *_windows(seen[0] & live[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
-                _choose(prob[:, rows, columns], ~live), _cut(norms, columns),
+                *_windows(seen[0] & ~dead[:, None]), _cut(bias, rows, columns), _cut(sink, rows),
+                _choose(prob[:, rows, columns], dead), _cut(norms, columns),
                 words(T, columns, True), words(S, rows, False) if self.kind == "cross" else None,
                 {name: self.columns[name].add(as_array(x)) for name, x in arrays.items()},
             )

@@ -63,15 +63,15 @@ class Column:
             raw = np.memmap(self.file.name, np.uint8, "r") if self.at else np.empty(0, np.uint8)
             parts = [np.ndarray(shape, dtype, raw, at) for shape, dtype, at in handles]
         _, groups, width = parts[0].shape
-        arrays = (np.concatenate([part[:, group] for part in parts]) for group in range(groups))
         if self.store is None:
-            return list(arrays)
+            return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
         path, shape = self.store / f"{self.name}.npy", (groups, sum(map(len, parts)), width)
         layout = {"descr": np.lib.format.dtype_to_descr(parts[0].dtype), "fortran_order": False, "shape": shape}
         with replacing(path) as file:  # the file is not memory-mapped, since only a write reports a full disk
             np.lib.format.write_array_header_2_0(file, layout)
-            for array in arrays:
-                file.write(array.data)
+            for group in range(groups):
+                for part in parts:  # one by one, since all parts together may not fit into memory
+                    file.write(part[:, group].tobytes())
         self.close()
         return list(np.load(path, mmap_mode="r"))
 

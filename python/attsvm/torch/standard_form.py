@@ -82,9 +82,9 @@ def products(q: Tensor, k: Tensor) -> Tensor:
 def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, Tensor | None]:
     """The arrays of sequence ``b`` of a call in standard form, checked against the result of the call.
 
-    Returns five things: queries; keys; a tuple; probabilities (H, S, T), nan for queries that see no token; norms of
-    the values (G, T) or None.  The tuple has a mask (1 or H, S, T), true where a query sees a token; the bias (1 or H,
-    S, T) or None; and the sink (H, S) or None.
+    Returns five things: queries; keys; a tuple; probabilities (H, S, T), nan for queries that see no token or are nan;
+    norms of the values (G, T) or None.  The tuple has a mask (1 or H, S, T), true where a query sees a token; the bias
+    (1 or H, S, T) or None; and the sink (H, S) or None.
 
     Raises
     ------
@@ -92,8 +92,8 @@ def sequence(call: Attention, b: int) -> tuple[Tensor, Tensor, Around, Tensor, T
         If the probabilities, or the attended values that follow from them, are not those that the model computed.
     """
     q, k, logits, (seen, bias, sink), largest = compared(call, b)
-    live = seen.any(-1, keepdim=True)
-    prob = torch.where(live, attend(logits, seen, bias, sink), torch.nan)
+    prob = torch.where(seen.any(-1, keepdim=True), attend(logits, seen, bias, sink), torch.nan)
+    live = ~prob.isnan().any(-1, keepdim=True)
     values = None if call.v is None else call.v[b].to(q.dtype)
     # The result that these probabilities give, and the result of the call.
     own, ran, unit = prob.nan_to_num(), single(call.result[b]), 1.0

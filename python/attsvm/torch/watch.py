@@ -31,7 +31,7 @@ from torch.overrides import TorchFunctionMode
 from .products import PRODUCT_NAMES, SAME_NAMES, Product, as_added, changed, over_last, product_of, tensors
 
 PRODUCTS, MAPS = 8, 12  # number of the last products of activations, and of the last linear maps, that are kept
-FOLLOWED = 8  # largest number of arrays of probabilities that are followed at one time
+FOLLOWED = 8  # number of the last arrays of probabilities of unknown softmaxes that are followed
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 # Names of classes of whole attention modules, not of their components (projection, norm, bias).
 AN_ATTENTION = re.compile(r"(attention|attn)(\d+d?)?$", re.IGNORECASE)
@@ -99,9 +99,10 @@ class Watch(TorchFunctionMode):
         self.missed: dict[str, str] = {}
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
-        # Probabilities on their way to the values, with their attention call, or with the module of an unknown one.
-        self.followed: deque[tuple[Tensor, Attention | Running]] = deque(maxlen=FOLLOWED)
         self.waiting: Attention | None = None  # the last call of a softmax, until its values are known
+        self.own: list[Tensor] = []  # the probabilities of this call, and tensors made of them on the way to the values
+        # The same of softmaxes whose logits are not followed, each with its module.
+        self.unknown: deque[tuple[Tensor, Running]] = deque(maxlen=FOLLOWED)
         self.heads: int | None = None
         self.split: Running | None = None  # the last module whose softmaxes are factors of its attention
 
@@ -191,7 +192,7 @@ class Watch(TorchFunctionMode):
                 return self._softmax(own, out)
             if out.ndim >= 3:
                 if self.within() is None:
-                    self.followed.append((out, self.innermost()))
+                    self.unknown.append((out, self.innermost()))
                 else:
                     self.kernel()
         elif name in PRODUCT_NAMES:
@@ -201,8 +202,9 @@ class Watch(TorchFunctionMode):
             new = None if own is None else changed(own, name, args, kwargs, out)
             if name in SAME_NAMES or name == "getitem":
                 given = tensors(args, kwargs)[:1]
-                owners = [owner for prob, owner in self.followed for x in given if x is prob]
-                self.followed.extend((out, owner) for owner in owners[:1])
+                self.own += [out for x in given if any(x is prob for prob in self.own)]
+                modules = [module for prob, module in self.unknown for x in given if x is prob]
+                self.unknown.extend((out, module) for module in modules[:1])
         if new is not None:
             self.products.append(new)
         return out
@@ -216,8 +218,7 @@ class Watch(TorchFunctionMode):
         call = self._call(own, prob)
         self.products.clear()
         result = self.change(call)
-        self.waiting = call
-        self.followed.append((result, call))
+        self.waiting, self.own = call, [result]
         return result
 
     def _call(self, own: Product, result: Tensor, **more: Any) -> Attention:
@@ -232,19 +233,18 @@ class Watch(TorchFunctionMode):
     def _values(self, args: Any, kwargs: Any) -> None:
         """Finds the values of an attention call: the second factor of a product whose first is its probabilities."""
         given = tensors(args, kwargs)
-        for prob, owner in list(self.followed):
-            if isinstance(owner, Running):
-                if any(x is prob for x in given):
-                    self.miss(owner)
-            elif len(given) == 2 and given[0] is prob:
-                owner.v = given[1] if given[1].ndim == prob.ndim and not isinstance(args[0], str) else None
-                self._flush()
+        for prob, module in self.unknown:
+            if any(x is prob for x in given):
+                self.miss(module)
+        if self.waiting is not None and len(given) == 2 and any(given[0] is prob for prob in self.own):
+            fits = given[1].ndim == given[0].ndim and not isinstance(args[0], str)
+            self.waiting.v = given[1] if fits else None
+            self._flush()
 
     def _flush(self) -> None:
-        call, self.waiting = self.waiting, None
+        call, self.waiting, self.own = self.waiting, None, []
         if call is None:
             return
-        self.followed = deque((pair for pair in self.followed if pair[1] is not call), FOLLOWED)
         if call.within is self.split:
             self.kernel()
         else:
@@ -253,7 +253,7 @@ class Watch(TorchFunctionMode):
     def finish(self) -> None:
         """Ends the forward pass: reports the last attention call, and drops the arrays that it kept for the pass."""
         self._flush()
-        for kept in (self.products, self.maps, self.followed):
+        for kept in (self.products, self.maps, self.unknown):
             kept.clear()
 
     def _sdpa(
