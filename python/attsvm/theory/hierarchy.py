@@ -270,7 +270,8 @@ def hierarchy(
     Raises
     ------
     ValueError
-        If a query on the way to the output has not selected a token; the message names it: train for more steps.
+        If a query on the way to the output has not selected a token; the message names it: train for more steps.  Also
+        if the tokens that a layer selects cannot be separated.
 
     Notes
     -----
