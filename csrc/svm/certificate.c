@@ -230,7 +230,9 @@ static void of_soft(struct bounds *bound, const double *W, const double *lambda,
         price += dual * (dual / (4 * C));
     }
     bound->upper = met ? vector_dot(W, W, D) / 2 + C * slack : INFINITY;
-    bound->lower = vector_dot(rows->rhs, lambda, rows->count) - vector_dot(M, M, D) / 2 - price;
+    struct doubt doubt = rounding_of(lambda, rows);
+    double most = vector_norm(M, D) + doubt.combination;
+    bound->lower = vector_dot(rows->rhs, lambda, rows->count) - doubt.product - most * most / 2 - price;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
 }
 
