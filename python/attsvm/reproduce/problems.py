@@ -58,11 +58,10 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     more than the selected one, so that training will leave the selection.  "proved" is true if run.limit() proves that
     the selection stays; it is false for factors.
     """
-    best = local = False
-    if saturated(run):
-        best = on_best(run)
-        solution = None if best else svm_of(run, norm)
-        local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
+    best, local = saturated(run) and on_best(run), False
+    if saturated(run) and not best:
+        solution = svm_of(run, norm)
+        local = solution.W is not None and theory.is_locally_optimal(problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
 
@@ -93,7 +92,7 @@ def flat(found: Any, name: str = "") -> dict[str, Any]:
     A list of mappings with the same names gives each name one array of the numbers of all mappings.
     """
     if isinstance(found, list) and isinstance(found[0], dict):
-        rows = [flat(row) for row in found]
+        rows = list(map(flat, found))
         found = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     if not isinstance(found, dict):
         return {name: found}
@@ -113,11 +112,11 @@ def to_svm(W: np.ndarray, solution: Separation) -> float:
 def differs(problem: Problem, solution: Separation) -> bool:
     """Whether the package and NumPy disagree on whether a selection is locally optimal, or on whether all its rivals
     are support tokens."""
-    if solution.W is None:
+    if (W := solution.W) is None:
         return False
-    chosen, W = solution.selection.reference, solution.W
+    chosen = solution.selection.reference
     margins = support_margins(problem.data, chosen, W)
-    tight = bool(((margins <= 1 + TIGHT) | np.isinf(margins)).all())
+    tight = ((margins <= 1 + TIGHT) | np.isinf(margins)).all()
     found = theory.is_locally_optimal(problem, solution), theory.all_tight(solution)
     return (locally_optimal(problem, chosen, W), tight) != found
 

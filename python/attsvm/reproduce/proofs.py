@@ -10,8 +10,6 @@ from ..svm.proof import proved
 from ..svm.separation import Separation
 from ..svm.solve import listeners
 
-__all__ = ["ProvedAnswers"]
-
 SAMPLE = 10  # number of answers proved for a figure; proving more would take longer than measuring the figure
 
 
@@ -56,5 +54,5 @@ class ProvedAnswers:
         if not self.answers:
             return {}, missing
         count = len(self.answers)
-        text = f"answers proved exactly, of {count}" + (f" out of {self.seen:,}" if count < self.seen else "")
+        text = f"answers proved exactly, of {count}" + f" out of {self.seen:,}" * (count < self.seen)
         return {"Proofs": [exactly(text, count - len(missing), low=count)]}, missing

@@ -36,7 +36,7 @@ def slope(x: ndarray, y: ndarray) -> ndarray:
 
 def logits_of(X: ndarray, Z: ndarray, W: ndarray) -> ndarray:
     """The logits ``x_t^T W z`` (..., n, T) of tokens X (..., n, T, d) and queries Z (..., n, d)."""
-    return (X @ (Z @ W.swapaxes(-1, -2))[..., None])[..., 0]
+    return np.matvec(X, Z @ W.mT)
 
 
 def softmax(logits: ndarray) -> ndarray:
@@ -90,7 +90,7 @@ def slopes_of(scores: ndarray, logits: ndarray, summed: Any = ()) -> ndarray:
 
 def pulled(slopes: ndarray, X: ndarray, Z: ndarray) -> ndarray:
     """The gradient in W (..., d, d) from the derivatives in the logits: the sum of ``slope_t x_t z^T``."""
-    return (slopes[..., None, :] @ X)[..., 0, :].swapaxes(-1, -2) @ Z
+    return np.vecmat(slopes, X).mT @ Z
 
 
 def loss_gradient(at: Sequences, W: ndarray, slopes: Callable[..., ndarray] = slopes_of) -> ndarray:
@@ -121,16 +121,16 @@ def descend(
     From factors the result is K Q^T.  With ``normalized``, each step of W, K or Q is divided by the norm of its
     gradient.  ``ridge`` is for factors only.
     """
-    W, factors = W.copy(), W.ndim > at.scores.ndim
+    factors = W.ndim > at.scores.ndim
 
     def product() -> ndarray:
-        return W[0] @ W[1].swapaxes(-1, -2) if factors else W
+        return W[0] @ W[1].mT if factors else W
 
     for _ in range(steps):
         G = loss_gradient(at, product(), slopes)
         if factors:
-            G = np.stack([G @ W[1], G.swapaxes(-1, -2) @ W[0]]) + 2 * ridge * W
-        W -= lr * G / (np.linalg.norm(G, axis=(-2, -1), keepdims=True) + np.finfo(float).eps if normalized else 1)
+            G = np.stack([G @ W[1], G.mT @ W[0]]) + 2 * ridge * W
+        W = W - lr * G / (np.linalg.matrix_norm(G, keepdims=True) + np.finfo(float).eps if normalized else 1)
     return product()
 
 
@@ -169,7 +169,7 @@ def support_margins(data: Data, selected: ndarray, W: ndarray) -> ndarray:
 def locally_optimal(problem: Problem, selected: ndarray, W: ndarray) -> bool:
     """Whether a selection is locally optimal by the definition: each token scores more than its support tokens."""
     scores, support = problem.scores, support_margins(problem.data, selected, W) <= 1 + TIGHT
-    return bool((scores[np.arange(len(scores)), selected][:, None] > scores)[support].all())
+    return bool((np.take_along_axis(scores, selected[:, None], 1) > scores)[support].all())
 
 
 def norms(A: ndarray, norm: str | float) -> tuple[float, float]:

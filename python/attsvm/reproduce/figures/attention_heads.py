@@ -13,11 +13,11 @@ import numpy as np
 
 from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, mean, median, share
-from ..panels import BLUE, finish, medians, pairs, picture
+from ..panels import BLUE, ORANGE, finish, medians, pairs, picture
 from ..problems import D, N, T, correlations, linear_layer, saturated
 from ..textbook import Sequences, apart, descend, slopes_of, unit
 
-HEADS = (1, 2, 4)
+HEADS = {1: "0.35", 2: BLUE, 4: ORANGE}  # numbers of attention heads, and their colours
 LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
 SHOWN = np.arange(0, STEPS + 1, 10)
 PAPER = "{SVM}: its open question on several attention heads; no picture"
@@ -26,7 +26,6 @@ RUNS, QUICK = 100, 32
 SETTINGS = f"""{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient
 descent (each attention head by its own norm) with learning rate {LR} for {STEPS} steps from the start of a PyTorch
 linear layer."""
-COLORS = {1: "0.35", 2: "#0072B2", 4: "#D55E00"}
 COMBINATIONS = {"sum": "summed", "concatenate": "side by side"}
 KINDS = {f"{combine} {H}": f"{H} {text}" for combine, text in COMBINATIONS.items() for H in HEADS}
 
@@ -52,11 +51,9 @@ def experiment(rng):
                 "best": (selected == scores[:H].argmax(axis=2)).mean(),
                 "saturated": saturated(run),
             }
-        early = train(problem, W, lr=LR, steps=TWIN_STEPS).W
         # the loss is that of the sum over the heads, which are the first axis of the scores
-        added = functools.partial(slopes_of, summed=0)
-        by_hand = descend(Sequences(X, Z, scores), W, TWIN_STEPS, LR, slopes=added)
-        result[f"{combine} apart"] = apart(early, by_hand)
+        by_hand = descend(Sequences(X, Z, scores), W, TWIN_STEPS, LR, slopes=functools.partial(slopes_of, summed=0))
+        result[f"{combine} apart"] = apart(train(problem, W, lr=LR, steps=TWIN_STEPS).W, by_hand)
     return result
 
 
@@ -94,9 +91,9 @@ def plot(results, left, middle, bars):
     """Draws 1 - correlation of the heads' W with their own SVMs, for summed heads (left) and for heads side by side
     (middle), and how often heads select the best token or the same token (right)."""
     for ax, (combine, text) in zip((left, middle), COMBINATIONS.items(), strict=True):
-        for H in HEADS:
+        for H, color in HEADS.items():
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
-            medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, color=COLORS[H])
+            medians(SHOWN[1:], off, f"{H} attention head{'s' if H > 1 else ''}", ax, color=color)
         finish(ax, f"Attended vectors {text}", "training step", "1 - correlation of a head with its own SVM", "xy")
     best, agree = ([results[f"{key} {what}"] for key in KINDS] for what in ("best", "agree"))
     pairs(

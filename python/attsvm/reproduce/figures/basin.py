@@ -9,6 +9,8 @@ independent here).  Right: one minus the correlation of the weights with the dir
 cone that diagnose() states, the loss falls along the solution; training need not stay in that cone.
 """
 
+import itertools
+
 import numpy as np
 from numpy.linalg import norm
 from scipy.optimize import bisect
@@ -70,12 +72,12 @@ def cone(rng, problem, solution):
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(problem, selected, W)
-    size, climbs = norm(W), 0
+    U, climbs = W / norm(W), 0
     for V in rng.standard_normal((RIM, D, D)):
-        aside = V - np.vdot(V, W) / size**2 * W
-        rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / norm(aside)
+        aside = V - np.vdot(V, U) * U
+        rim = (1 - mu) * U + np.sqrt(mu * (2 - mu)) * aside / norm(aside)
         climbs += not descends(problem, R * rim, W).all()
-    return {"in the cone": float(climbs), "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
+    return {"in the cone": climbs, "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
 
 
 def derived_cone(problem, selected, W):
@@ -146,8 +148,8 @@ def claims(results):
             ),
             share(f"still on its tokens, c = {STARTS[-1]}", stays[:, -1], 0.95),
             *(
-                share(f"on its tokens from c = {c} but not from c = {d}", stays[:, i] & ~stays[:, i + 1], high=0.05)
-                for i, (c, d) in enumerate(zip(STARTS, STARTS[1:], strict=False))
+                share(f"on its tokens from c = {c} but not from c = {d}", kept & ~still, high=0.05)
+                for (c, kept), (d, still) in itertools.pairwise(columns(STARTS, stays))
             ),
             median(f"1 - correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", 1 - turned, 0, 1e-5),
         ],

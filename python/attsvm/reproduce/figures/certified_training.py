@@ -64,7 +64,7 @@ LEAST = 1e-13
 def experiment(rng):
     problem = sphere_problem(rng)
     data, y, head, (X, Z) = problem.data, problem.y, problem.head, tokens_of(problem.data)
-    factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
+    hows = RULES | {"factors": dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))}
     tokens = unit(rng.standard_normal((3, 5, D)))
     relu = MLPHead(rng.standard_normal((D, HIDDEN)), rng.uniform(0.5, 1.5, HIDDEN))
     problems = {
@@ -80,7 +80,7 @@ def experiment(rng):
     }
     rows = []
     for name in SETTINGS_OF:
-        how = {"lr": LR} | RULES.get(name, {}) | (factors if name == "factors" else {})
+        how = {"lr": LR} | hows.get(name, {})
         run = train(problems.get(name, problem), **how, steps=STEPS, record=RECORDS)
         selected = run.selected
         if name == "two tokens":  # if the selected token has a copy, the copy counts as selected too
@@ -97,14 +97,14 @@ def experiment(rng):
 def interval(run, selected, svm):
     """Compares the bounds of the largest margin that a run proves with the margin of the SVM.  Returns both bounds as
     shares of this margin, the norms of W, and the number of false bounds."""
-    if svm.W is None or svm.margin == 0:  # the run has selected tokens that no W separates
-        return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0.0}
+    if not svm.margin:  # the run has selected tokens that no W separates
+        return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0}
     least, most = run.margins(selected=selected)
     return {
         "low": least[1:] / svm.margin,
         "high": most[1:] / svm.margin_bound,
         "norm": run.norm[1:],
-        "false": float((least > svm.margin_bound).sum() + (most < svm.margin).sum()),
+        "false": (least > svm.margin_bound).sum() + (most < svm.margin).sum(),
     }
 
 

@@ -69,13 +69,11 @@ def experiment(rng):
         "drift apart": drift("normalized", RATES[-1]),
         "gap": max(certificate(svm)["gap"] for svm in (nuclear, frobenius)),
     }
-    starts = {"aligned": (U * root, Vt.T * root, joint), "random": (K, Q, joint), "separate": (K, Q, "normalized")}
+    starts = {"random": (K, Q, joint), "separate": (K, Q, "normalized"), "aligned": (U * root, Vt.T * root, joint)}
     for name, (k, q, rule) in starts.items():
         run = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
         found[name] = {"balance": run.balance[1:], "nuclear": correlations(run.weights[1:], nuclear.W)}
-        if name == "aligned":
-            found["frobenius"] = to_svm(run.W, frobenius)
-            found["alone"] = alone(run, nuclear.W)
+    found |= {"frobenius": to_svm(run.W, frobenius), "alone": alone(run, nuclear.W)}  # the last run's start is aligned
     at = RECORD[RECORD <= RIDGE_STEPS]
     run = train(problem, K=K, Q=Q, rule="constant", lr=RIDGE_LR, steps=RIDGE_STEPS, record=at, ridge=RIDGE)
     left = norm(difference(run.K, run.Q)) / norm(begin)
@@ -125,7 +123,7 @@ def plot(results, drift, balance, direction):
     drift.text(least, apart, many, color=GREEN, va="center", fontsize=8)
     drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
     drift.set_xticks(RATES, RATES)
-    drift.set_xticks([], minor=True)
+    drift.xaxis.minorticks_off()
     finish(
         drift,
         f"Kept by the flow: a path of length {LENGTH:g}",

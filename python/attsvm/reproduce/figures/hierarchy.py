@@ -17,7 +17,7 @@ from ... import correlation, cross_attention, self_attention, solve_svm
 from ...claims import median, share
 from ...theory import hierarchy, train_stack
 from ..panels import BLUE, ORANGE, PALETTE, finish, medians, picture
-from ..problems import flat, to_svm
+from ..problems import to_svm
 from ..textbook import norms, unit
 
 PAPER = "{SVM}, its last sentence; no picture"
@@ -45,12 +45,12 @@ STEPS, RECORD = 4000, 200
 SETTINGS = f"""Unit tokens, queries and head, orthogonal values, {STEPS:,} steps of normalised gradient descent on all
 layers together, learning rate 0.1."""
 KINDS = {"SVM of all queries": "#999999", "of those on the way": ORANGE, "its SVM": BLUE}
-LAYERS = 3  # The measured arrays have a column for each layer; with two layers the middle column is NaN.
 
 
 def together(runs, seed):
-    """Trains stacks of attention layers in each setting.  Measures each layer's correlation with its SVM, the lowest
-    layer's correlation with two control SVMs, and the margin times norm of the lowest layer over that of the last."""
+    """Trains stacks of attention layers in each setting.  Measures each layer's correlation with its SVM along
+    training, the lowest layer's correlation with two control SVMs, and the margin times norm of the lowest layer over
+    that of the last."""
     found = {}
     for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
@@ -59,8 +59,7 @@ def together(runs, seed):
         start = spread * noise.transpose(1, 2, 0, 3, 4)
         stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
         norm = "nuclear" if factors else "frobenius"
-        of_runs = flat([_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)])
-        found |= {f"{measured}, {name}": numbers for measured, numbers in of_runs.items()}
+        found[name] = [_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)]
     return found
 
 
@@ -73,22 +72,20 @@ def drawn(rng, n, T, d, layers):
 
 
 def _judged(stack, r, X, V, z, norm):
-    shapes = {"layers": LAYERS, "controls": 2, "balance": (), "distance": (STEPS // RECORD, LAYERS)}
-    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     attention = [p[r] for p in stack.attention]
     try:
         svms = hierarchy(X, V, z, attention, norm)
     except ValueError:  # a query that leads to the output has not selected a token
-        return found
-    if any(svm.status != "optimal" for svm in svms):
-        return found
-    margins = []
-    for k, svm in enumerate(svms):
-        W, column = stack.W[k][r], k if len(svms) == LAYERS else -k
-        found["layers"][column] = correlation(W, svm.W)
-        found["distance"][:, column] = [1 - correlation(record[k][r], svm.W) for record in stack.records[1:]]
-        margins.append(svm.margin * norms(W, norm)[0])
-    return found | {"balance": margins[0] / margins[-1], "controls": _controls(stack.W[0][r], X, attention, norm)}
+        shapes = {"correlation": (STEPS // RECORD, len(attention)), "controls": 2, "balance": ()}
+        return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
+    margins = [svm.margin * norms(W[r], norm)[0] for W, svm in zip(stack.W, svms, strict=True)]
+    return {
+        "correlation": [
+            [correlation(W[r], svm.W) for W, svm in zip(weights, svms, strict=True)] for weights in stack.records[1:]
+        ],
+        "controls": _controls(stack.W[0][r], X, attention, norm),
+        "balance": margins[0] / margins[-1],
+    }
 
 
 def _controls(W, X, attention, norm):
@@ -108,18 +105,17 @@ def claims(results):
     own, and that margin times norm is equal in the lowest and the last layer."""
     groups = {}
     for name, (lowest, last) in CLAIMED.items():
-        low, middle, top = results[f"layers, {name}"].T
-        every, alone = results[f"controls, {name}"].T
+        low, *middle, top = results[f"{name} correlation"][:, -1].T
+        every, alone = results[f"{name} controls"].T
         # NaN if the lowest layer has no SVM; true if those queries have none
         nearer = np.where(np.isfinite(low), ~(low <= alone), np.nan)
-        between = median("correlation of the middle layer with its SVM", middle, 0.98, 1)
         groups[f"{name}: every layer goes to an SVM of its own"] = [
             median("correlation of the last layer with its SVM", top, last, 1),
             median("correlation of the lowest layer with its SVM", low, lowest, 1),
-            *([between] if name == "three layers" else []),
+            *(median("correlation of the middle layer with its SVM", x, 0.98, 1) for x in middle),
             median("of the lowest layer with the SVM of all queries (control)", every, -1, 0.9),
             share("nearer to its SVM than to that of the queries on the way alone", nearer, 0.5),
-            median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
+            median("ratio of margin times norm, lowest layer to last", results[f"{name} balance"], 0.9, 1.1),
         ]
     return groups
 
@@ -131,21 +127,21 @@ def plot(results, left, middle, right):
     steps = RECORD * np.arange(1, STEPS // RECORD + 1)
     for name, color in zip(("two layers", "random start", "three layers"), PALETTE, strict=False):
         for column, which, line in ((0, "lowest", "-"), (-1, "last", "--")):
-            curves = results[f"distance, {name}"][..., column]
-            medians(steps, curves, f"{name}, {which} layer", left, color=color, linestyle=line)
+            off = 1 - results[f"{name} correlation"][..., column]
+            medians(steps, off, f"{name}, {which} layer", left, color=color, linestyle=line)
     finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy")
     left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
     left.minorticks_off()
     names = list(SETTINGS_OF)
     for k, name in enumerate(names):
-        values = *results[f"controls, {name}"].T, results[f"layers, {name}"][:, 0]
+        values = *results[f"{name} controls"].T, results[f"{name} correlation"][:, -1, 0]
         for shift, value, (label, color) in zip((-0.2, 0, 0.2), values, KINDS.items(), strict=True):
             at = np.full(len(value), k + shift)
             middle.semilogy(at, 1 - value, ".", color=color, alpha=0.6, label=None if k else label)
     middle.set_xticks(range(len(names)), names, rotation=20)
     middle.margins(x=0.06)
     finish(middle, "The lowest layer and its controls", ylabel="1 - correlation with the weights")
-    balances = [results[f"balance, {name}"] for name in names]
+    balances = [results[f"{name} balance"] for name in names]
     right.boxplot([x[np.isfinite(x)] for x in balances])
     right.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     right.set_xticks(range(1, len(names) + 1), names, rotation=20)

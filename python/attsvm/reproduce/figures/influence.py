@@ -16,7 +16,7 @@ from numpy.linalg import norm
 from ... import cross_attention, solve_svm, train
 from ...claims import mean, median, share
 from ..panels import BLUE, ORANGE, finish, medians, picture
-from ..problems import columns, flat, sphere_problem, svm_of
+from ..problems import columns, sphere_problem, svm_of
 
 PAPER = "{NOWHERE}"
 CAPTION = """Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the
@@ -53,7 +53,7 @@ def experiment(rng):
         "arrived": arrived,
         "kept": kept.mean(),
         "held": found.solved,
-        **flat([learned(rng, n) for n in COUNTS]),
+        "learned": [learned(rng, n) for n in COUNTS],
     }
 
 
@@ -93,7 +93,7 @@ def claims(results):
         ],
         "The share of sequences with a support token bounds the error on new ones, in expectation": [
             mean(f"share minus error, n = {n}", x, (-1, 1), 0)
-            for n, x in columns(COUNTS, results["share"] - results["error"])
+            for n, x in columns(COUNTS, results["learned share"] - results["learned error"])
         ],
     }
 
@@ -105,7 +105,7 @@ def plot(results, left, right):
     left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
     left.axline((0, 0), slope=1, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
-    medians(COUNTS, results["share"], "share of sequences with a support token", right, color=ORANGE)
-    medians(COUNTS, results["error"], "error on new sequences", right, color=BLUE)
+    medians(COUNTS, results["learned share"], "share of sequences with a support token", right, color=ORANGE)
+    medians(COUNTS, results["learned error"], "error on new sequences", right, color=BLUE)
     finish(right, "Few supports, few errors", "sequences", "share", "xy")
     return "Support is influence", f"{len(results['kept'])} runs; 10th to 90th percentile."

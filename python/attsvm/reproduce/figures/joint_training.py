@@ -22,7 +22,7 @@ from ...claims import exactly, median, share
 from ...theory import label_svm, relaxed_margins
 from ..panels import BLUE, ORANGE, cumulated, finish, picture
 from ..problems import draws, linear_layer, saturated, sphere_problem, to_svm
-from ..textbook import loss, softmax, tokens_of, unit
+from ..textbook import loss, softmax, unit
 
 LR, STEPS = 0.1, 1000
 THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the second token of the third sequence
@@ -105,7 +105,7 @@ def experiment(rng):
         return dict.fromkeys((*KINDS, "v", "rho"), np.nan)
     rho = norm(trained.v) / trained.norm[-1]
     v = label.W[:, 0]
-    score = (problem.y[:, None] * tokens_of(data)[0][np.arange(N), selected]) @ v
+    score = problem.y * (data.attended(trained.W, hard=True) @ v)
     solutions = {
         "full": solve_svm(data, selected),
         "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
