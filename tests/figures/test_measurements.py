@@ -17,7 +17,7 @@ def test_endings_are_what_they_say(rng):
     for _ in range(60):
         problem = problems.sphere_problem(rng, 5, 5, 6)
         run = attsvm.train(problem, steps=int(rng.choice([30, 1500])), record=0)
-        end = problems.ending(problem, run, "frobenius")
+        end = problems.ending(run, "frobenius")
         assert end.pop("proved") == (run.limit().status == "proved") and sum(end.values()) == 1
         (word,) = (word for word, true in end.items() if true)
         seen.add(word)

@@ -50,7 +50,7 @@ def linear_layer(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.uniform(-bound, bound, shape)
 
 
-def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
+def ending(run: Run, norm: Norm) -> dict[str, bool]:
     """Flags that say how a run ended: "global" on the optimal tokens, "local" on other locally optimal ones, or
     "neither".
 
@@ -61,7 +61,7 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     best, local = saturated(run) and on_best(run), False
     if saturated(run) and not best:
         solution = svm_of(run, norm)
-        local = solution.W is not None and theory.is_locally_optimal(problem, solution)
+        local = solution.W is not None and theory.is_locally_optimal(run.problem, solution)
     proved = norm == "frobenius" and run.limit().status == "proved"
     return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
 

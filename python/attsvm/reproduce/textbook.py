@@ -172,11 +172,11 @@ def locally_optimal(problem: Problem, selected: ndarray, W: ndarray) -> bool:
     return bool((np.take_along_axis(scores, selected[:, None], 1) > scores)[support].all())
 
 
-def norms(A: ndarray, norm: str | float) -> tuple[float, float]:
+def norms(A: ndarray, norm: Any) -> tuple[float, float]:
     """Returns a norm of the matrix A; and the dual norm of A.  A number p as ``norm`` stands for the entrywise lp
     norm."""
     x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
-    p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}[norm] if isinstance(norm, str) else norm
+    p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}.get(norm, norm)
     q = np.inf if p == 1 else 1.0 if p == np.inf else p / (p - 1)
     return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
@@ -206,7 +206,7 @@ def certificate(solution: Separation) -> dict[str, Any]:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
     dual = np.maximum(solution.dual, 0)
     adjoint = pulled(dual, differences(data, selected), data.queries)
-    norm: Any = solution.norm if metric is None else "frobenius"
+    norm = solution.norm if metric is None else "frobenius"
     margin = support_margins(data, selected, W).min() / norms(plain(W, metric, 0.5), norm)[0]
     bound = norms(plain(adjoint, metric, -0.5), norm)[1] / dual.sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": np.linalg.matrix_rank(W, rtol=1e-4)}

@@ -43,7 +43,7 @@ def of_dimension(rng, d):
     second = problem.scores.argsort(axis=1)[:, -2]
     found = {"differ": []}
     for (name, norm), start in zip(NORMS.items(), ({}, {"K": K, "Q": Q}), strict=True):
-        end = ending(problem, train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
+        end = ending(train(problem, **start, lr=LR, steps=STEPS, record=0), norm)
         ideal = svm_of(problem, norm)
         found[name] = end | {"all support": all_tight(ideal)}
         found["differ"].append(differs(problem, ideal))
@@ -64,7 +64,6 @@ def claims(results):
             share("global, d = 64", best[:, -1], 0.95),
         ]
     best, proved = results["W global"], results["W proved"]
-
     return groups | {
         "Ends that are proved, not looked at: no later step changes a token": [
             share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),

@@ -102,7 +102,7 @@ def claims(results):
 def plot(results, left, right):
     """Draws how far W turns without a sequence against the predicted turn (left), and the share of sequences with a
     support token beside the error on new sequences (right)."""
-    left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", color=BLUE, alpha=0.6)
+    left.plot(results["predicted"].ravel(), results["trained"].ravel(), ".", alpha=0.6)
     left.axline((0, 0), slope=1, color="0.3", linewidth=0.8, zorder=0)
     finish(left, "Without one sequence", "turn predicted by the SVM", "turn after training again")
     medians(COUNTS, results["learned share"], "share of sequences with a support token", right, color=ORANGE)

@@ -34,7 +34,7 @@ LONG_STEPS = 8000
 PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.r_[0:STEPS:10, STEPS : LONG_STEPS + 1 : 250]
 # After these numbers of steps weights are compared with NumPy; later the textbook gradient loses half of its digits.
-TWIN_STEPS = {"W": 300, "KQ": 40}
+TWIN_STEPS, TWIN_STEPS_KQ = 300, 40
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = """Left: how sharp attention becomes. Right: how far the weights are from the two SVMs of the tokens they
@@ -84,10 +84,13 @@ def experiment(rng):
                 f"{key} rank": proof["rank"],
             }
     # a few steps of W and of (K, Q), against descent along the textbook gradient in NumPy
-    early = train(problem, W, lr=LR, steps=TWIN_STEPS["W"]).W
-    factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], ridge=TWIN_RIDGE).W
-    both = descend(at, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
-    return result | {"W apart": apart(early, descend(at, W, TWIN_STEPS["W"], LR)), "KQ apart": apart(factors, both)}
+    return result | {
+        "W apart": apart(train(problem, W, lr=LR, steps=TWIN_STEPS).W, descend(at, W, TWIN_STEPS, LR)),
+        "KQ apart": apart(
+            train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS_KQ, ridge=TWIN_RIDGE).W,
+            descend(at, np.stack([K, Q]), TWIN_STEPS_KQ, LR, ridge=TWIN_RIDGE),
+        ),
+    }
 
 
 def claims(results):
@@ -144,9 +147,9 @@ def claims(results):
             share("1 - correlation within 1e-3", bare[:, -1] <= 1e-3, 0, 0.3),
         ],
         "Against the textbook gradient in NumPy": [
-            exactly(f"W after {TWIN_STEPS['W']} steps, relative difference", results["W apart"], high=1e-6),
+            exactly(f"W after {TWIN_STEPS} steps, relative difference", results["W apart"], high=1e-6),
             exactly(
-                f"K Q^T after {TWIN_STEPS['KQ']} steps with ridge {TWIN_RIDGE:g}, relative difference",
+                f"K Q^T after {TWIN_STEPS_KQ} steps with ridge {TWIN_RIDGE:g}, relative difference",
                 results["KQ apart"],
                 high=1e-6,
             ),

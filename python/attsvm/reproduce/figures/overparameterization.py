@@ -57,7 +57,7 @@ def experiment(rng):
 
 def ending_of(problem):
     run = train(problem, lr=LR, steps=STEPS, record=0)
-    return ending(problem, run, "frobenius") | {"all support": all_support(problem)}
+    return ending(run, "frobenius") | {"all support": all_support(problem)}
 
 
 def all_support(problem):
