@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,9 +24,9 @@ DRAWS = 10_000
 ALLOWED = 0.18
 
 
-def draws() -> Iterator[None]:
+def draws() -> Iterator[int]:
     """Iterates DRAWS times, for a loop that ends when a random problem is accepted; then raises an error."""
-    yield from itertools.repeat(None, DRAWS)
+    yield from range(DRAWS)
     raise RuntimeError(f"none of {DRAWS:,} random problems was accepted")
 
 
@@ -62,8 +61,12 @@ def ending(run: Run, norm: Norm) -> dict[str, bool]:
     if saturated(run) and not best:
         solution = svm_of(run, norm)
         local = solution.W is not None and theory.is_locally_optimal(run.problem, solution)
-    proved = norm == "frobenius" and run.limit().status == "proved"
-    return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
+    return {
+        "global": best,
+        "local": local,
+        "neither": not best and not local,
+        "proved": norm == "frobenius" and run.limit().status == "proved",
+    }
 
 
 def svm_of(chosen: Run | Problem, norm: Norm = "frobenius", **how: Any) -> Separation:

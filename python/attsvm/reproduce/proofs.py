@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from bisect import insort
 
 from ..claims import Claim, exactly
 from ..svm.proof import proved
@@ -20,7 +21,7 @@ class ProvedAnswers:
     """
 
     def __init__(self, everything: bool = False):
-        self.most = None if everything else SAMPLE
+        self.everything = everything
         self.answers: list[tuple[int, int, Separation]] = []
         self.seen = 0
         self._lock = threading.Lock()
@@ -38,9 +39,9 @@ class ProvedAnswers:
             return
         with self._lock:
             self.seen += 1
-            self.answers.append((zlib.crc32(sol.flat_dual.tobytes()), self.seen, sol))
-            if self.most is not None:
-                self.answers = sorted(self.answers)[: self.most]
+            insort(self.answers, (zlib.crc32(sol.flat_dual.tobytes()), self.seen, sol))
+            if not self.everything:
+                del self.answers[SAMPLE:]
 
     def claims(self) -> tuple[dict[str, list[Claim]], list[str]]:
         """Proves the collected answers.  Returns the claim that all are proved, under a heading, and the reasons why

@@ -42,13 +42,6 @@ def difference(K, Q):
     return K.T @ K - Q.T @ Q
 
 
-def alone(run, W):
-    """Compares a run's factors with balanced factors of W = U S V^T: returns the correlations of K K^T with U S U^T,
-    and of Q Q^T with V S V^T."""
-    U, sizes, Vt = svd(W)
-    return [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
-
-
 def experiment(rng):
     """Measures how far K^T K - Q^T Q drifts at each step length, and along training the balance of the factors and the
     correlation of K Q^T with the nuclear SVM."""
@@ -73,7 +66,11 @@ def experiment(rng):
     for name, (k, q, rule) in starts.items():
         run = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
         found[name] = {"balance": run.balance[1:], "nuclear": correlations(run.weights[1:], nuclear.W)}
-    found |= {"frobenius": to_svm(run.W, frobenius), "alone": alone(run, nuclear.W)}  # the last run's start is aligned
+    # The last run has the aligned start.  For the nuclear W = U S V^T, balanced factors have K K^T = U S U^T and
+    # Q Q^T = V S V^T.
+    found["frobenius"] = to_svm(run.W, frobenius)
+    U, sizes, Vt = svd(nuclear.W)
+    found["alone"] = [correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in ((run.K, U), (run.Q, Vt.T))]
     at = RECORD[RECORD <= RIDGE_STEPS]
     run = train(problem, K=K, Q=Q, rule="constant", lr=RIDGE_LR, steps=RIDGE_STEPS, record=at, ridge=RIDGE)
     left = norm(difference(run.K, run.Q)) / norm(begin)

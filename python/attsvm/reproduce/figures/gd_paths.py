@@ -135,7 +135,7 @@ def claims(results):
                 median(f"{title}: 1 - correlation with the other SVM, less that", other - off, 1e-3, 0.1),
             ]
         text = f"W after {TWIN_STEPS} steps of the textbook gradient in NumPy"
-        group.append(exactly(text, results[f"{kind} apart"], high=1e-6))
+        group += [exactly(text, results[f"{kind} apart"], high=1e-6)]
     return groups
 
 

@@ -62,7 +62,7 @@ def example(kind):
     trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
     second = np.ones(3, dtype=int)
     full, relaxed = (solve_svm(data, second, margins=m).W.ravel() for m in (None, relaxed_margins(problem, second)))
-    outputs = np.array([data.attended(W) @ v for W, v in zip(trained.weights, trained.head_records, strict=True)])
+    along = zip(trained.weights, trained.head_records, strict=True)
     minimisers = [joint_minimiser(X, radius) for radius in RADII]
     return {
         "joint v": [correlation(v, label_svm(problem, second).W.ravel()) for v, _ in minimisers],
@@ -74,7 +74,7 @@ def example(kind):
         "relaxed": relaxed,
         "label": label_svm(problem, second).W.ravel(),
         "softmax": [data.probabilities(W)[:, 1].mean() for W in trained.weights],
-        "logistic": (1 / (1 + np.exp(-LABELS * outputs))).mean(axis=1),
+        "logistic": [(1 / (1 + np.exp(-LABELS * (data.attended(W) @ v)))).mean() for W, v in along],
     }
 
 

@@ -33,7 +33,7 @@ def experiment(rng):
     problems = [sphere_problem(rng, *size) for size in SIZES]
     first = problems[0]
     problems += [Problem(first.data, first.y, first.head, loss) for loss in LOSSES]
-    return [_judged(problem) for problem in problems]
+    return list(map(_judged, problems))
 
 
 def _judged(problem):
