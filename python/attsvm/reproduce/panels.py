@@ -39,7 +39,7 @@ def finish(
 
 
 def picture(
-    size: tuple[float, float], columns: int, rows: int = 1, layout: Any = "constrained", **how: Any
+    size: tuple[float, float] = (11, 4.6), columns: int = 2, rows: int = 1, layout: Any = "constrained", **how: Any
 ) -> Callable[[Any], Any]:
     """Decorator that makes ``plot(results)``, which returns a figure, from ``draw(results, *axes)``, which draws on it.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
+from numpy import linalg, ndarray
 
 from .. import Data, Problem, Separation
 
@@ -20,12 +20,12 @@ def tokens_of(data: Data) -> tuple[ndarray, ndarray]:
 
 def apart(A: ndarray, B: ndarray) -> float:
     """The relative distance ``||A - B|| / ||B||`` of A from B."""
-    return float(np.linalg.norm(A - B) / np.linalg.norm(B))
+    return float(linalg.norm(A - B) / linalg.norm(B))
 
 
 def unit(x: ndarray) -> ndarray:
     """The vectors along the last axis, scaled to length 1."""
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+    return x / linalg.norm(x, axis=-1, keepdims=True)
 
 
 def slope(x: ndarray, y: ndarray) -> ndarray:
@@ -130,7 +130,7 @@ def descend(
         G = loss_gradient(at, product(), slopes)
         if factors:
             G = np.stack([G @ W[1], G.mT @ W[0]]) + 2 * ridge * W
-        W = W - lr * G / (np.linalg.matrix_norm(G, keepdims=True) + np.finfo(float).eps if normalized else 1)
+        W = W - lr * G / (linalg.matrix_norm(G, keepdims=True) + np.finfo(float).eps if normalized else 1)
     return product()
 
 
@@ -140,7 +140,7 @@ def mirror_descend(at: Sequences, W: ndarray, steps: int, lr: float, p: float) -
     q = p / (p - 1)
     for _ in range(steps):
         G = loss_gradient(at, W)
-        U = np.sign(W) * np.abs(W) ** (p - 1) - lr * G / np.linalg.norm(G.ravel(), q)
+        U = np.sign(W) * np.abs(W) ** (p - 1) - lr * G / linalg.norm(G.ravel(), q)
         W = np.sign(U) * np.abs(U) ** (1 / (p - 1))
     return W
 
@@ -175,10 +175,10 @@ def locally_optimal(problem: Problem, selected: ndarray, W: ndarray) -> bool:
 def norms(A: ndarray, norm: Any) -> tuple[float, float]:
     """Returns a norm of the matrix A; and the dual norm of A.  A number p as ``norm`` stands for the entrywise lp
     norm."""
-    x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
+    x = linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
     p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}.get(norm, norm)
     q = np.inf if p == 1 else 1.0 if p == np.inf else p / (p - 1)
-    return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
+    return float(linalg.norm(x, p)), float(linalg.norm(x, q))
 
 
 def plain(W: ndarray, metric: Any, power: float) -> ndarray:
@@ -187,7 +187,7 @@ def plain(W: ndarray, metric: Any, power: float) -> ndarray:
     For the powers 0.5 and -0.5 its Frobenius norm is the norm and the dual norm of W in the metric.
     """
     if isinstance(metric, tuple):
-        left, right = ((V * values**power) @ V.T for values, V in map(np.linalg.eigh, metric))
+        left, right = ((V * values**power) @ V.T for values, V in map(linalg.eigh, metric))
         return left @ W @ right
     return W if metric is None else W * metric**power
 
@@ -209,4 +209,4 @@ def certificate(solution: Separation) -> dict[str, Any]:
     norm = solution.norm if metric is None else "frobenius"
     margin = support_margins(data, selected, W).min() / norms(plain(W, metric, 0.5), norm)[0]
     bound = norms(plain(adjoint, metric, -0.5), norm)[1] / dual.sum()
-    return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": np.linalg.matrix_rank(W, rtol=1e-4)}
+    return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": linalg.matrix_rank(W, rtol=1e-4)}

@@ -171,7 +171,7 @@ def claims(results):
     }
 
 
-@picture((11, 4.6), 2, width_ratios=(1, 1.3))
+@picture(width_ratios=(1, 1.3))
 def plot(results, left, right):
     """Draws the share of runs that keep the tokens of their start, against c (left), and 1 - correlation of W with the
     SVM solution of the start along training, for the least c (right)."""

@@ -107,7 +107,7 @@ def claims(results):
     }
 
 
-@picture((11, 4.6), 2, width_ratios=(1, 1.3))
+@picture(width_ratios=(1, 1.3))
 def plot(results, left, right):
     """Draws the share of runs that end on the optimal tokens, with equal and with random scores (left), and 1 -
     correlation of W with the SVM of these tokens along training with equal scores (right)."""

@@ -98,7 +98,7 @@ def claims(results):
     }
 
 
-@picture((11, 4.6), 2)
+@picture()
 def plot(results, left, right):
     """Draws how far W turns without a sequence against the predicted turn (left), and the share of sequences with a
     support token beside the error on new sequences (right)."""

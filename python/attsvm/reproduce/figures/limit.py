@@ -75,7 +75,7 @@ def claims(results):
     }
 
 
-@picture((11, 4.6), 2)
+@picture()
 def plot(results, left, right):
     """Draws the step of each proof against the step at which attention passes .9 (left), and the shares of runs whose
     limit is proved (right)."""

@@ -119,7 +119,7 @@ def claims(results):
     }
 
 
-@picture((11, 4.6), 2)
+@picture()
 def plot(results, left, right):
     """Draws the norm of W (left) and 1 - correlation of W with its SVM (right) along training by constant and by
     normalised steps."""

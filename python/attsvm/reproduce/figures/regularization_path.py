@@ -100,7 +100,7 @@ def claims(results):
     return groups
 
 
-@picture((11, 4.6), 2, width_ratios=(1.3, 1))
+@picture(width_ratios=(1.3, 1))
 def plot(results, left, right):
     """Draws, against the radius, the minimisers' distances from the SVM directions (left) and their loss above its
     infimum (right)."""

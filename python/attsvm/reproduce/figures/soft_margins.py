@@ -186,7 +186,7 @@ def claims(results):
     }
 
 
-@picture((11, 4.6), 2)
+@picture()
 def plot(results, left, right):
     """Draws how far soft margins fall short of 1, against C (left), and the norm of W against the spread of the margins
     that rows ask for (right)."""
