@@ -19,8 +19,7 @@ from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import margin_share
 from ..panels import PALETTE, finish, medians, picture
-from ..problems import D, N, T, columns, log_spaced, sphere_problem, svm_of
-from ..textbook import certificate, slope
+from ..problems import D, N, T, certificate, columns, log_spaced, slope, sphere_problem, svm_of
 
 STEPS = 8000
 RECORDS = log_spaced(10, STEPS, 18, np.round)
