@@ -35,7 +35,7 @@ def experiment(rng):
     W = linear_layer(rng, max(HEADS), D, D)
     blocks = np.concatenate([[v], unit(rng.standard_normal(W.shape[:2])[1:])])
     # the vector by which each head is read: one for all heads, or a block of the output head for each
-    for combine, reads in zip(COMBINATIONS, (np.broadcast_to(v, blocks.shape), blocks), strict=True):
+    for combine, reads in zip(COMBINATIONS, (0 * blocks + v, blocks), strict=True):
         scores = y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
         for H in HEADS:
             head = LinearHead(v if combine == "sum" else reads[:H].ravel())

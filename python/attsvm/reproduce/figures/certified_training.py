@@ -97,7 +97,7 @@ def interval(run, selected, svm):
     """Compares the bounds of the largest margin that a run proves with the margin of the SVM.  Returns both bounds as
     shares of this margin, the norms of W, and the number of false bounds."""
     if not svm.margin:  # the run has selected tokens that no W separates
-        return dict.fromkeys(("low", "high", "norm"), np.full(len(RECORDS), np.nan)) | {"false": 0}
+        return dict.fromkeys(("low", "high", "norm"), np.nan * RECORDS) | {"false": 0}
     least, most = run.margins(selected=selected)
     return {
         "low": least[1:] / svm.margin,

@@ -49,11 +49,12 @@ LEAST = (0.85, 0.8, 0.85)
 def experiment(rng):
     """Trains W on problems of each size with equal and with random scores.  Measures whether runs end on the optimal
     tokens and, for equal scores, how W correlates with their SVM."""
-    return [of_size(rng, *size) for size in SIZES]
+    return [of_size(rng, size) for size in SIZES]
 
 
-def of_size(rng, n, T, d):
-    free = sphere_problem(rng, n, T, d)
+def of_size(rng, size):
+    _, _, d = size
+    free = sphere_problem(rng, *size)
     W = START * rng.standard_normal((d, d))
     problem = tied(free)
     run = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
@@ -66,7 +67,7 @@ def of_size(rng, n, T, d):
         "correlation": correlations(run.weights[1:], svm.W),
         "stationary": [np.vdot(by_hand, svm.W) >= 0 for by_hand, _ in somewhere],
         "apart": [apart(gradient, by_hand) for by_hand, gradient in somewhere],
-        "not told": (n, T, d) == SIZES[0]
+        "not told": size == SIZES[0]
         and (diagnose(problem).no_stationary_point != "equal scores" or diagnose(free).equal_scores),
     }
 

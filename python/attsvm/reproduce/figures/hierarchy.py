@@ -51,8 +51,8 @@ def together(runs, seed):
     training, the lowest layer's correlation with two control SVMs, and the margin times norm of the lowest layer over
     that of the last."""
     found = {}
-    for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
-        draws = [drawn(np.random.default_rng([seed, k, r]), n, T, d, layers) for r in range(runs)]
+    for k, (name, (*size, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
+        draws = [drawn(np.random.default_rng([seed, k, r]), *size) for r in range(runs)]
         X, z, v, y, Q, noise = map(np.stack, zip(*draws, strict=True))
         V = list(length * np.linalg.qr(Q.swapaxes(0, 1))[0])
         start = spread * noise.transpose(1, 2, 0, 3, 4)

@@ -59,7 +59,7 @@ def example(kind):
     data = prompt_attention(X)
     problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
     trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
-    second = np.ones(3, dtype=int)
+    second = [1, 1, 1]
     full, relaxed = (solve_svm(data, second, margins=m).W.ravel() for m in (None, relaxed_margins(problem, second)))
     along = zip(trained.weights, trained.head_records, strict=True)
     minimisers = [joint_minimiser(X, radius) for radius in RADII]

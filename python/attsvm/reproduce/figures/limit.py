@@ -40,9 +40,8 @@ def _judged(problem):
     run = train(problem, steps=STEPS, record=RECORD)
     limit = run.limit()
     least = np.array([problem.data.probabilities(W).max(axis=-1).min() for W in run.weights])
-    attends = min(run.steps[least > DECIDED], default=np.nan)
     proved, svm = limit.status == "proved", limit.solution
-    found = {"best": on_best(run), "proved": proved, "attends": attends}
+    found = {"best": on_best(run), "proved": proved, "attends": min(run.steps[least > DECIDED], default=np.nan)}
     if not proved:
         return found | {"step": np.nan, "left": False, "nearer": np.nan, "gap": 0.0}
     later = train(problem, run.W, steps=LATER * STEPS)
