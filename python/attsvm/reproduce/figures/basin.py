@@ -77,11 +77,12 @@ def cone(rng, problem, solution):
     and R.  Also counts random weights on the cone's boundary at which some query's loss does not fall along W."""
     selected, W = solution.selected, solution.W
     found = diagnose(problem, selected).local_cone
+    margins = support_margins(problem.data, selected, W)
     # The cone is not tested if a query has no support token.
-    if (support_margins(problem.data, selected, W).min(axis=1) > 1 + TIGHT).any():
+    if (margins.min(axis=1) > 1 + TIGHT).any():
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
-    by_hand = derived_cone(problem, selected, W)
+    by_hand = derived_cone(problem, selected, W, margins)
     U, climbs = W / norm(W), 0
     for V in rng.standard_normal((RIM, D, D)):
         aside = V - np.vdot(V, U) * U
@@ -90,7 +91,7 @@ def cone(rng, problem, solution):
     return {"in the cone": climbs, "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
 
 
-def derived_cone(problem, selected, W):
+def derived_cone(problem, selected, W, margins):
     """Derives the width mu and the radius R of the local cone as attsvm.diagnose does, but from the tokens alone and by
     bisection.
 
@@ -98,7 +99,7 @@ def derived_cone(problem, selected, W):
     bounds this difference by eps.  Beyond radius R, tokens that are not support tokens have too little softmax to
     outweigh the support tokens.
     """
-    data, scores, margins = problem.data, problem.scores, support_margins(problem.data, selected, W)
+    data, scores = problem.data, problem.scores
     length = norm(differences(data, selected), axis=2) * norm(data.queries, axis=1)[:, None]
     better = scores[np.arange(N), selected][:, None] - scores
     tight = margins <= 1 + TIGHT

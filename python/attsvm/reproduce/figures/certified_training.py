@@ -27,9 +27,6 @@ RULES = {
     "spectral": {"rule": "spectral", "lr": 0.05},
     "factors": {},
 }
-# Names of further runs of gradient descent, whose loss, head or data differ from those of the runs in RULES.
-OTHERS = ("exponential loss", "linear loss", "rooted logistic loss", "ReLU head", "causal", "two tokens")
-SETTINGS_OF = (*RULES, *OTHERS)
 NORMS = {"mirror 3": 3.0, "sign": "max", "spectral": "spectral", "factors": "nuclear"}
 TITLES = ("gradient descent, Frobenius", "mirror descent, l3", "signs, max", "spectral", "K and Q, nuclear")
 PAPER = "{NOWHERE}; for linear classifiers, gradient descent is mirror descent on the dual (Ji and Telgarsky 2019)"
@@ -52,8 +49,14 @@ def log_slope(u):
     return -u - s - np.log(4 * s) / 2
 
 
-# A loss of the user's own: the square root of the logistic loss, its derivative, and the logarithm of |derivative|.
-ROOTED = (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope)
+LOSSES = {
+    "exponential loss": "exponential",
+    "linear loss": "linear",
+    # the square root of the logistic loss, its derivative, and the logarithm of |derivative|
+    "rooted logistic loss": (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope),
+}
+# Runs of gradient descent whose loss, head or data differ come after the runs in RULES.
+SETTINGS_OF = (*RULES, *LOSSES, "ReLU head", "causal", "two tokens")
 # Claimed limits for the relative excess of a run's upper bound over the largest margin; 1e-3 for all other runs.
 BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}
 # A smaller relative excess of the upper bound over the largest margin is a rounding error, and is raised to this.
@@ -66,10 +69,7 @@ def experiment(rng):
     hows = RULES | {"factors": dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))}
     tokens = unit(rng.standard_normal((3, 5, D)))
     relu = MLPHead(rng.standard_normal((D, HIDDEN)), rng.uniform(0.5, 1.5, HIDDEN))
-    problems = {
-        "exponential loss": Problem(data, y, head, "exponential"),
-        "linear loss": Problem(data, y, head, "linear"),
-        "rooted logistic loss": Problem(data, y, head, ROOTED),
+    problems = {name: Problem(data, y, head, loss) for name, loss in LOSSES.items()} | {
         # The ReLU head is convex, so that one token is best for each query.
         # Near the best token the ReLU head is linear, and the theory of linear heads applies.
         "ReLU head": Problem(data, None, relu),
