@@ -46,14 +46,13 @@ class ProvedAnswers:
     def claims(self) -> tuple[dict[str, list[Claim]], list[str]]:
         """Proves the collected answers.  Returns the claim that all are proved, under a heading, and the reasons why
         proofs failed."""
-        missing = []
+        missing, count = [], len(self.answers)
         for *_, sol in self.answers:
             try:
                 proved(sol)
             except ValueError as error:
                 missing.append(f"{sol.status} in the {sol.norm} norm: {error}")
-        if not self.answers:
+        if not count:
             return {}, missing
-        count = len(self.answers)
         text = f"answers proved exactly, of {count}" + f" out of {self.seen:,}" * (count < self.seen)
-        return {"Proofs": [exactly(text, count - len(missing), low=count)]}, missing
+        return {"Proofs": [exactly(text, count - len(missing), count)]}, missing

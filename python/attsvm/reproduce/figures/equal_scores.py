@@ -126,9 +126,9 @@ def plot(results, left, right):
     pairs(left, names, ("equal scores", BLUE, results["equal"].T), ("random scores", "#999999", results["random"].T))
     finish(left, "From a random start", ylabel="share of runs that select the optimal tokens", ylim=(0, 1), below=0.08)
     left.margins(x=0.03)
-    for i, (size, color) in enumerate(zip(names, PALETTE, strict=False)):
+    for (size, along), color in zip(columns(names, results["correlation"]), PALETTE, strict=False):
         for name, level, line in (("median", 50, "-"), ("90th percentile", 90, DASHED)):
-            off = np.percentile(1 - results["correlation"][:, i], level, axis=0)
+            off = np.percentile(1 - along, level, axis=0)
             right.loglog(RECORDS, off, color=color, linestyle=line, label=f"{size}, {name}")
     finish(
         right, "Equal scores: the direction converges", "training step", "1 - correlation with the optimal tokens' SVM"

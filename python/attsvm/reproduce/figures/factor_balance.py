@@ -61,8 +61,11 @@ def experiment(rng):
         "drift apart": drift("normalized", RATES[-1]),
         "gap": max(certificate(svm)["gap"] for svm in (nuclear, frobenius)),
     }
-    starts = {"random": (K, Q, joint), "separate": (K, Q, "normalized"), "aligned": (U * root, Vt.T * root, joint)}
-    for name, (k, q, rule) in starts.items():
+    for name, k, q, rule in (
+        ("random", K, Q, joint),
+        ("separate", K, Q, "normalized"),
+        ("aligned", U * root, Vt.T * root, joint),
+    ):
         run = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
         found[name] = {"balance": run.balance[1:], "nuclear": correlations(run.weights[1:], nuclear.W)}
     # The last run has the aligned start.  For the nuclear W = U S V^T, balanced factors have K K^T = U S U^T and

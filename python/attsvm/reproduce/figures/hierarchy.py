@@ -54,11 +54,11 @@ def together(runs, seed):
     for k, (name, (*size, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
         draws = [drawn(np.random.default_rng([seed, k, r]), *size) for r in range(runs)]
         X, z, v, y, Q, noise = map(np.stack, zip(*draws, strict=True))
-        V = list(length * np.linalg.qr(Q.swapaxes(0, 1))[0])
-        start = spread * noise.transpose(1, 2, 0, 3, 4)
-        stack = train_stack(X, z, y, v, V, [tuple(w) if factors else w[0] for w in start], steps=STEPS, record=RECORD)
+        V = length * np.linalg.qr(Q)[0]
+        W = [tuple(w) if factors else w[0] for w in spread * noise.transpose(1, 2, 0, 3, 4)]
+        stack = train_stack(X, z, y, v, list(V.swapaxes(0, 1)), W, steps=STEPS, record=RECORD)
         norm = "nuclear" if factors else "frobenius"
-        found[name] = [_judged(stack, r, X[r], [a[r] for a in V], z[r], norm) for r in range(runs)]
+        found[name] = [_judged(stack, r, X[r], list(V[r]), z[r], norm) for r in range(runs)]
     return found
 
 

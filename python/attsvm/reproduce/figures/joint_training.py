@@ -102,16 +102,15 @@ def experiment(rng):
             break
     if label.W is None or not saturated(trained):
         return dict.fromkeys((*KINDS, "v", "rho"), np.nan)
-    rho = norm(trained.v) / trained.norm[-1]
-    v = label.W[:, 0]
-    score = problem.y * (data.attended(trained.W, hard=True) @ v)
-    solutions = {
-        "full": solve_svm(data, selected),
-        "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
-        "between": between(data, selected, rho * score / norm(v)),
+    W, v, rho = trained.W, label.W[:, 0], norm(trained.v) / trained.norm[-1]
+    score = problem.y * (data.attended(W, hard=True) @ v)
+    return {
+        "full": to_svm(W, solve_svm(data, selected)),
+        "relaxed": to_svm(W, solve_svm(data, selected, margins=relaxed_margins(problem, selected))),
+        "between": to_svm(W, between(data, selected, rho * score / norm(v))),
+        "v": correlation(trained.v, v),
+        "rho": rho,
     }
-    found = {kind: to_svm(trained.W, svm) for kind, svm in solutions.items()}
-    return found | {"v": correlation(trained.v, v), "rho": rho}
 
 
 def between(data, selected, score):
