@@ -59,8 +59,6 @@ LOSSES = {
 SETTINGS_OF = (*RULES, *LOSSES, "ReLU head", "causal", "two tokens")
 # Claimed limits for the relative excess of a run's upper bound over the largest margin; 1e-3 for all other runs.
 BOUNDS = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "causal": 1e-2}
-# A smaller relative excess of the upper bound over the largest margin is a rounding error, and is raised to this.
-LEAST = 1e-13
 
 
 def experiment(rng):
@@ -110,7 +108,7 @@ def interval(run, selected, svm):
 def claims(results):
     """Claims that no proved bound of the largest margin is false, that the negative gradient turns to the SVM before W
     does, and that both bounds approach the largest margin like powers of ||W||."""
-    excess = np.maximum(results["high"] - 1, LEAST)
+    excess = results["high"] - 1
     above, short, norm = excess[:, 0], 1 - results["low"][:, 0], results["norm"][:, 0]
     at = RECORDS.searchsorted(300)
     growth = np.log(norm[:, -1] / norm[:, at])
@@ -143,12 +141,12 @@ def claims(results):
 def plot(results, left, middle, right):
     """Draws the proved bounds of the largest margin (left), the distances of W and of the negative gradient from the
     SVM direction (middle), and how far each rule's upper bound exceeds the largest margin (right)."""
-    excess = np.maximum(results["high"] - 1, LEAST)
+    excess = results["high"] - 1
     medians(RECORDS, results["high"][:, 0], "proved by the gradient", left, color=ORANGE)
     medians(RECORDS, results["low"][:, 0], "reached by W", left, color=BLUE)
     left.axhline(1, color="0.3", linewidth=0.8)
     medians(RECORDS, results["W off"], "W", middle)
-    medians(RECORDS, np.maximum(results["gradient off"], 1e-16), "-gradient", middle)
+    medians(RECORDS, results["gradient off"], "-gradient", middle)
     for i, title in enumerate(TITLES):
         right.plot(np.nanmedian(results["norm"][:, i], 0), np.nanmedian(excess[:, i], 0), label=title)
     finish(left, "Two ends of one number", "training step", "part of the largest margin", "x", ylim=(0, 2))
