@@ -89,7 +89,7 @@ def test_jobs_change_nothing_and_all_numbers_are_stored(tmp_path, capfd):
     assert said[0] == said[1] == said[2]
     for file in (f"{FIGURE}.npz", "positional-encoding.npz", "claims.json", f"{FIGURE}.png"):
         assert len({(tmp_path / jobs / file).read_bytes() for jobs in ("1", "2", "4")}) == 1
-    stored, found = np.load(tmp_path / "1" / f"{FIGURE}.npz"), measure(soft_margins, 3, 7, 1)
+    stored, found = np.load(tmp_path / "1" / f"{FIGURE}.npz"), measure(FIGURE, 3, 7, 1)
     assert [*stored] == [*found]
     np.testing.assert_equal(dict(stored), found)
 
@@ -124,7 +124,7 @@ def test_a_line_a_figure_and_what_fails(reproduce, monkeypatch, no_picture, clai
 )
 def test_runs_seed_and_jobs_are_those_asked_for(tmp_path, monkeypatch, quiet, options, asked):
     seen = []
-    monkeypatch.setattr(command, "measure", lambda figure, *how: seen.append(how) or measure(figure, 2))
+    monkeypatch.setattr(command, "measure", lambda name, *how: seen.append(how) or measure(name, 2))
     cli.main(["reproduce", FIGURE, "--out", str(tmp_path), *options])
     assert seen == [asked] and soft_margins.QUICK != soft_margins.RUNS
     assert f"{asked[0]} random instances, seed {asked[1]}" in (tmp_path / "index.html").read_text()
