@@ -47,7 +47,8 @@ def _at(data, v, scores, lam):
     parts = None if correct.all() else decompose(data, p, found.W, selected=correct)
     return {
         "rule": tokens_kept(scores, lam),
-        "trained": still(before, p).sum(axis=1),
+        # the number of tokens whose probability fell by less than a quarter in the second half of the run
+        "trained": (p > 0.75 * before).sum(axis=1),
         "projection": correct.sum(axis=1),
         "undecided": selected_sets(p)[1],
         "distance": np.abs(p - best).max(),
@@ -58,12 +59,6 @@ def _at(data, v, scores, lam):
         "general": correlation(found.W, parts.W_svm) if parts else np.nan,
         "one": correlation(found.W, solve_svm(data, scores.argmax(axis=1)).W),
     }
-
-
-def still(before, after):
-    """Returns a flag for each probability: whether it has stopped falling, since it fell by less than a quarter in the
-    second half of the run."""
-    return after > 0.75 * before
 
 
 def claims(results):
