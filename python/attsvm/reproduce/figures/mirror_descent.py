@@ -13,7 +13,7 @@ from ... import LinearHead, Problem, rules, self_attention, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import label_svm
 from ..panels import DASHED, PALETTE, finish, picture
-from ..problems import D, N, T, log_spaced, sphere_problem, svm_of
+from ..problems import D, N, T, sphere_problem, svm_of
 from ..textbook import apart, certificate, mirror_descend, sequences_of
 
 LR = 0.1
@@ -70,8 +70,7 @@ def descent(problem, W, p, steps, **how):
 def records(p):
     """Returns the steps at which a run with exponent p is recorded: POINTS steps from 0 to the end, closer together at
     the start."""
-    steps = log_spaced(1, STEPS[p], 200, np.round)
-    return np.append(0, steps[np.linspace(0, len(steps) - 1, POINTS - 1).round().astype(int)])
+    return (STEPS[p] * np.linspace(0, 1, POINTS) ** 2).round().astype(int)
 
 
 def divergence(A, B, p):

@@ -15,7 +15,7 @@ from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solv
 from ...claims import exactly, median, share
 from ...plot.answers import draw_graphs
 from ...theory import decompose, next_token, selected_sets
-from ..panels import GREEN, ORANGE, finish, medians, picture
+from ..panels import finish, medians, picture
 from ..problems import correlations, draws, linear_layer
 from ..textbook import rows_within, softmax, tokens_of
 
@@ -154,8 +154,8 @@ def plot(results, graph, direction, finite, other):
     medians(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction)
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     finish(direction, "W turns to the SVM of the graph", "step", "1 - correlation", "y", ylim=(0.002, 1.5))
-    medians(steps, results["finite"], "inside: distance from W_fin", finite, color=GREEN)
-    medians(steps, results["outside"], "attention outside the component", finite, color=ORANGE)
+    medians(steps, results["finite"], "inside: distance from W_fin", finite)
+    medians(steps, results["outside"], "attention outside the component", finite)
     finish(finite, "Inside a component W is finite", "step", "distance, or probability", "y")
     medians(late, 1 - results["local own"], "SVM of its own tokens", other)
     medians(late, 1 - results["local graph"], "SVM of the graph", other)

@@ -14,7 +14,7 @@ import numpy as np
 from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm, train
 from ...claims import median, none
 from ...theory import decompose, selected_sets, tokens_kept
-from ..panels import BLUE, GREEN, ORANGE, finish, picture
+from ..panels import finish, picture
 from ..textbook import projection, unit
 
 N, T, D = 4, 6, 10
@@ -96,14 +96,14 @@ def plot(results, left, right):
     """Draws, against lambda, the number of tokens that attention keeps beside the exact rule (left), and the distances
     of W from three predictions (right)."""
     left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
-    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=BLUE, label="trained")
+    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", label="trained")
     finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
     kinds = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
-    for (key, label), color in zip(kinds.items(), (BLUE, GREEN, ORANGE), strict=True):
+    for key, label in kinds.items():
         off = 1 - np.ma.masked_invalid(results[key]).mean(axis=0).filled(np.nan)
         # W is W_fin if every token is kept; the distance from the prediction is then a rounding error.
         off[off < EXACT] = np.nan
-        right.plot(LAMBDAS, off, "o-", color=color, label=label, markersize=4)
+        right.plot(LAMBDAS, off, "o-", label=label, markersize=4)
     finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
     left.set_xlim(0.008, 2.5)
     return (

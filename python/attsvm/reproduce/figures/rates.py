@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import train
 from ...claims import exactly, median, share
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
+from ..panels import finish, medians, picture
 from ..problems import D, N, T, correlations, log_spaced, on_best, one_scored, svm_of
 from ..textbook import certificate, gradient_of, slope, support_margins
 
@@ -90,11 +90,11 @@ def claims(results):
 def plot(results, error, norm, attention):
     """Draws along training, for each rule, the error of W's direction (left), the norm of W (middle), and -log of the
     attention to other tokens than the best (right)."""
-    for name, color in zip(RULES, (BLUE, GREEN, ORANGE), strict=True):
+    for name in RULES:
         errors = results[f"{name} error"]
-        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error, color=color)
-        medians(RECORD, results[f"{name} norm"], name, norm, color=color)
-        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention, color=color)
+        medians(RECORD, errors, f"{name}: {np.median(power(errors)):.2f}", error)
+        medians(RECORD, results[f"{name} norm"], name, norm)
+        medians(RECORD, np.maximum(results[f"{name} lead"], 1e-2), name, attention)
     finish(error, "Error of the direction, and its slope", "step", "||W / ||W|| - SVM / ||SVM|| ||", "xy")
     finish(norm, "Growth of the norm", "step", "norm of W", "xy")
     finish(attention, "Attention on other tokens", "step", "- log of the attention of another token", "xy")

@@ -10,18 +10,17 @@ the sets and margins across them (second panel).  It does not turn to the SVM of
 import itertools
 
 import numpy as np
+from scipy.optimize import minimize
 
 from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
 from ...theory import decompose
 from ..panels import cumulated, finish, picture
 from ..problems import draws, linear_layer, to_svm
-from ..textbook import projection, softmax
+from ..textbook import softmax
 
 N, T, D, CLASSES = 4, 4, 8, 5
 STEPS = 6000
-# number of iterations that find a query's best mixture; with 250, stationarity() was 1.5e-6 in one report of 24
-MIXING = 500
 KEPT = 1e-2  # a token of at least this probability, in the attention or in the mixture, counts as kept
 BAND = 3.0  # It is not clear whether a token is kept if its probability lies between KEPT / BAND and KEPT * BAND.
 KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
@@ -46,18 +45,17 @@ def mixture(outputs, c):
     """Finds the best mixture of T tokens: the probabilities s (T,) that maximise ``log softmax(outputs^T s)_c``, the
     log-probability of class c, where row t of ``outputs`` (T, C) is the output for token t alone.
 
-    Accelerated projected gradient with restarts; ``||outputs||^2 / 2`` is the smoothness of the log-probability.
+    SciPy's sequential quadratic programming, from equal probabilities.
     """
-    step = 2 / np.linalg.norm(outputs, 2) ** 2
-    s = ahead = np.full(len(outputs), 1 / len(outputs))
-    weight = 1.0
-    for _ in range(MIXING):
-        following = projection(ahead + step * slopes(outputs, c, ahead))
-        if (following - s) @ (ahead - following) > 0:  # restart the momentum, since the step lowers the log-probability
-            weight = 1.0
-        grown = (1 + np.sqrt(1 + 4 * weight**2)) / 2
-        s, ahead, weight = following, following + (weight - 1) / grown * (following - s), grown
-    return s
+    return minimize(
+        lambda s: -np.log(softmax(s @ outputs)[c]),
+        np.full(T, 1 / T),
+        jac=lambda s: -slopes(outputs, c, s),
+        method="SLSQP",
+        bounds=[(0, 1)] * T,
+        constraints={"type": "eq", "fun": lambda s: s.sum() - 1},
+        tol=1e-15,
+    ).x
 
 
 def stationarity(outputs, c, s):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import solve_svm
 from ...claims import exactly, mean, median, share
-from ..panels import BLUE, GREEN, ORANGE, band, finish, medians, pairs, picture
+from ..panels import band, finish, medians, pairs, picture
 from ..problems import D, N, T, correlations, flat, linear_layer, sphere_problem
 from ..textbook import descend, side_by_side, softmax, tokens_of
 
@@ -117,9 +117,9 @@ def claims(results):
 def plot(results, left, middle, right):
     """Draws the largest attention along training (left), 1 - correlation of W with the SVM of its tokens (middle), and
     how often queries select the best token or that of plain training (right)."""
-    for (kind, label), color in zip(KINDS.items(), (BLUE, GREEN, ORANGE), strict=True):
-        band(SHOWN, results[f"{kind} softmax"], label, left, color=color)
-        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle, color=color)
+    for kind, label in KINDS.items():
+        band(SHOWN, results[f"{kind} softmax"], label, left)
+        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"] for kind in KINDS] for what in ("best", "same"))

@@ -12,7 +12,7 @@ from numpy.linalg import norm
 
 from ... import correlation, diagnose, feasible, train
 from ...claims import exactly, median, none, share
-from ..panels import BLUE, GREEN, ORANGE, finish, medians, picture
+from ..panels import finish, medians, picture
 from ..problems import correlations, draws, on_best, sphere_problem, svm_of
 from ..textbook import differences, gradient_of, support_margins
 
@@ -190,10 +190,10 @@ def claims(results):
 def plot(results, left, right):
     """Draws how far soft margins fall short of 1, against C (left), and the norm of W against the spread of the margins
     that rows ask for (right)."""
-    for name, label, color in (("narrow", "not separable", ORANGE), ("wide", "separable", BLUE)):
-        medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left, color=color)
+    for name, label in (("narrow", "not separable"), ("wide", "separable")):
+        medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left)
     off = np.maximum(results["wide off"], 1e-17)
-    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left, color=GREEN)
+    medians(COSTS, off, "separable: 1 - correlation with the hard margin", left)
     finish(left, "Soft margin", "C", "distance", "xy")
     medians(ASKED, results["asked norm"], "d = 10", right)
     finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")

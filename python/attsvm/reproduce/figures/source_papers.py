@@ -207,7 +207,7 @@ def plot(results, *axes):
         medians(range(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank)
     rank.set_xticks(range(len(COLUMNS)), COLUMNS)
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
-    ends.scatter(*results["set: b"].T, s=9, color=BLUE)
+    ends.scatter(*results["set: b"].T, s=9)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     looks = {"trained": ("trained", BLUE), "svm": ("its SVM", ORANGE), "coins": ("labels by coin", "0.6")}
     for key, (label, color) in looks.items():
