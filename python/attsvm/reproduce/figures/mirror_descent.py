@@ -124,9 +124,10 @@ def claims(results):
 def plot(results, *axes):
     """Draws a panel for each p: the divergence of W from the SVMs of least l1.75, l2 and l3 norm along training."""
     own, other = (np.nanmean(results[f"{what} tokens"], axis=0) for what in ("own", "other"))
-    for i, (ax, p) in enumerate(zip(axes, STEPS, strict=True)):
-        for j, (q, color) in enumerate(zip(STEPS, PALETTE, strict=False)):
-            line, label = "-" if q == p else DASHED, f"SVM of least l{q:g} norm"
+    for i, p in enumerate(STEPS):
+        ax = axes[i]
+        for j, q in enumerate(STEPS):
+            color, line, label = PALETTE[j], "-" if q == p else DASHED, f"SVM of least l{q:g} norm"
             ax.plot(records(p), own[i, j], color=color, linestyle=line, label=label)
             if q != p:
                 ax.plot(records(p), other[i, j], ":", color=color, linewidth=1.2)

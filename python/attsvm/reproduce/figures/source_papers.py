@@ -209,11 +209,9 @@ def plot(results, *axes):
     finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y")
     ends.scatter(*results["set: b"].T, s=9)
     finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-    looks = {"trained": ("trained", BLUE), "svm": ("its SVM", ORANGE), "coins": ("labels by coin", "0.6")}
-    for key, (label, color) in looks.items():
-        benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
+    for key, label in {"trained": "trained", "svm": "its SVM", "coins": "labels by coin"}.items():
+        benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", label=label)
     finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x")
-    codes.set_prop_cycle(None)  # Matplotlib's own colours
     codes.violinplot(results["regularisers"], showmedians=True)
     codes.set_xticks(range(1, 4), TEACHERS)
     finish(codes, "No regularisation seen", "", "new sequences right")
