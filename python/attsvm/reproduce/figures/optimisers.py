@@ -147,8 +147,7 @@ def exponent(along):
     """Fits an exponent e to the records of each run and rule such that ``1 - share`` falls like ``step^e``, by least
     squares over the last quarter of the records."""
     last = -len(RECORDS) // 4
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
+    return slope(np.log(RECORDS[last:]), np.log(1 - along[..., last:]))
 
 
 def claims(results):

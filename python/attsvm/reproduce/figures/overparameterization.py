@@ -126,14 +126,13 @@ def claims(results):
     }
 
 
-@picture((15, 4.6), 3, sharey=True)
+@picture((15, 4.6), 3, sharex=True, sharey=True)
 def plot(results, left, middle, right):
     """Draws how often runs end on the best tokens against d, for several n (left) and for several T (middle).  For
     small problems, draws how often no other selection is locally optimal, and the first step's correlation with the SVM
     (right)."""
-    for ax in (left, middle, right):
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(DIMENSIONS, DIMENSIONS)
+    left.set_xscale("log", base=2)
+    left.set_xticks(DIMENSIONS, DIMENSIONS)
     for letter, ax in enumerate((left, middle)):
         for i, color in zip(((0, 1, 2), (0, 3, 4))[letter], PALETTE, strict=False):
             shares(DIMENSIONS, results["global"][:, i], f"{'nT'[letter]} = {SIZES[i][letter]}", ax, color=color)

@@ -94,10 +94,14 @@ def claims(results):
     off, at = results["constant off"], RECORDS.searchsorted((200, 2000, STEPS))
     low, middle, high = results["constant norm"][:, at].T
     reached, near = results["normalized norm"][:, -1], results["normalized off"][:, -1]
-    text = "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic"
     return {
         f"Constant step {LR:g}": [
-            median(text, (high - middle) / (middle - low), 0.7, 1.3),
+            median(
+                "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic",
+                (high - middle) / (middle - low),
+                0.7,
+                1.3,
+            ),
             median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
             exactly("length of the first step over that of the gradient", results["first step"], 1 - 1e-9, 1 + 1e-9),
             share("1 - correlation falls over the last decade", off[:, -1] < off[:, at[1]], 0.85),

@@ -87,7 +87,7 @@ def cell(problem):
         found |= {key: np.fmax(found[key], number) for key, number in worst.items()}
         found |= {norm: solution.rank, f"{norm} published": np.linalg.matrix_rank(W, tol=ABSOLUTE)}
         found["ranks that differ"] += proof["rank"] != solution.rank
-    return found | {"judged too soon": float(judged_too_soon(problem))}
+    return found | {"judged too soon": judged_too_soon(problem)}
 
 
 def judged_too_soon(problem):

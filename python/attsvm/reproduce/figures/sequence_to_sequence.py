@@ -46,7 +46,7 @@ def experiment(rng):
             }
         own = solutions["frobenius"]
         solved = own.status == "optimal"
-        local = float(solved and is_locally_optimal(problem, own))
+        local = solved and is_locally_optimal(problem, own)
         result[mask] = {"solved": solved, "locally optimal": local} | virtual(X, y, v, W, problem, own)
     return result
 

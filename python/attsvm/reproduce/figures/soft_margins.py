@@ -40,20 +40,30 @@ def experiment(rng):
             break
     wide = sphere_problem(rng, N, T, WIDE)
     hard = svm_of(wide).W
-    found = {"farkas": farkas(problem, narrow.certificate), **trained(problem)}
-    for name, of in (("narrow", problem), ("wide", wide)):
-        softened = [svm_of(of, C=cost).W for cost in COSTS]
-        found[name] = {
-            "short": [shortfall(of, W).max() for W in softened],
-            "optimality": max(optimality(of, W, C) for W, C in zip(softened, COSTS, strict=True)),
-            "norm": [norm(W) for W in softened],
-        }
-    found["wide off"] = 1 - correlations(np.array(softened), hard)
     margins = 1 + ASKED[:, None, None] * rng.standard_normal((N, T))
     asked = [svm_of(wide, margins=each) for each in margins]
-    found["asked norm"] = [norm(sol.W) / norm(hard) for sol in asked]
-    found["asked optimality"] = max(map(kkt, [wide] * len(asked), asked, margins))
-    return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
+    return {
+        "farkas": farkas(problem, narrow.certificate),
+        **trained(problem),
+        "narrow": softened(problem, None),
+        "wide": softened(wide, hard),
+        "asked norm": [norm(sol.W) / norm(hard) for sol in asked],
+        "asked optimality": max(map(kkt, [wide] * len(asked), asked, margins)),
+        **first_step(wide),
+        **from_first_step(sphere_problem(rng, *SMALL)),
+    }
+
+
+def softened(problem, hard):
+    """Solves SVMs with a soft margin for every C.  Measures how far their margins fall short of 1, their optimality,
+    the norm of each W, and its distance from the hard margin's W, NaN if ``hard`` is None."""
+    weights = np.array([svm_of(problem, C=cost).W for cost in COSTS])
+    return {
+        "short": [shortfall(problem, W).max() for W in weights],
+        "optimality": max(optimality(problem, W, C) for W, C in zip(weights, COSTS, strict=True)),
+        "norm": [*map(norm, weights)],
+        "off": 1 - correlations(weights, hard),
+    }
 
 
 def _adjoint(problem, dual):
