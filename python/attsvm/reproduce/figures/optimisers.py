@@ -19,7 +19,7 @@ from ... import correlation, rules, train
 from ...claims import exactly, median, share
 from ...common.norms import size
 from ..panels import PALETTE, finish, medians, picture
-from ..problems import D, N, T, columns, log_spaced, sphere_problem, svm_of
+from ..problems import D, N, T, columns, flat, log_spaced, sphere_problem, svm_of
 from ..textbook import certificate, slope
 
 STEPS = 8000
@@ -86,20 +86,13 @@ def experiment(rng):
     rule's own metric.  Also measures how many directions W uses, and the gaps of all SVM solutions."""
     problem = sphere_problem(rng)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
-    shapes = {
-        "shares": (len(RULES), len(NORMS)),
-        "along": (len(OWN), len(RECORDS)),
-        # The axes are the rule, its run or the continuation in a fixed metric, and two measures of W in the metric.
+    rows, own, answers = [], [], []
+    for name, rule in RULES.items():
+        # The axes of "metric" are the run or the continuation in a fixed metric, and two measures of W in the metric.
         # The two measures are W's share of the largest margin in the rule's metric, and its correlation with the SVM.
-        "metric": (len(RULES), 2, 2),
-        "goes on": len(RULES),
-        "directions": len(RULES),
-        "directions of the SVM": len(NORMS),
-        "last change": len(OWN),
-    }
-    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
-    answers = []
-    for i, (name, rule) in enumerate(RULES.items()):
+        row = {"shares": np.full(len(NORMS), np.nan), "metric": np.full((2, 2), np.nan)}
+        row |= {"goes on": np.nan, "directions": np.nan}
+        rows.append(row)
         # 8,000 sign or spectral steps on K and Q raise the median share of the margin only from .97 to .98.
         steps = 2000 if name.endswith("K, Q") else STEPS
         how = {"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, steps + 1))} | MORE.get(name, {})
@@ -108,20 +101,21 @@ def experiment(rng):
             run = train(problem, rule=rule, steps=steps, record=RECORDS if name in OWN else 0, **how)
         except FloatingPointError:  # Adam diverges if it averages gradients over more steps than their squares
             continue
-        found["directions"][i] = directions(run.W)
+        row["directions"] = directions(run.W)
         if (metric := run.metric) is not None:
             frozen = train(problem, run.W, rule=rules.normalized(metric=metric), lr=FROZEN, steps=STEPS)
-            found["goes on"][i] = frozen.norm[0] / run.norm[-1]
+            row["goes on"] = frozen.norm[0] / run.norm[-1]
             for k, end in enumerate((run, frozen)):
                 answers.append(svm := svm_of(end, metric=metric))
-                found["metric"][i, k] = share_of(end.W, svm), correlation(end.W, svm.W)
+                row["metric"][k] = share_of(end.W, svm), correlation(end.W, svm.W)
         svms = [svm_of(run, norm) for norm in NORMS]
         answers += svms
-        found["shares"][i] = [share_of(run.W, svm) for svm in svms]
+        row["shares"] = [share_of(run.W, svm) for svm in svms]
         if name in OWN:
-            found["along"][i] = [share_of(W, svms[i]) for W in run.weights[1:]]
-            found["last change"][i], found["directions of the SVM"][i] = last_change(run), directions(svms[i].W)
-    return {**found, "gap": max(certificate(answer)["gap"] for answer in answers)}
+            svm = svms[len(own)]
+            along = [share_of(W, svm) for W in run.weights[1:]]
+            own.append({"along": along, "last change": last_change(run), "directions of the SVM": directions(svm.W)})
+    return flat(rows) | flat(own) | {"gap": max(certificate(answer)["gap"] for answer in answers)}
 
 
 def share_of(W, svm):

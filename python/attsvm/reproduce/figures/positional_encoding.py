@@ -67,19 +67,13 @@ def claims(results):
     }  # fmt: skip
 
 
-def medians_of(margins):
-    """Returns, for each length of the code, the median margin over the separable draws, NaN if fewer than half of the
-    draws are separable."""
-    separable = (x[np.isfinite(x)] for x in margins.T)
-    return [np.median(x) if len(x) >= len(margins) / 2 else np.nan for x in separable]
-
-
 @picture((9, 3.8), 2)
 def plot(results, *axes):
     """Draws, against the length of the positional code, the share of draws that are separable (left) and the median of
     their margins (right)."""
     for kind, label in (("random", "random queries"), ("last", "the final word queries")):
-        numbers = np.isfinite(results[kind]).mean(axis=0), medians_of(results[kind])
+        margins = np.ma.masked_invalid(results[kind])  # without a margin where the draw is not separable
+        numbers = 1 - margins.mask.mean(axis=0), np.ma.median(margins, axis=0)
         for ax, values in zip(axes, numbers, strict=True):
             ax.plot(SCALES, values, "o-", label=label, clip_on=False)
     titles = ("Separable", "Margin of those, median"), ("share of the draws", "margin / squared length")

@@ -87,20 +87,18 @@ def experiment(rng):
     queries = list(zip(X @ V, classes, best, strict=True))
     floor = -np.mean([np.log(softmax(s @ outputs)[c]) for outputs, c, s in queries])
     attended = p >= KEPT
-    found = {
+    parts = decompose(data, p, trained.W, selected=kept)
+    return {
         "predicted": kept.sum(axis=1),
         "attended": attended.sum(axis=1),
         "same": (attended == kept).all(axis=1).mean(),
         "distance": np.abs(p - best).max(),
         "excess": trained.loss[-1] - floor,
         "stationarity": max(stationarity(*query) for query in queries),
-        **dict.fromkeys(KINDS, np.nan),
+        "both": parts.correlation,
+        "svm": correlation(trained.W, parts.W_svm),
+        "one": to_svm(trained.W, solve_svm(data, p.argmax(axis=1))),
     }
-    if not kept.all():
-        parts = decompose(data, p, trained.W, selected=kept)
-        found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
-        found["one"] = to_svm(trained.W, solve_svm(data, p.argmax(axis=1)))
-    return found
 
 
 def claims(results):

@@ -119,7 +119,7 @@ def plot(results, left, middle, right):
     how often queries select the best token or that of plain training (right)."""
     for kind, label in KINDS.items():
         band(SHOWN, results[f"{kind} softmax"], label, left)
-        medians(SHOWN[1:], 1 - results[f"{kind} correlation"][:, 1:], label, middle)
+        medians(SHOWN, 1 - results[f"{kind} correlation"], label, middle)
     finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
     finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y")
     best, same = ([results[f"{kind} {what}"] for kind in KINDS] for what in ("best", "same"))

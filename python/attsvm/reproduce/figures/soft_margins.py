@@ -201,8 +201,8 @@ def plot(results, left, right):
     """Draws how far soft margins fall short of 1, against C (left), and the norm of W against the spread of the margins
     that rows ask for (right)."""
     for name, label in (("narrow", "not separable"), ("wide", "separable")):
-        medians(COSTS, np.maximum(results[f"{name} short"], 1e-9), f"{label}: worst row short of 1", left)
-    off = np.maximum(results["wide off"], 1e-17)
+        medians(COSTS, results[f"{name} short"], f"{label}: worst row short of 1", left)
+    off = results["wide off"]
     medians(COSTS, off, "separable: 1 - correlation with the hard margin", left)
     finish(left, "Soft margin", "C", "distance", "xy")
     medians(ASKED, results["asked norm"], "d = 10", right)
