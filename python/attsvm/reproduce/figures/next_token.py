@@ -10,6 +10,7 @@ selected itself, which is mostly another SVM than the one of the graph (fourth p
 """
 
 import numpy as np
+from scipy.linalg import orth
 
 from ... import CallableHead, LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ...claims import exactly, median, share
@@ -89,10 +90,9 @@ def finite_part(found):
     data, kept = found.data, found.selected
     X, Z = tokens_of(data)
     tokens, values = ([x[k] for x, k in zip(all_of, kept, strict=True)] for all_of in (X, data.values.reshape(N, T, 1)))
-    U, sizes, _ = np.linalg.svd(rows_within(data, kept)[0].T, full_matrices=False)
     problem = Problem(cross_attention(tokens, Z, values), None, LinearHead([1.0]), "log")
     trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS)
-    return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
+    return orth(rows_within(data, kept)[0].T, 1e-9), trained.W, float(np.exp(trained.log_grad_norm[-1]))
 
 
 def local(sequences, labels, E, start, W_svm):
