@@ -1,11 +1,12 @@
 """The page is well-formed, self-contained, and says what it was given."""
 
+import json
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from attsvm.claims import exactly, median, share
-from attsvm.reproduce.page import Section, read_claims, write_claims, write_page
+from attsvm.reproduce.page import Section, write_claims, write_page
 
 VOID = {"meta", "img", "!doctype"}
 
@@ -97,10 +98,10 @@ def test_a_drawing_beside_a_picture_is_linked_on_every_screen(tmp_path, write):
 
 def test_claims_json_keeps_other_figures_and_replaces_its_own(tmp_path):
     path = tmp_path / "claims.json"
-    assert read_claims(path) == []
     write_claims(path, "rank", {"A": [exactly("gap", [1e-9], high=1e-6), share("of", [1, 1, 0], 0.9)]})
     write_claims(path, "basin", {"B": [median("x", np.full(9, np.nan), 0)]})
-    write_claims(path, "rank", {"C": [exactly("gap", [1e-8], high=1e-6)]})
-    assert [(entry["figure"], entry["claim"]) for entry in read_claims(path)] == [("basin", "B: x"), ("rank", "C: gap")]
+    entries = write_claims(path, "rank", {"C": [exactly("gap", [1e-8], high=1e-6)]})
+    assert entries == json.loads(path.read_text())
+    assert [(entry["figure"], entry["claim"]) for entry in entries] == [("basin", "B: x"), ("rank", "C: gap")]
     keys = "figure claim low high measured measured_low measured_high runs verdict"
-    assert all([*entry] == keys.split() for entry in read_claims(path))
+    assert all([*entry] == keys.split() for entry in entries)

@@ -132,7 +132,9 @@ def write_page(path: Path, title: str, text: str, section: Section, order: Itera
     ``order`` lists the names of sections in the order of the page.  Sections of an existing page stay if their names
     are in the list.
     """
-    parts = _present(path) | {section.name: _section(section, path.parent)}
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    parts = {found[1]: found[0] for found in re.finditer('(?s)<section id="([^"]*)".*?</section>', page)}
+    parts[section.name] = _section(section, path.parent)
     sections = [parts[name] for name in order if name in parts]
     with replacing(path, "w") as file:
         file.write(
@@ -170,12 +172,6 @@ def _section(section: Section, folder: Path) -> str:
     return _filled(SECTION, s=section, counts=counts, shown=shown, folded=folded, folded_counts=summary, drawn=drawn)
 
 
-def _present(path: Path) -> dict[str, str]:
-    """The HTML of the sections of an existing page, by name."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return {html.unescape(found[1]): found[0] for found in re.finditer('(?s)<section id="([^"]*)".*?</section>', text)}
-
-
 def _card(part: str) -> dict[str, Any]:
     """The entry of a section in the table of contents, read from its HTML: name, title, counts of verdicts."""
     name, *numbers, title = re.findall(HEAD, part)[0]
@@ -197,7 +193,8 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
     An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
     verdict.
     """
-    entries = [entry for entry in read_claims(path) if entry["figure"] != figure]
+    present = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    entries = [entry for entry in present if entry["figure"] != figure]
     numbers = ("low", "high", "measured", "measured_low", "measured_high", "runs", "verdict")
     entries += [
         {"figure": figure, "claim": f"{heading}: {claim.text}"} | {name: getattr(claim, name) for name in numbers}
@@ -208,8 +205,3 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
     with replacing(path, "w") as file:
         file.write(json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
     return entries
-
-
-def read_claims(path: Path) -> list[dict[str, Any]]:
-    """The entries of ``claims.json``; none if there is no such file."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
