@@ -54,24 +54,25 @@ def add_parser(commands: Any) -> None:
         epilog="The exit code is 1 when a claim fails.  In a folder that holds a report already, the figures named are "
         "replaced and the others stay.",
     )
-    one.add_argument(
+    add = one.add_argument
+    add(
         "figures",
         nargs="*",
         type=_figure,
         metavar="FIGURE",
         help=f"by default {', '.join(FIGURES)}; only when named: {', '.join(NAMED)}",
     )
-    one.add_argument(
+    add(
         "--quick",
         action="store_true",
         help="fewer random instances, and pictures as PNG alone: a look in a fraction of the time, which leaves some "
         "claims undecided",
     )
-    one.add_argument("--verbose", action="store_true", help="print the claims of each figure, not their count alone")
-    one.add_argument("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
-    one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
-    one.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
-    one.add_argument(
+    add("--verbose", action="store_true", help="print the claims of each figure, not their count alone")
+    add("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
+    add("--runs", type=whole(2), help="random instances (default: each figure's own number)")
+    add("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
+    add(
         "--jobs",
         type=whole(1, 10**4),
         help="processes, or threads of a single figure (default: all cores); changes no result",

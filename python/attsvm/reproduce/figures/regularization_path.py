@@ -78,12 +78,12 @@ def claims(results):
     for (norm, title), other in zip(NORMS.items(), reversed(NORMS), strict=True):
         off = 1 - results[f"{norm} {norm}"]
         slope = np.diff(results[f"{norm} log excess"][:, [-3, -1]], axis=1) / (MARGINS[-1] - MARGINS[-3])
-        ratio = off[:, late] / off[:, -1]
+        before, after = off[:, [late, -1]].T
         falls = (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1)
         groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
-            median("1 - correlation with the SVM, at 30", off[:, late], 0, 0.01),
-            median("1 - correlation with the SVM, at 100", off[:, -1], 0, 0.001),
-            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", ratio, 7.5, 12),
+            median("1 - correlation with the SVM, at 30", before, 0, 0.01),
+            median("1 - correlation with the SVM, at 100", after, 0, 0.001),
+            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", before / after, 7.5, 12),
             share("1 - correlation falls from each radius to the next, from 5 on", falls, 0.85),
             median("correlation with the SVM of the other norm, at 100", results[f"{norm} {other}"][:, -1], 0.8, 0.9),
             exactly("slope of the log-excess against radius times margin, from 50 on", slope, -1.02, -0.98),

@@ -35,22 +35,25 @@ from a probability of {KEPT:g} on; draws whose mixture has one within a factor o
 every query, are drawn anew."""
 
 
-def slopes(outputs, c, s):
-    """Computes the gradient of ``log softmax(outputs^T s)_c``, the log-probability of class c, in the attention
-    probabilities s (T,)."""
-    return outputs[:, c] - outputs @ softmax(s @ outputs)
+def cost(s, outputs, c):
+    """Computes the log-loss of class c when the tokens, whose outputs are the rows of ``outputs`` (T, C), have the
+    attention probabilities s (T,)."""
+    return -np.log(softmax(s @ outputs)[c])
+
+
+def slopes(s, outputs, c):
+    """Computes the gradient of :func:`cost` in s."""
+    return outputs @ softmax(s @ outputs) - outputs[:, c]
 
 
 def mixture(outputs, c):
-    """Finds the best mixture of T tokens: the probabilities s (T,) that maximise ``log softmax(outputs^T s)_c``, the
-    log-probability of class c, where row t of ``outputs`` (T, C) is the output for token t alone.
-
-    SciPy's sequential quadratic programming, from equal probabilities.
-    """
+    """Finds the best mixture of T tokens, the probabilities s (T,) of least cost, by sequential quadratic programming
+    from equal probabilities."""
     return minimize(
-        lambda s: -np.log(softmax(s @ outputs)[c]),
+        cost,
         np.full(T, 1 / T),
-        jac=lambda s: -slopes(outputs, c, s),
+        (outputs, c),
+        jac=slopes,
         method="SLSQP",
         bounds=[(0, 1)] * T,
         constraints={"type": "eq", "fun": lambda s: s.sum() - 1},
@@ -58,11 +61,11 @@ def mixture(outputs, c):
     ).x
 
 
-def stationarity(outputs, c, s):
-    """Measures how far the mixture s is from the best one, by the largest derivative of the log-probability in an entry
-    of s, minus the mean of the derivatives under s."""
-    g = slopes(outputs, c, s)
-    return g.max() - g @ s
+def stationarity(s, outputs, c):
+    """Measures how far the mixture s is from the best one, by the mean of the cost's derivatives under s, minus the
+    least derivative in an entry of s."""
+    g = slopes(s, outputs, c)
+    return g @ s - g.min()
 
 
 def is_clear(s):
@@ -84,8 +87,8 @@ def experiment(rng):
     problem = Problem(data, None, SoftmaxHead(V, classes), "linear")
     trained = train(problem, linear_layer(rng, D, D), lr=1 / np.sqrt(np.arange(1, STEPS + 1)), steps=STEPS)
     p = trained.probabilities
-    queries = list(zip(X @ V, classes, best, strict=True))
-    floor = -np.mean([np.log(softmax(s @ outputs)[c]) for outputs, c, s in queries])
+    queries = list(zip(best, X @ V, classes, strict=True))
+    floor = np.mean([cost(*query) for query in queries])
     attended = p >= KEPT
     parts = decompose(data, p, trained.W, selected=kept)
     return {
