@@ -13,9 +13,11 @@ panel shows Adam between these two ends.  Weight decay, and sign and spectral st
 explained.
 """
 
+import functools
+
 import numpy as np
 
-from ... import correlation, rules, train
+from ... import correlation, rules, solve_svm, train
 from ...claims import exactly, median, share
 from ...common.norms import size
 from ..panels import PALETTE, finish, medians, picture
@@ -87,6 +89,11 @@ def experiment(rng):
     problem = sphere_problem(rng)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     rows, own, answers = [], [], []
+
+    @functools.cache  # many runs select the same tokens
+    def solved(norm, *selected):
+        return solve_svm(problem.data, selected, norm)
+
     for name, rule in RULES.items():
         # The axes of "metric" are the run or the continuation in a fixed metric, and two measures of W in the metric.
         # The two measures are W's share of the largest margin in the rule's metric, and its correlation with the SVM.
@@ -108,7 +115,7 @@ def experiment(rng):
             for k, end in enumerate((run, frozen)):
                 answers.append(svm := svm_of(end, metric=metric))
                 row["metric"][k] = share_of(end.W, svm), correlation(end.W, svm.W)
-        svms = [svm_of(run, norm) for norm in NORMS]
+        svms = [solved(norm, *run.selected) for norm in NORMS]
         answers += svms
         row["shares"] = [share_of(run.W, svm) for svm in svms]
         if name in OWN:
